@@ -1,0 +1,64 @@
+# The only door: every target makes .venv from requirements.lock by itself when it has to.
+
+PYTHON ?= python3
+JOBS   ?= 2
+ROUNDS ?= 40
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+UV    := $(BIN)/uv
+READY := $(VENV)/.ready
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help test check fmt lock bench torture clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: export CI := true
+test: check ## Everything, as CI does: check, unit tests with the coverage gate, all other tests
+	$(PYTEST) tests/unit --cov
+	$(PYTEST) tests --ignore=tests/unit
+
+check: $(READY) ## Lint, types and layering only
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+fmt: $(READY) ## Format the code and apply the safe fixes
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## Durable appends a second, next to the ceiling of a bare loop
+	$(BIN)/tidewire bench ingest
+
+torture: $(READY) ## Kill -9 under load, ROUNDS times (make torture ROUNDS=500)
+	$(BIN)/python -m tests.crash.torture --rounds $(ROUNDS)
+
+lock: $(UV) ## Resolve pyproject.toml into requirements.lock (keeps what still fits; UPGRADE=1 renews)
+	$(UV) pip compile pyproject.toml --python $(BIN)/python --quiet \
+	    --universal --python-version 3.11 --all-extras --group dev --generate-hashes \
+	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+	    $(if $(UPGRADE),--upgrade) --output-file requirements.lock
+
+clean: ## Remove the environment and everything that tools leave behind
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# uv comes from the lock as well, with its hash: pip installs it, uv installs the rest.
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit("Tidewire needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	awk '/^[a-z]/ { wanted = /^uv==/ } wanted' requirements.lock > $(VENV)/uv.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --no-deps --require-hashes --requirement $(VENV)/uv.txt
+
+# Done again only when the lock or the project changed. The build backend is in the lock.
+$(READY): requirements.lock pyproject.toml | $(UV)
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,1 @@
+"""Everything that shows Tidewire keeps its promises."""

@@ -1,0 +1,53 @@
+"""Settings of every test run: hypothesis profiles, and no silent skips in CI."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+IN_CI = os.environ.get("CI") == "true"
+
+settings.register_profile("default", deadline=None)
+settings.register_profile(
+    "ci",
+    deadline=None,
+    print_blob=True,
+    # Two busy cores make data generation slow now and then; that says nothing about the code.
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("ci" if IN_CI else "default")
+
+
+class SkipWatch:
+    """Fails a run in which a test was skipped: what did not run proves nothing."""
+
+    def __init__(self) -> None:
+        self._skipped: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # An expected failure reports itself as skipped too, but it has run.
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self._note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self._note(report)
+
+    def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        self._skipped[report.nodeid] = report.longreprtext
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._skipped and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._skipped:
+            terminalreporter.section("skipped in CI: make it run or delete it", red=True)
+            for nodeid, reason in self._skipped.items():
+                terminalreporter.line(f"{nodeid}: {reason}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    is_xdist_worker = hasattr(config, "workerinput")
+    if IN_CI and not is_xdist_worker:
+        config.pluginmanager.register(SkipWatch(), "skip-watch")

@@ -1,0 +1,1 @@
+"""The repository checks itself: purity, sizes, mirror, leftovers, links."""
