@@ -1,0 +1,1 @@
+"""Words and rules of messaging: ids, messages, chats, delivery, errors, limits. PURE."""

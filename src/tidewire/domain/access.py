@@ -1,0 +1,139 @@
+"""Who may do what in a chat: the permission table, and the decisions an engine asks inside its
+transaction, so that what was allowed is still allowed when it is written (M-05). PURE.
+
+Each `check_*` returns nothing or raises the refusal. `None` stands for "is not a member".
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from tidewire.domain.chats import Chat, ChatType, Member, Role
+from tidewire.domain.errors import (
+    AlreadyAMember,
+    ChatIsFull,
+    Forbidden,
+    InvalidOperation,
+    NotAMember,
+    UserNotFound,
+)
+from tidewire.domain.ids import UserId
+
+
+class Operation(StrEnum):
+    RENAME = "rename"
+    ADD_MEMBER = "add a member"
+    ADD_ADMIN = "add an admin"
+    REMOVE_MEMBER = "remove a member"
+    REMOVE_ADMIN = "remove an admin"
+    CHANGE_ROLE = "change a role"
+    LEAVE = "leave"
+    MUTE = "mute"
+    SEND = "send"
+    READ_HISTORY = "read history"
+    SEE_DELIVERY = "see delivery status"
+
+
+_EVERYBODY: Final = frozenset(Role)
+_OWNER_AND_ADMIN: Final = frozenset({Role.OWNER, Role.ADMIN})
+_OWNER: Final = frozenset({Role.OWNER})
+
+PERMISSIONS: Final[dict[Operation, frozenset[Role]]] = {
+    Operation.RENAME: _OWNER_AND_ADMIN,
+    Operation.ADD_MEMBER: _OWNER_AND_ADMIN,
+    Operation.ADD_ADMIN: _OWNER,
+    Operation.REMOVE_MEMBER: _OWNER_AND_ADMIN,
+    Operation.REMOVE_ADMIN: _OWNER,
+    Operation.CHANGE_ROLE: _OWNER,
+    Operation.LEAVE: frozenset({Role.ADMIN, Role.MEMBER}),
+    Operation.MUTE: _EVERYBODY,
+    Operation.SEND: _EVERYBODY,
+    Operation.READ_HISTORY: _EVERYBODY,
+    Operation.SEE_DELIVERY: _EVERYBODY,
+}
+"""What a role may do. Outsiders may do nothing and are told nothing (M-09)."""
+
+
+def may(role: Role, operation: Operation) -> bool:
+    return role in PERMISSIONS[operation]
+
+
+def check_rename(chat: Chat | None, actor: Member | None) -> None:
+    _check_group(chat, actor, Operation.RENAME)
+
+
+def check_add(
+    chat: Chat | None,
+    actor: Member | None,
+    *,
+    target: Member | None,
+    target_exists: bool,
+    target_id: UserId,
+    role: Role,
+    members_max: int,
+) -> None:
+    """May the actor add this user in this role, now?"""
+    if role is Role.OWNER:
+        raise InvalidOperation("a group has one owner; add a member or an admin")
+    operation = Operation.ADD_ADMIN if role is Role.ADMIN else Operation.ADD_MEMBER
+    group = _check_group(chat, actor, operation)
+    if not target_exists:
+        raise UserNotFound(target_id)
+    if target is not None:
+        raise AlreadyAMember
+    if group.member_count >= members_max:
+        raise ChatIsFull(members_max)
+
+
+def check_remove(
+    chat: Chat | None, actor: Member | None, *, target: Member | None, target_id: UserId
+) -> None:
+    """May the actor remove this user, now? Somebody who is not there cannot be removed."""
+    if actor is not None and actor.user_id == target_id:
+        raise InvalidOperation("nobody removes himself; leave the chat instead")
+    is_admin = target is not None and target.role is Role.ADMIN
+    _check_group(chat, actor, Operation.REMOVE_ADMIN if is_admin else Operation.REMOVE_MEMBER)
+    if target is None:
+        raise UserNotFound(target_id)
+    if target.role is Role.OWNER:
+        raise InvalidOperation("the owner cannot be removed")
+
+
+def check_leave(chat: Chat | None, actor: Member | None) -> None:
+    if chat is not None and actor is not None and actor.role is Role.OWNER:
+        raise InvalidOperation("the owner cannot leave the group")
+    _check_group(chat, actor, Operation.LEAVE)
+
+
+def check_change_role(
+    chat: Chat | None,
+    actor: Member | None,
+    *,
+    target: Member | None,
+    target_id: UserId,
+    role: Role,
+) -> None:
+    if role is Role.OWNER:
+        raise InvalidOperation("ownership cannot be handed over")
+    _check_group(chat, actor, Operation.CHANGE_ROLE)
+    if target is None:
+        raise UserNotFound(target_id)
+    if target.role is Role.OWNER:
+        raise InvalidOperation("the owner's role cannot be changed")
+
+
+def check_member(chat: Chat | None, actor: Member | None) -> Member:
+    """The one gate to everything in a chat: the caller's membership, or NotAMember."""
+    if chat is None or actor is None:
+        raise NotAMember
+    return actor
+
+
+def _check_group(chat: Chat | None, actor: Member | None, operation: Operation) -> Chat:
+    """Member first, so that an outsider learns nothing; then the kind of chat; then the role."""
+    if chat is None or actor is None:
+        raise NotAMember
+    if chat.chat_type is not ChatType.GROUP:
+        raise InvalidOperation(f"a direct chat never changes: you cannot {operation} in it")
+    if not may(actor.role, operation):
+        raise Forbidden(f"a chat's {actor.role} may not {operation}")
+    return chat

@@ -1,0 +1,106 @@
+"""Chats, their members and roles, and the commands that change them. PURE.
+
+A direct chat has exactly two members and never changes; a group has one owner, admins and members.
+Who may do what is decided in `access`.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from tidewire.domain.errors import InvalidOperation
+from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.limits import CHAT_NAME_CHARACTERS_MAX
+
+
+class ChatType(StrEnum):
+    DIRECT = "direct"
+    GROUP = "group"
+
+
+class Role(StrEnum):
+    OWNER = "owner"
+    ADMIN = "admin"
+    MEMBER = "member"
+
+
+class Chat(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat as its members see it.
+
+    `membership_version` rises with every change of members, roles or name (mute does not count);
+    `head` is the sequence of the last stored message, 0 if there is none.
+    """
+
+    chat_id: ChatId
+    chat_type: ChatType
+    name: str | None
+    created_by: UserId
+    created_at_ms: int
+    updated_at_ms: int
+    membership_version: int
+    member_count: int
+    head: int
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One user in one chat. `joined_sequence` is the head at the instant of joining."""
+
+    user_id: UserId
+    role: Role
+    joined_at_ms: int
+    joined_sequence: int
+    added_by: UserId
+    muted_until_ms: int | None = None
+
+
+class ChatAccess(msgspec.Struct, frozen=True):
+    """A chat together with the caller's own membership in it: the proof that he may look."""
+
+    chat: Chat
+    me: Member
+
+
+class CreateDirect(msgspec.Struct, frozen=True, kw_only=True):
+    """One chat per pair: if it exists, it is found instead."""
+
+    chat_id: ChatId
+    actor_id: UserId
+    other_id: UserId
+
+
+class CreateGroup(msgspec.Struct, frozen=True, kw_only=True):
+    chat_id: ChatId
+    actor_id: UserId
+    name: str
+    member_ids: Sequence[UserId]
+    """The others: without the creator, who becomes the owner, and without repetitions."""
+
+
+class CreatedChat(msgspec.Struct, frozen=True):
+    """`created` is False if the direct chat was there already."""
+
+    chat: Chat
+    created: bool
+
+
+class Roster(msgspec.Struct, frozen=True):
+    """Who is in a chat, as of one membership version."""
+
+    chat_id: ChatId
+    membership_version: int
+    user_ids: Sequence[UserId]
+
+
+def pair_key(one: UserId, other: UserId) -> str:
+    """The name of the direct chat of two users, the same from either side."""
+    return f"{min(one, other)}#{max(one, other)}"
+
+
+def check_chat_name(name: str) -> str:
+    """The name if it may be one: 1 to 128 characters, no edge white space, nothing unprintable."""
+    if not name or len(name) > CHAT_NAME_CHARACTERS_MAX:
+        raise InvalidOperation(f"a chat name has 1 to {CHAT_NAME_CHARACTERS_MAX} characters")
+    if name != name.strip() or not name.isprintable():
+        raise InvalidOperation("a chat name has no spaces at its ends and no control characters")
+    return name

@@ -1,0 +1,222 @@
+"""Positions, ticks and what follows from them: two integers per user and chat. PURE.
+
+`delivered` is the end of what one of the user's devices has stored, `read` of what he has seen.
+Both only grow. Everything a person sees (✓, ✓✓, blue, unread) is derived from them here.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from tidewire.domain.chats import ChatType
+from tidewire.domain.errors import TidewireError
+from tidewire.domain.ids import ChatId, UserId
+
+
+class Positions(msgspec.Struct, frozen=True, gc=False):
+    """How far one user has got in one chat, as acknowledged by his own devices."""
+
+    delivered: int
+    read: int
+
+    def merged(self, other: "Positions") -> "Positions":
+        """The higher of each: how positions from several devices or messages come together."""
+        return Positions(max(self.delivered, other.delivered), max(self.read, other.read))
+
+
+NOWHERE: Final = Positions(0, 0)
+
+
+class Advance(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The wish to move a user's positions in a chat forward. A read also acknowledges delivery."""
+
+    user_id: UserId
+    chat_id: ChatId
+    delivered: int = 0
+    read: int = 0
+
+
+class Advanced(msgspec.Struct, frozen=True, gc=False):
+    """The positions after an advance; `moved` is False if it was old news, which is no error."""
+
+    positions: Positions
+    moved: bool
+
+
+AdvanceOutcome = Advanced | TidewireError
+"""Advanced, or NotAMember, or SequenceAboveHead."""
+
+
+class Tick(StrEnum):
+    """What stands beside a sent message."""
+
+    FAILED = "failed"
+    SENDING = "sending"
+    SENT = "sent"
+    DELIVERED = "delivered"
+    READ = "read"
+
+
+TICK_MARKS: Final[dict[Tick, str]] = {
+    Tick.FAILED: "✗",
+    Tick.SENDING: "○",
+    Tick.SENT: "✓",
+    Tick.DELIVERED: "✓✓",
+    Tick.READ: "✓✓",
+}
+
+
+def tick(sequence: int, *, others_delivered: int, others_read: int) -> Tick:
+    """The tick of a stored message, by the others' boundaries as its author sees them."""
+    assert sequence >= 1
+    if sequence <= others_read:
+        return Tick.READ
+    if sequence <= others_delivered:
+        return Tick.DELIVERED
+    return Tick.SENT
+
+
+def effective(position: int, joined_sequence: int) -> int:
+    """A member owes nothing from before he joined."""
+    return max(position, joined_sequence)
+
+
+def read_by_reply(before: Positions, *, prev_sequence: int, seen_sequence: int | None) -> int:
+    """The read position after a reply: what its author had seen when he wrote it.
+
+    Never above what one of his devices acknowledged, and never above the message before the reply.
+    """
+    seen = prev_sequence if seen_sequence is None else seen_sequence
+    return max(before.read, min(seen, before.delivered, prev_sequence))
+
+
+def positions_after_append(
+    before: Positions,
+    *,
+    joined_sequence: int,
+    prev_sequence: int,
+    sequence: int,
+    seen_sequence: int | None,
+) -> Positions:
+    """The author's positions after his own message: the implicit read of a reply, and then, if he
+    was up to date, his own message, which is not news to him."""
+    assert 0 <= prev_sequence < sequence
+    delivered = before.delivered
+    read = read_by_reply(before, prev_sequence=prev_sequence, seen_sequence=seen_sequence)
+    if effective(delivered, joined_sequence) == prev_sequence:
+        delivered = sequence
+    if effective(read, joined_sequence) == prev_sequence:
+        read = sequence
+    return Positions(delivered, read)
+
+
+class Lowest(msgspec.Struct, frozen=True):
+    """The two lowest effective positions among a chat's current members, and whose the lowest is.
+
+    Two are enough to tell every author the minimum over the others, whatever the chat's size.
+    `second` is None when there is one member only; then nobody is waited for.
+    """
+
+    user_id: UserId | None
+    first: int
+    second: int | None
+
+    def boundary(self, viewer: UserId, head: int) -> int:
+        """The minimum over the members other than the viewer; with no other member, the head."""
+        if self.user_id is None:
+            return head
+        if viewer != self.user_id:
+            return self.first
+        return head if self.second is None else self.second
+
+
+class Floors(msgspec.Struct, frozen=True):
+    """All that is needed to give any member of a chat his boundaries."""
+
+    chat_id: ChatId
+    head: int
+    delivered: Lowest
+    read: Lowest
+
+
+def lowest_of(positions: Sequence[tuple[UserId, int]]) -> Lowest:
+    """The two lowest of a list of (user, effective position); ties go to the smaller user id."""
+    ordered = sorted(positions, key=lambda pair: (pair[1], pair[0]))[:2]
+    if not ordered:
+        return Lowest(None, 0, None)
+    (user_id, first), *rest = ordered
+    return Lowest(user_id, first, rest[0][1] if rest else None)
+
+
+class MemberDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One current member's positions, as the delivery status lists them."""
+
+    user_id: UserId
+    joined_sequence: int
+    positions: Positions
+    updated_at_ms: int
+
+
+class DeliverySummary(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of those who are waited for have a message: delivered + pending = awaited."""
+
+    sequence: int
+    delivered_count: int
+    read_count: int
+    pending_count: int
+
+    @property
+    def all_delivered(self) -> bool:
+        return self.pending_count == 0
+
+
+def summarise(
+    sequence: int, *, author_id: UserId | None, members: Sequence[MemberDelivery]
+) -> DeliverySummary:
+    """Awaited are the current members other than the author who joined before the message."""
+    awaited = [
+        member.positions
+        for member in members
+        if member.user_id != author_id and member.joined_sequence < sequence
+    ]
+    delivered = sum(position.delivered >= sequence for position in awaited)
+    return DeliverySummary(
+        sequence=sequence,
+        delivered_count=delivered,
+        read_count=sum(position.read >= sequence for position in awaited),
+        pending_count=len(awaited) - delivered,
+    )
+
+
+class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The delivery status of one message of a chat, with every current member's positions."""
+
+    chat_id: ChatId
+    chat_type: ChatType
+    member_count: int
+    summary: DeliverySummary
+    members: Sequence[MemberDelivery]
+
+
+class DigestEntry(msgspec.Struct, frozen=True):
+    """The state of one chat for one user: all a device needs to know what it has missed."""
+
+    chat_id: ChatId
+    chat_type: ChatType
+    head: int
+    membership_version: int
+    joined_sequence: int
+    delivered: int
+    read: int
+    others_delivered: int
+    others_read: int
+    unread: int
+
+
+class DigestPage(msgspec.Struct, frozen=True):
+    """Some of a user's chats, by chat id; `next_chat_id` is where the next page goes on from."""
+
+    entries: Sequence[DigestEntry]
+    next_chat_id: ChatId | None

@@ -1,0 +1,281 @@
+"""Every error that Tidewire tells anyone, in one tree. PURE.
+
+TidewireError                a code for machines, a sentence for people, details for both
+├─ Refused                   the caller must change something; the same request fails again
+│  ├─ InvalidMessage, MessageTooLarge, InvalidContentType, KeyReused        about a message
+│  ├─ NotAMember, Forbidden, InvalidOperation, AlreadyAMember, ChatIsFull   about a chat
+│  ├─ UserNotFound, UsernameTaken, MessageNotFound                          about who or what
+│  └─ SequenceAboveHead, CursorAhead                                        about a position
+├─ Throttled                 the same request later, after `retry_after_ms`
+│  └─ RateLimited
+├─ Unavailable               a dependency failed; the same request may be sent again, unchanged
+│  ├─ Overloaded, DeadlinePassed                       a bound of ours
+│  └─ StoreUnavailable, StoreFull, CounterMissing      the store
+└─ StoreUnusable             the store cannot be opened or trusted; for an operator, not a client
+
+Outcomes that are not errors (a duplicate, a position that does not move) are values.
+HTTP statuses, close codes and client texts of the codes stand in `wire/error_table.py`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidewire.domain.messages import Appended
+
+
+class ErrorCode(StrEnum):
+    """What goes over the wire. Stable: codes are added, never renamed or taken away."""
+
+    # Frames and messages.
+    INVALID_MESSAGE = "INVALID_MESSAGE"
+    INVALID_ENCODING = "INVALID_ENCODING"
+    INVALID_CONTENT = "INVALID_CONTENT"
+    INVALID_CONTENT_TYPE = "INVALID_CONTENT_TYPE"
+    MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
+    IDEMPOTENCY_KEY_REUSED = "IDEMPOTENCY_KEY_REUSED"
+    CURSOR_AHEAD = "CURSOR_AHEAD"
+    INVALID_SEQUENCE = "INVALID_SEQUENCE"
+    # Who may do what.
+    UNAUTHORIZED = "UNAUTHORIZED"
+    FORBIDDEN = "FORBIDDEN"
+    NOT_A_MEMBER = "NOT_A_MEMBER"
+    DEVICE_MISMATCH = "DEVICE_MISMATCH"
+    INVALID_CREDENTIALS = "INVALID_CREDENTIALS"
+    INVALID_REFRESH_TOKEN = "INVALID_REFRESH_TOKEN"  # noqa: S105 - a code, not a secret
+    # REST.
+    BAD_REQUEST = "BAD_REQUEST"
+    VALIDATION_ERROR = "VALIDATION_ERROR"
+    INVALID_OPERATION = "INVALID_OPERATION"
+    CHAT_FULL = "CHAT_FULL"
+    NOT_FOUND = "NOT_FOUND"
+    USER_NOT_FOUND = "USER_NOT_FOUND"
+    CONFLICT = "CONFLICT"
+    ALREADY_A_MEMBER = "ALREADY_A_MEMBER"
+    PAYLOAD_TOO_LARGE = "PAYLOAD_TOO_LARGE"
+    UNPROCESSABLE_ENTITY = "UNPROCESSABLE_ENTITY"
+    # Load and faults.
+    RATE_LIMITED = "RATE_LIMITED"
+    SLOW_CONSUMER = "SLOW_CONSUMER"
+    SERVER_BUSY = "SERVER_BUSY"
+    INTERNAL_ERROR = "INTERNAL_ERROR"
+    SERVICE_UNAVAILABLE = "SERVICE_UNAVAILABLE"
+
+
+class Retry(StrEnum):
+    """What a client does with the same request."""
+
+    NEVER = "never"
+    AFTER = "after"
+    SAME_REQUEST = "same_request"
+
+
+class TidewireError(Exception):
+    """The root. `code` is for machines, `str()` for people, `details` for both."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.INTERNAL_ERROR
+    retry: ClassVar[Retry] = Retry.NEVER
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        """What the wire carries beside the sentence."""
+        return {}
+
+
+class Refused(TidewireError):
+    """The caller must change something."""
+
+
+class Throttled(TidewireError):
+    """Too much at once; the same request may come again after `retry_after_ms`."""
+
+    retry = Retry.AFTER
+
+    def __init__(self, sentence: str, *, retry_after_ms: int) -> None:
+        super().__init__(sentence)
+        self.retry_after_ms = retry_after_ms
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        return {"retry_after_seconds": max(1, -(-self.retry_after_ms // 1000))}
+
+
+class Unavailable(TidewireError):
+    """A dependency failed. The request may or may not have happened; sending it again is safe."""
+
+    code = ErrorCode.SERVICE_UNAVAILABLE
+    retry = Retry.SAME_REQUEST
+
+
+class InvalidMessage(Refused):
+    """A frame or message that breaks the rules; the sentence says which."""
+
+    code = ErrorCode.INVALID_MESSAGE
+
+
+class InvalidContentType(Refused):
+    code = ErrorCode.INVALID_CONTENT_TYPE
+
+    def __init__(self, content_type: str) -> None:
+        super().__init__(f"content_type {content_type[:40]!r} is not supported; use text/plain")
+
+
+class MessageTooLarge(Refused):
+    code = ErrorCode.MESSAGE_TOO_LARGE
+
+    def __init__(self, *, size_bytes: int, size_bytes_max: int) -> None:
+        super().__init__(f"content has {size_bytes} bytes; at most {size_bytes_max} are taken")
+        self.size_bytes = size_bytes
+        self.size_bytes_max = size_bytes_max
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        return {"max_bytes": self.size_bytes_max, "received_bytes": self.size_bytes}
+
+
+class KeyReused(Refused):
+    """This client_message_id is taken by another text, or by somebody else (then no `original`)."""
+
+    code = ErrorCode.IDEMPOTENCY_KEY_REUSED
+
+    def __init__(self, original: Appended | None = None) -> None:
+        super().__init__(
+            "this client_message_id was used for another message; "
+            "the first one stays, send this text under a new id"
+        )
+        self.original = original
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        """The original's ids, for its own author only (P-07): sequence, message id, time in ms."""
+        if self.original is None:
+            return {}
+        return {
+            "sequence": self.original.sequence,
+            "message_id": self.original.message_id,
+            "created_at_ms": self.original.created_at_ms,
+        }
+
+
+class NotAMember(Refused):
+    """Also for a chat that does not exist: an outsider must not learn the difference (M-09)."""
+
+    code = ErrorCode.NOT_A_MEMBER
+
+    def __init__(self) -> None:
+        super().__init__("you are not a member of this chat")
+
+
+class Forbidden(Refused):
+    code = ErrorCode.FORBIDDEN
+
+
+class InvalidOperation(Refused):
+    """Not possible with this kind of chat or member, whoever asks."""
+
+    code = ErrorCode.INVALID_OPERATION
+
+
+class AlreadyAMember(Refused):
+    code = ErrorCode.ALREADY_A_MEMBER
+
+    def __init__(self) -> None:
+        super().__init__("this user is a member already")
+
+
+class ChatIsFull(Refused):
+    code = ErrorCode.CHAT_FULL
+
+    def __init__(self, members_max: int) -> None:
+        super().__init__(f"this chat has its {members_max} members; remove one first")
+
+
+class UserNotFound(Refused):
+    code = ErrorCode.USER_NOT_FOUND
+
+    def __init__(self, *user_ids: str) -> None:
+        super().__init__("no such user: " + ", ".join(sorted(user_ids)))
+        self.user_ids = user_ids
+
+
+class UsernameTaken(Refused):
+    code = ErrorCode.CONFLICT
+
+    def __init__(self, username: str) -> None:
+        super().__init__(f"the user name {username!r} is taken")
+
+
+class MessageNotFound(Refused):
+    code = ErrorCode.NOT_FOUND
+
+    def __init__(self) -> None:
+        super().__init__("no such message in this chat")
+
+
+class SequenceAboveHead(Refused):
+    """A position above the last message of the chat would be a lie (D-04)."""
+
+    code = ErrorCode.INVALID_SEQUENCE
+
+    def __init__(self, *, sequence: int, head: int) -> None:
+        super().__init__(f"sequence {sequence} is above the last message of this chat, {head}")
+        self.head = head
+
+
+class CursorAhead(Refused):
+    """The reader's cursor is above the head: it comes from another life of the store."""
+
+    code = ErrorCode.CURSOR_AHEAD
+
+    def __init__(self, *, cursor: int, head: int) -> None:
+        super().__init__(f"your cursor {cursor} is above the last message, {head}: sync from 0")
+        self.head = head
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        return {"head": self.head}
+
+
+class RateLimited(Throttled):
+    code = ErrorCode.RATE_LIMITED
+
+
+class Overloaded(Unavailable):
+    """A queue of ours is at its bound; nothing was taken in."""
+
+
+class DeadlinePassed(Unavailable):
+    """The time for this request ran out. It may still be stored; a retry gets the stored answer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no answer in time; send the same message again to learn what became of it"
+        )
+
+
+class StoreUnavailable(Unavailable):
+    """The store failed or took too long; nothing that was acknowledged is lost."""
+
+
+class StoreFull(StoreUnavailable):
+    def __init__(self) -> None:
+        super().__init__("the disk is full: nothing new can be stored until there is room")
+
+
+class CounterMissing(Unavailable):
+    """The chat's counter row is gone: the chat takes no messages until an operator restores it."""
+
+    def __init__(self, chat_id: str) -> None:
+        super().__init__(
+            f"{chat_id} takes no messages: its sequence counter is missing; "
+            "an operator can restore it with 'tidewire recover-counter'"
+        )
+        self.chat_id = chat_id
+
+
+class StoreUnusable(TidewireError):
+    """The store cannot be opened, or can no longer be trusted. The sentence says what to do."""

@@ -1,0 +1,64 @@
+"""What has happened, in the past tense: the facts of a commit, handed on in commit order. PURE."""
+
+from enum import StrEnum
+
+import msgspec
+
+from tidewire.domain.chats import Chat, Role
+from tidewire.domain.delivery import Positions
+from tidewire.domain.ids import ChatId, ConnectionId, UserId
+from tidewire.domain.messages import Message
+
+
+class MessageAppended(msgspec.Struct, frozen=True, gc=False):
+    """A message was stored. `membership_version` is the roster it was sent to; the connection it
+    came from needs no push."""
+
+    message: Message
+    membership_version: int
+    origin_connection_id: ConnectionId | None
+
+
+class ChatCreated(msgspec.Struct, frozen=True):
+    """A chat was made, with these members in it."""
+
+    chat: Chat
+    member_ids: tuple[UserId, ...]
+
+
+class ChatRenamed(msgspec.Struct, frozen=True):
+    chat: Chat
+    changed_by: UserId
+    changed_at_ms: int
+
+
+class MembershipChange(StrEnum):
+    ADDED = "added"
+    REMOVED = "removed"
+    ROLE_CHANGED = "role_changed"
+
+
+class MembershipChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A member came, went (then `changed_by` may be himself) or got another role.
+
+    `chat` is the chat after the change; for one who went, role and joined_sequence are his last.
+    """
+
+    chat: Chat
+    user_id: UserId
+    change: MembershipChange
+    role: Role
+    joined_sequence: int
+    changed_by: UserId
+    changed_at_ms: int
+
+
+class PositionsAdvanced(msgspec.Struct, frozen=True, gc=False):
+    """A user's positions moved: by an acknowledgement, a read, or the implicit read of a reply."""
+
+    chat_id: ChatId
+    user_id: UserId
+    positions: Positions
+
+
+Event = MessageAppended | ChatCreated | ChatRenamed | MembershipChanged | PositionsAdvanced
