@@ -1,0 +1,1 @@
+"""Bytes to typed values and back: frames, event records, the error table. PURE, msgspec."""

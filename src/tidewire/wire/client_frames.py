@@ -1,0 +1,120 @@
+"""What a client may say: the frames from client to server, as a tagged union. PURE.
+
+The envelope is `{type, request_id?, timestamp?, payload}`; `trace_context` and every other field
+that is not named here is ignored. Types and number ranges are declared here and checked while
+decoding; the forms of ids and the rules of content are checked by `codec`, which knows their codes.
+"""
+
+from typing import Final
+
+import msgspec
+
+from tidewire.domain.ids import ChatId, ClientMessageId
+from tidewire.domain.limits import CONTENT_TYPE_DEFAULT, PAGE_MESSAGES_DEFAULT
+from tidewire.wire.fields import Cursor, PageLimit, SequenceNumber, tags_of
+
+
+class _Payload(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    pass
+
+
+class _Frame(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type"
+):
+    timestamp: str | None = None
+    """The client's own time, for debugging only: clients' clocks prove nothing (N-14)."""
+
+
+class _OneWayFrame(_Frame, frozen=True, gc=False, kw_only=True):
+    """Never answered. A `request_id` on it is ignored, whatever it is."""
+
+
+class _RequestFrame(_Frame, frozen=True, gc=False, kw_only=True):
+    """Always answered, under its `request_id`."""
+
+    request_id: str
+
+
+class EmptyPayload(_Payload, frozen=True, gc=False, kw_only=True):
+    """`{}`: the payload is always there, also when there is nothing to say."""
+
+
+class SendMessagePayload(_Payload, frozen=True, gc=False, kw_only=True):
+    client_message_id: ClientMessageId
+    chat_id: ChatId
+    content: str
+    content_type: str = CONTENT_TYPE_DEFAULT
+    seen_sequence: Cursor | None = None
+    """What the author had seen when the text was written; it bounds the implicit read."""
+
+
+class SendMessageFrame(_RequestFrame, frozen=True, gc=False, kw_only=True, tag="send_message"):
+    payload: SendMessagePayload
+
+
+class AckPayload(_Payload, frozen=True, gc=False, kw_only=True):
+    chat_id: ChatId
+    last_acked_sequence: SequenceNumber
+
+
+class AckFrame(_OneWayFrame, frozen=True, gc=False, kw_only=True, tag="ack"):
+    """One of the user's devices has stored everything up to here."""
+
+    payload: AckPayload
+
+
+class ReadPayload(_Payload, frozen=True, gc=False, kw_only=True):
+    chat_id: ChatId
+    last_read_sequence: SequenceNumber
+
+
+class ReadFrame(_OneWayFrame, frozen=True, gc=False, kw_only=True, tag="read"):
+    """The user has seen everything up to here, which is also an ack of it."""
+
+    payload: ReadPayload
+
+
+class SyncRequestPayload(_Payload, frozen=True, gc=False, kw_only=True):
+    chat_id: ChatId
+    last_acked_sequence: Cursor
+    """The device's own cursor: it alone decides what is fetched (D-01)."""
+    limit: PageLimit = PAGE_MESSAGES_DEFAULT
+
+
+class SyncRequestFrame(_RequestFrame, frozen=True, gc=False, kw_only=True, tag="sync_request"):
+    payload: SyncRequestPayload
+
+
+class DigestRequestFrame(_RequestFrame, frozen=True, gc=False, kw_only=True, tag="digest_request"):
+    """Asks for the state of all chats again; the first digest comes unasked."""
+
+    payload: EmptyPayload
+
+
+class HeartbeatFrame(_Frame, frozen=True, gc=False, kw_only=True, tag="heartbeat"):
+    """Always answered; its `request_id` is optional, and echoed."""
+
+    request_id: str | None = None
+    payload: EmptyPayload
+
+
+class TypingPayload(_Payload, frozen=True, gc=False, kw_only=True):
+    chat_id: ChatId
+
+
+class TypingStartFrame(_OneWayFrame, frozen=True, gc=False, kw_only=True, tag="typing_start"):
+    payload: TypingPayload
+
+
+class TypingStopFrame(_OneWayFrame, frozen=True, gc=False, kw_only=True, tag="typing_stop"):
+    payload: TypingPayload
+
+
+OneWayFrame = AckFrame | ReadFrame | TypingStartFrame | TypingStopFrame
+ClientFrame = (
+    SendMessageFrame | SyncRequestFrame | DigestRequestFrame | HeartbeatFrame | OneWayFrame
+)
+
+CLIENT_FRAME_TYPES: Final = tags_of(ClientFrame)
+ONE_WAY_TYPES: Final = tags_of(OneWayFrame)
+"""Never answered: an error about one of these goes out without a request_id (D-14)."""

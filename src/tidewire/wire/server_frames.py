@@ -1,0 +1,231 @@
+"""What the server may say: the frames from server to client, as a tagged union. PURE.
+
+Answers have a `request_id`, pushes have no such field, so a push that carries one cannot be built.
+Every frame has a `timestamp`. Optional fields that are None do not appear on the wire. Codes,
+reasons and kinds of change are plain text here: a client must survive one that is newer than it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from tidewire.domain.chats import ChatType, Role
+from tidewire.domain.delivery import DigestEntry
+from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, MessageId, UserId
+from tidewire.wire.fields import Count, Cursor, SequenceNumber, tags_of
+
+PROTOCOL_VERSION: Final = 1
+
+
+class _Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    pass
+
+
+class _Push(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """Comes by itself."""
+
+    timestamp: str
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """Answers the request with this id."""
+
+    request_id: str
+    timestamp: str
+
+
+class _AnswerOrPush(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"
+):
+    """An answer if it has a `request_id`; unasked if it has none."""
+
+    request_id: str | None = None
+    timestamp: str
+
+
+class ConnectionEstablishedPayload(_Payload, frozen=True, kw_only=True):
+    connection_id: ConnectionId
+    user_id: UserId
+    device_id: str
+    server_time: str
+    heartbeat_interval_ms: Count
+    protocol_version: int
+    epoch: str
+    """Which life of the store this is. A client that knew another one drops its cursors."""
+
+
+class ConnectionEstablishedFrame(_Push, frozen=True, kw_only=True, tag="connection_established"):
+    payload: ConnectionEstablishedPayload
+
+
+class SendMessageAckPayload(_Payload, frozen=True, gc=False, kw_only=True):
+    client_message_id: ClientMessageId
+    message_id: MessageId
+    chat_id: ChatId
+    sequence: SequenceNumber
+    prev_sequence: Cursor
+    created_at: str
+    deduplicated: bool
+
+
+class SendMessageAckFrame(_Answer, frozen=True, gc=False, kw_only=True, tag="send_message_ack"):
+    """The message is on stable storage. Every retry gets the same numbers."""
+
+    payload: SendMessageAckPayload
+
+
+class MessagePayload(_Payload, frozen=True, gc=False, kw_only=True):
+    message_id: MessageId
+    chat_id: ChatId
+    sequence: SequenceNumber
+    prev_sequence: Cursor
+    sender_id: UserId
+    client_message_id: ClientMessageId
+    content: str
+    content_type: str
+    created_at: str
+
+
+class MessageFrame(_Push, frozen=True, gc=False, kw_only=True, tag="message"):
+    payload: MessagePayload
+
+
+class SyncItem(_Payload, frozen=True, gc=False, kw_only=True):
+    """A message of a page; the chat is the page's."""
+
+    message_id: MessageId
+    sequence: SequenceNumber
+    prev_sequence: Cursor
+    sender_id: UserId
+    client_message_id: ClientMessageId
+    content: str
+    content_type: str
+    created_at: str
+
+
+class SyncResponsePayload(_Payload, frozen=True, kw_only=True):
+    chat_id: ChatId
+    messages: Sequence[SyncItem]
+    synced_through: Cursor
+    """With this page and everything below it, the reader is complete up to here."""
+    has_more: bool
+    next_sequence: SequenceNumber | None = None
+    """Only with `has_more`: last returned + 1; the next request asks from one below (D-06)."""
+
+
+class SyncResponseFrame(_Answer, frozen=True, kw_only=True, tag="sync_response"):
+    payload: SyncResponsePayload
+
+
+class HeartbeatAckPayload(_Payload, frozen=True, gc=False, kw_only=True):
+    server_time: str
+
+
+class HeartbeatAckFrame(_AnswerOrPush, frozen=True, gc=False, kw_only=True, tag="heartbeat_ack"):
+    """Answers every heartbeat, also one without a `request_id`."""
+
+    payload: HeartbeatAckPayload
+
+
+class ErrorPayload(_Payload, frozen=True, kw_only=True):
+    code: str
+    message: str
+    details: Mapping[str, object] | None = None
+
+
+class ErrorFrame(_AnswerOrPush, frozen=True, kw_only=True, tag="error"):
+    payload: ErrorPayload
+
+
+class ConnectionClosingPayload(_Payload, frozen=True, kw_only=True):
+    reason: str
+    message: str
+    reconnect_delay_ms: Count
+
+
+class ConnectionClosingFrame(_Push, frozen=True, kw_only=True, tag="connection_closing"):
+    payload: ConnectionClosingPayload
+
+
+class TypingIndicatorPayload(_Payload, frozen=True, gc=False, kw_only=True):
+    chat_id: ChatId
+    user_id: UserId
+    is_typing: bool
+
+
+class TypingIndicatorFrame(_Push, frozen=True, gc=False, kw_only=True, tag="typing_indicator"):
+    payload: TypingIndicatorPayload
+
+
+class ChatDigestPayload(_Payload, frozen=True, kw_only=True):
+    digest_id: str
+    page: Count
+    last: bool
+    chats: Sequence[DigestEntry]
+
+
+class ChatDigestFrame(_AnswerOrPush, frozen=True, kw_only=True, tag="chat_digest"):
+    """One page of the state of all the user's chats; unasked after connecting."""
+
+    payload: ChatDigestPayload
+
+
+class StatusUpdatePayload(_Payload, frozen=True, gc=False, kw_only=True):
+    chat_id: ChatId
+    others_delivered: Cursor
+    others_read: Cursor
+    own_delivered: Cursor | None = None
+    own_read: Cursor | None = None
+    unread: Count | None = None
+
+
+class StatusUpdateFrame(_Push, frozen=True, gc=False, kw_only=True, tag="status_update"):
+    """Positions as the recipient sees them: state, not history; clients merge by maximum."""
+
+    payload: StatusUpdatePayload
+
+
+class ChatUpdatePayload(_Payload, frozen=True, kw_only=True):
+    chat_id: ChatId
+    membership_version: Count
+    change: str
+    chat_type: ChatType
+    name: str | None = None
+    user_id: UserId | None = None
+    role: Role | None = None
+    joined_sequence: Cursor | None = None
+    head: Cursor
+    changed_by: UserId
+    changed_at: str
+
+
+class ChatUpdateFrame(_Push, frozen=True, kw_only=True, tag="chat_update"):
+    payload: ChatUpdatePayload
+
+
+class ResyncPayload(_Payload, frozen=True, kw_only=True):
+    reason: str
+    delay_ms: Count
+
+
+class ResyncFrame(_Push, frozen=True, kw_only=True, tag="resync"):
+    """Something may have been missed: send a `digest_request` after the delay."""
+
+    payload: ResyncPayload
+
+
+ServerAnswer = SendMessageAckFrame | SyncResponseFrame
+ServerAnswerOrPush = HeartbeatAckFrame | ErrorFrame | ChatDigestFrame
+ServerPush = (
+    ConnectionEstablishedFrame
+    | MessageFrame
+    | ConnectionClosingFrame
+    | TypingIndicatorFrame
+    | StatusUpdateFrame
+    | ChatUpdateFrame
+    | ResyncFrame
+)
+ServerFrame = ServerAnswer | ServerAnswerOrPush | ServerPush
+
+SERVER_FRAME_TYPES: Final = tags_of(ServerFrame)

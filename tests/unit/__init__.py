@@ -1,0 +1,1 @@
+"""One test module per PURE module, in the same folders as in src."""

@@ -1,0 +1,228 @@
+"""The permission table of contract-facts 9, row by row, and what each refusal is called."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from tidewire.domain.access import (
+    PERMISSIONS,
+    Operation,
+    check_add,
+    check_change_role,
+    check_leave,
+    check_member,
+    check_remove,
+    check_rename,
+    may,
+)
+from tidewire.domain.chats import Chat, ChatType, Member, Role
+from tidewire.domain.errors import (
+    AlreadyAMember,
+    ChatIsFull,
+    Forbidden,
+    InvalidOperation,
+    NotAMember,
+    TidewireError,
+    UserNotFound,
+)
+from tidewire.domain.ids import ChatId, UserId
+
+# Operation, then what owner, admin and member may do; an outsider may do nothing.
+TABLE = """
+    rename               yes yes no
+    add a member         yes yes no
+    add an admin         yes no  no
+    remove a member      yes yes no
+    remove an admin      yes no  no
+    change a role        yes no  no
+    leave                no  yes yes
+    mute                 yes yes yes
+    send                 yes yes yes
+    read history         yes yes yes
+    see delivery status  yes yes yes
+"""
+ROWS = [line.rsplit(maxsplit=3) for line in TABLE.strip().splitlines()]
+
+MEMBERS_MAX = 10
+TARGET = UserId("user_target")
+
+
+def chat(chat_type: ChatType = ChatType.GROUP, *, member_count: int = 3) -> Chat:
+    return Chat(
+        chat_id=ChatId("chat_1"),
+        chat_type=chat_type,
+        name="lunch",
+        created_by=UserId("user_owner"),
+        created_at_ms=0,
+        updated_at_ms=0,
+        membership_version=1,
+        member_count=member_count,
+        head=0,
+    )
+
+
+def member(role: Role, user_id: str | None = None) -> Member:
+    return Member(
+        user_id=UserId(user_id or f"user_{role}"),
+        role=role,
+        joined_at_ms=0,
+        joined_sequence=0,
+        added_by=UserId("user_owner"),
+    )
+
+
+OWNER, ADMIN, MEMBER = (member(role) for role in (Role.OWNER, Role.ADMIN, Role.MEMBER))
+
+
+def add(
+    actor: Member | None,
+    *,
+    role: Role = Role.MEMBER,
+    target: Member | None = None,
+    target_exists: bool = True,
+    group: Chat | None = None,
+) -> None:
+    check_add(
+        group or chat(),
+        actor,
+        target=target,
+        target_exists=target_exists,
+        target_id=TARGET,
+        role=role,
+        members_max=MEMBERS_MAX,
+    )
+
+
+def remove(actor: Member | None, target: Member | None, group: Chat | None = None) -> None:
+    target_id = TARGET if target is None else target.user_id
+    check_remove(group or chat(), actor, target=target, target_id=target_id)
+
+
+def change_role(
+    actor: Member | None, target: Member | None, role: Role = Role.ADMIN, group: Chat | None = None
+) -> None:
+    check_change_role(group or chat(), actor, target=target, target_id=TARGET, role=role)
+
+
+def outcome(check: Callable[[], object]) -> type[TidewireError] | None:
+    try:
+        check()
+    except TidewireError as error:
+        return type(error)
+    return None
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0].strip())
+def test_role_may_do_what_the_table_says(row: list[str]) -> None:
+    operation, *answers = row
+    for role, answer in zip((Role.OWNER, Role.ADMIN, Role.MEMBER), answers, strict=True):
+        assert may(role, Operation(operation.strip())) == (answer == "yes"), role
+
+
+def test_every_operation_has_a_row() -> None:
+    assert {row[0].strip() for row in ROWS} == set(Operation) == set(PERMISSIONS)
+
+
+@pytest.mark.parametrize(
+    ("actor", "rename", "add_member", "add_admin", "remove_member", "remove_admin", "role"),
+    [
+        (OWNER, None, None, None, None, None, None),
+        (ADMIN, None, None, Forbidden, None, Forbidden, Forbidden),
+        (MEMBER, Forbidden, Forbidden, Forbidden, Forbidden, Forbidden, Forbidden),
+        (None, NotAMember, NotAMember, NotAMember, NotAMember, NotAMember, NotAMember),
+    ],
+    ids=["owner", "admin", "member", "outsider"],
+)
+def test_checks_decide_as_the_table_says(
+    actor: Member | None,
+    rename: type[TidewireError] | None,
+    add_member: type[TidewireError] | None,
+    add_admin: type[TidewireError] | None,
+    remove_member: type[TidewireError] | None,
+    remove_admin: type[TidewireError] | None,
+    role: type[TidewireError] | None,
+) -> None:
+    plain, admin = member(Role.MEMBER, "user_x"), member(Role.ADMIN, "user_y")
+    assert outcome(lambda: check_rename(chat(), actor)) is rename
+    assert outcome(lambda: add(actor)) is add_member
+    assert outcome(lambda: add(actor, role=Role.ADMIN)) is add_admin
+    assert outcome(lambda: remove(actor, plain)) is remove_member
+    assert outcome(lambda: remove(actor, admin)) is remove_admin
+    assert outcome(lambda: change_role(actor, plain)) is role
+
+
+def test_everybody_but_the_owner_may_leave() -> None:
+    assert outcome(lambda: check_leave(chat(), OWNER)) is InvalidOperation
+    assert outcome(lambda: check_leave(chat(), ADMIN)) is None
+    assert outcome(lambda: check_leave(chat(), MEMBER)) is None
+    assert outcome(lambda: check_leave(chat(), None)) is NotAMember
+
+
+def test_direct_chat_never_changes() -> None:
+    direct = chat(ChatType.DIRECT)
+    other = member(Role.MEMBER, "user_other")
+    for check in (
+        lambda: check_rename(direct, MEMBER),
+        lambda: add(MEMBER, group=direct),
+        lambda: remove(MEMBER, other, direct),
+        lambda: change_role(MEMBER, other, group=direct),
+        lambda: check_leave(direct, MEMBER),
+    ):
+        assert outcome(check) is InvalidOperation
+
+
+def test_outsider_is_not_told_whether_the_chat_or_the_other_exists() -> None:
+    direct = chat(ChatType.DIRECT)
+    for here in (chat(), direct, None):
+        for check in (check_rename, check_leave, check_member):
+            assert outcome(partial(check, here, None)) is NotAMember
+    assert outcome(lambda: add(None, target_exists=False)) is NotAMember
+    assert outcome(lambda: add(None, target=MEMBER)) is NotAMember
+    assert outcome(lambda: add(None, group=chat(member_count=MEMBERS_MAX))) is NotAMember
+    assert outcome(lambda: remove(None, None)) is NotAMember
+    assert outcome(lambda: remove(None, OWNER)) is NotAMember
+    assert outcome(lambda: change_role(None, None)) is NotAMember
+
+
+def test_membership_in_a_chat_that_is_gone_is_no_membership() -> None:
+    assert outcome(lambda: check_rename(None, OWNER)) is NotAMember
+    assert outcome(lambda: check_leave(None, OWNER)) is NotAMember
+    assert outcome(lambda: check_member(None, OWNER)) is NotAMember
+    assert check_member(chat(), MEMBER) is MEMBER
+
+
+def test_group_has_one_owner_for_ever() -> None:
+    assert outcome(lambda: add(OWNER, role=Role.OWNER)) is InvalidOperation
+    assert outcome(lambda: change_role(OWNER, MEMBER, Role.OWNER)) is InvalidOperation
+    assert outcome(lambda: change_role(OWNER, OWNER, Role.MEMBER)) is InvalidOperation
+    assert outcome(lambda: remove(ADMIN, OWNER)) is InvalidOperation
+    assert outcome(lambda: remove(OWNER, OWNER)) is InvalidOperation
+
+
+def test_adding_needs_a_user_who_is_not_there_yet_and_room() -> None:
+    assert outcome(lambda: add(OWNER, target_exists=False)) is UserNotFound
+    assert outcome(lambda: add(OWNER, target=MEMBER)) is AlreadyAMember
+    assert outcome(lambda: add(OWNER, group=chat(member_count=MEMBERS_MAX - 1))) is None
+    assert outcome(lambda: add(OWNER, group=chat(member_count=MEMBERS_MAX))) is ChatIsFull
+    full = chat(member_count=MEMBERS_MAX)
+    assert outcome(lambda: add(OWNER, target=MEMBER, group=full)) is AlreadyAMember
+
+
+def test_removing_needs_somebody_else_who_is_there() -> None:
+    assert outcome(lambda: remove(OWNER, None)) is UserNotFound
+    assert outcome(lambda: remove(ADMIN, ADMIN)) is InvalidOperation
+    assert outcome(lambda: remove(MEMBER, MEMBER)) is InvalidOperation
+
+
+def test_changing_a_role_needs_somebody_who_is_there() -> None:
+    assert outcome(lambda: change_role(OWNER, None)) is UserNotFound
+    assert outcome(lambda: change_role(OWNER, ADMIN, Role.MEMBER)) is None
+    assert outcome(lambda: change_role(OWNER, MEMBER, Role.ADMIN)) is None
+
+
+def test_refusal_names_the_role_and_the_deed() -> None:
+    with pytest.raises(Forbidden, match="a chat's member may not rename"):
+        check_rename(chat(), MEMBER)
+    with pytest.raises(InvalidOperation, match="a direct chat never changes"):
+        check_rename(chat(ChatType.DIRECT), MEMBER)

@@ -1,0 +1,102 @@
+"""The tree of errors: codes, sentences, details, and what a client does with each."""
+
+import pytest
+
+from tidewire.domain import errors
+from tidewire.domain.errors import ErrorCode, Refused, Retry, Throttled, TidewireError, Unavailable
+from tidewire.domain.ids import MessageId
+from tidewire.domain.messages import Appended
+
+ORIGINAL = Appended(MessageId("msg_1"), 318, 317, 1_935_660_007_412, deduplicated=True)
+
+CASES: list[tuple[TidewireError, ErrorCode, dict[str, object], str]] = [
+    (errors.InvalidMessage("no content"), ErrorCode.INVALID_MESSAGE, {}, "no content"),
+    (errors.InvalidContentType("text/html"), ErrorCode.INVALID_CONTENT_TYPE, {}, "'text/html'"),
+    (
+        errors.MessageTooLarge(size_bytes=5000, size_bytes_max=4096),
+        ErrorCode.MESSAGE_TOO_LARGE,
+        {"max_bytes": 4096, "received_bytes": 5000},
+        "5000 bytes",
+    ),
+    (
+        errors.KeyReused(ORIGINAL),
+        ErrorCode.IDEMPOTENCY_KEY_REUSED,
+        {"sequence": 318, "message_id": "msg_1", "created_at_ms": 1_935_660_007_412},
+        "the first one stays",
+    ),
+    (errors.KeyReused(), ErrorCode.IDEMPOTENCY_KEY_REUSED, {}, "the first one stays"),
+    (errors.NotAMember(), ErrorCode.NOT_A_MEMBER, {}, "not a member"),
+    (errors.Forbidden("not you"), ErrorCode.FORBIDDEN, {}, "not you"),
+    (errors.InvalidOperation("never"), ErrorCode.INVALID_OPERATION, {}, "never"),
+    (errors.AlreadyAMember(), ErrorCode.ALREADY_A_MEMBER, {}, "already"),
+    (errors.ChatIsFull(1000), ErrorCode.CHAT_FULL, {}, "1000 members"),
+    (errors.UserNotFound("user_b", "user_a"), ErrorCode.USER_NOT_FOUND, {}, "user_a, user_b"),
+    (errors.UsernameTaken("ann"), ErrorCode.CONFLICT, {}, "'ann'"),
+    (errors.MessageNotFound(), ErrorCode.NOT_FOUND, {}, "no such message"),
+    (errors.SequenceAboveHead(sequence=9, head=7), ErrorCode.INVALID_SEQUENCE, {}, "9 is above"),
+    (errors.CursorAhead(cursor=9, head=7), ErrorCode.CURSOR_AHEAD, {"head": 7}, "cursor 9"),
+    (
+        errors.RateLimited("slower", retry_after_ms=1),
+        ErrorCode.RATE_LIMITED,
+        {"retry_after_seconds": 1},
+        "slower",
+    ),
+    (errors.Overloaded("full"), ErrorCode.SERVICE_UNAVAILABLE, {}, "full"),
+    (errors.DeadlinePassed(), ErrorCode.SERVICE_UNAVAILABLE, {}, "send the same message again"),
+    (errors.StoreUnavailable("gone"), ErrorCode.SERVICE_UNAVAILABLE, {}, "gone"),
+    (errors.StoreFull(), ErrorCode.SERVICE_UNAVAILABLE, {}, "disk is full"),
+    (errors.CounterMissing("chat_1"), ErrorCode.SERVICE_UNAVAILABLE, {}, "recover-counter"),
+    (errors.StoreUnusable("damaged"), ErrorCode.INTERNAL_ERROR, {}, "damaged"),
+]
+
+
+def kinds(root: type[TidewireError]) -> list[type[TidewireError]]:
+    return [root, *(kind for child in root.__subclasses__() for kind in kinds(child))]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "details", "sentence"), CASES, ids=lambda case: type(case).__name__
+)
+def test_error_has_code_details_and_sentence(
+    error: TidewireError, code: ErrorCode, details: dict[str, object], sentence: str
+) -> None:
+    assert error.code is code
+    assert error.details == details
+    assert sentence in str(error)
+
+
+def test_every_error_of_the_tree_has_a_case_above() -> None:
+    branches = {TidewireError, Refused, Throttled, Unavailable}
+    assert {type(error) for error, *_ in CASES} == set(kinds(TidewireError)) - branches
+
+
+def test_every_error_stands_in_the_drawing_of_the_tree() -> None:
+    drawing = errors.__doc__ or ""
+    for kind in kinds(TidewireError):
+        assert kind.__name__ in drawing
+
+
+def test_branch_says_what_a_client_does() -> None:
+    for branch, retry in (
+        (Refused, Retry.NEVER),
+        (Throttled, Retry.AFTER),
+        (Unavailable, Retry.SAME_REQUEST),
+    ):
+        assert {kind.retry for kind in kinds(branch)} == {retry}
+
+
+@pytest.mark.parametrize(
+    ("retry_after_ms", "seconds"), [(0, 1), (1, 1), (1000, 1), (1001, 2), (60_000, 60)]
+)
+def test_wait_is_rounded_up_to_whole_seconds(retry_after_ms: int, seconds: int) -> None:
+    details = errors.RateLimited("slower", retry_after_ms=retry_after_ms).details
+    assert details == {"retry_after_seconds": seconds}
+
+
+def test_refused_content_type_is_quoted_in_part_only() -> None:
+    assert len(str(errors.InvalidContentType("x" * 10_000))) < 120
+
+
+def test_codes_are_their_names() -> None:
+    for code in ErrorCode:
+        assert code.value == code.name
