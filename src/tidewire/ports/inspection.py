@@ -1,0 +1,171 @@
+"""Looking at a whole store from outside, to verify it, and mending the one row that can be mended.
+
+Synchronous on purpose: an operator's command reads at its own pace, beside a running server or
+without one. Rows come as plain tuples in bounded chunks, because a verification reads millions.
+
+Why growth meanwhile gives no false alarm. What can change (members, counters, heads, positions) is
+handed out together with everything it is compared with, as of one instant: one `ChatRow`, one
+`PositionRow`. What cannot change (messages and their keys) is read afterwards, and only what was
+there when the inspection began; such a message lies at or below every head and counter read later.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from tidewire.domain.errors import StoreUnusable
+from tidewire.domain.ids import ChatId
+
+MemberRow = tuple[str, str, int, int | None, int | None]
+"""user_id, role, joined_sequence; delivered and read, or None twice if there is no position row."""
+
+MessageRow = tuple[int, int, int | None, str, str, Hashable]
+"""sequence, prev_sequence, position in the order of commits (None: the store keeps none),
+message_id, client_message_id, what identifies this message in the store."""
+
+EntryRow = tuple[str, Hashable]
+"""An entry of an index: client_message_id or message_id, and what identifies its message."""
+
+PairRow = tuple[str, ChatId, str | None]
+"""pair_key, chat_id, the type of that chat (None: there is no such chat)."""
+
+
+class ChatRow(NamedTuple):
+    """Everything about one chat that can change, as of one instant."""
+
+    chat_id: ChatId
+    chat_type: str | None
+    """None: rows name this chat, but it does not exist."""
+    member_count: int
+    """As the chat says; `members` are the rows."""
+    members: Sequence[MemberRow]
+    counter: int | None
+    head: int
+    """The sequence of the last message, 0 if there is none."""
+    pair_key: str | None
+    """What the index of direct chats calls it."""
+    floor_delivered: int | None
+    floor_read: int | None
+    """The lowest effective positions as the store's own index gives them; None: it has no entry."""
+
+
+class PositionRow(NamedTuple):
+    """One user's positions in one chat with everything that bounds them, as of one instant."""
+
+    user_id: str
+    chat_id: ChatId
+    delivered: int
+    read: int
+    joined_sequence: int | None
+    """As the position row repeats it; None: not a member."""
+    membership_joined: int | None
+    """As the membership says; None: not a member."""
+    head: int
+    counter: int | None
+    chat_exists: bool
+
+
+class Damaged(Exception):
+    """A part of the store cannot be read. `place` says which, `reason` what the store said."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.place = place
+        self.reason = reason
+
+    def as_unusable(self) -> StoreUnusable:
+        """For whoever cannot go on without that part."""
+        return StoreUnusable(
+            f"cannot read {self.place} ({self.reason}); run 'tidewire verify' to see how far the "
+            "damage goes, and restore the last backup"
+        )
+
+
+class Inspector(Protocol):
+    """Reads a whole store without holding it up.
+
+    Every read is short (one chunk, one read transaction), takes no lock that a server would feel,
+    and writes nothing. Each iterator may raise Damaged where the store cannot be read; it is then
+    over, the others still work.
+    """
+
+    @property
+    def epoch(self) -> str:
+        """Which life of the store this is."""
+        ...
+
+    def messages_estimate(self) -> int:
+        """About how many messages there are, at once, for a progress bar."""
+        ...
+
+    def chats(self) -> Iterator[ChatRow]:
+        """Every chat that any row names, by id, each once.
+
+        A store that cannot read all of a ChatRow in one transaction reads positions before heads,
+        heads before counters, and the members again if the membership version moved meanwhile.
+        """
+        ...
+
+    def messages(self, chat: ChatRow) -> Iterator[Sequence[MessageRow]]:
+        """The messages of a chat in sequence order, in chunks: every one that was there when the
+        inspection began, none that came after `chat` was read. May be called again."""
+        ...
+
+    def keys(self, chat: ChatRow) -> Iterator[Sequence[EntryRow]]:
+        """The idempotency keys of exactly those messages, by client_message_id, in chunks. A store
+        whose keys expire gives a message without a key as if it had one."""
+        ...
+
+    def message_ids(self) -> Iterator[Sequence[EntryRow]] | None:
+        """The message ids of the messages of all chats, by id, in chunks; None if the store has no
+        such index. May be called again."""
+        ...
+
+    def positions(self) -> Iterator[Sequence[PositionRow]]:
+        """Every position row, of members and of those who left, in chunks, each row once."""
+        ...
+
+    def direct_pairs(self) -> Iterator[Sequence[PairRow]]:
+        """The index of direct chats by pair_key, in chunks."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class CounterEvidence(NamedTuple):
+    """What a store knows about how far a chat's sequences have gone, as of one instant."""
+
+    chat_exists: bool
+    counter: int | None
+    highest_message: int
+    """0 if there is none."""
+    highest_position: int
+    """The highest sequence that a member has acknowledged or joined at: it was given out, even if
+    the message is gone."""
+
+
+class NewCounter(NamedTuple):
+    """A counter row to be put in place of a missing one."""
+
+    sequence_counter: int
+    recovered_from_sequence: int
+    now_ms: int
+
+
+class CounterRepair(Protocol):
+    """Puts a missing counter back."""
+
+    def evidence(self, chat_id: ChatId) -> CounterEvidence:
+        """Look, and change nothing. Works beside a running server."""
+        ...
+
+    def repair_counter(
+        self, chat_id: ChatId, decide: Callable[[CounterEvidence], NewCounter | None]
+    ) -> CounterEvidence:
+        """Read the evidence, ask `decide` what to put, and put it; the evidence is returned.
+
+        Refuses while a server uses the store, if that server could write what is not seen here.
+        Atomicity: evidence and put are one transaction where the store can; in any case the put
+        happens only if the row is still absent, and nothing else is written. Durable on return.
+        `decide` may raise: then nothing is written. Raises StoreUnusable or StoreUnavailable.
+        """
+        ...

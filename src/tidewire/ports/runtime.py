@@ -1,0 +1,36 @@
+"""What a program of ours needs from the machine: time, ids, and tasks that somebody owns."""
+
+from collections.abc import Coroutine
+from typing import Protocol
+
+from tidewire.domain.ids import ChatId, ConnectionId, MessageId, SessionId, UserId
+
+
+class Clock(Protocol):
+    """Two clocks that never mix."""
+
+    def wall_ms(self) -> int:
+        """What the calendar says. May jump, also back: for stamps, never for lengths."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Only goes forward: for lengths and deadlines, meaningless as a date."""
+        ...
+
+
+class IdSource(Protocol):
+    """Makes ids that strictly increase within the process (`domain.ids.UlidSource`)."""
+
+    def chat_id(self, now_ms: int) -> ChatId: ...
+    def message_id(self, now_ms: int) -> MessageId: ...
+    def user_id(self, now_ms: int) -> UserId: ...
+    def session_id(self, now_ms: int) -> SessionId: ...
+    def connection_id(self, now_ms: int) -> ConnectionId: ...
+
+
+class Tasks(Protocol):
+    """Starts tasks and owns them: none is lost, none dies unseen."""
+
+    def start(self, name: str, work: Coroutine[object, object, None]) -> None:
+        """Run the work to its end. If it raises, the owner is told and the process ends."""
+        ...

@@ -1,0 +1,231 @@
+"""The store, as the planes need it: one method is one atomic act of the business.
+
+A plane asks for the role it needs (`MessageStore`); an engine satisfies them all (`Storage`). These
+docstrings are the contract, `tests/contract` runs it over every engine.
+
+Common to all methods:
+- A write is durable when it returns: on stable storage, or committed by the cluster's database.
+- `StoreUnavailable` (or a subclass) means that a write may or may not have happened; the same call
+  again is always safe, because every write is idempotent or conditional.
+- A refusal (`Refused`) means that nothing was written.
+- Events of a commit are handed to the engine's `CommitListener` in commit order, once per commit,
+  after it is durable.
+- Times are wall-clock milliseconds, given by the caller.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidewire.domain.chats import (
+    ChatAccess,
+    CreatedChat,
+    CreateDirect,
+    CreateGroup,
+    Member,
+    Role,
+    Roster,
+)
+from tidewire.domain.delivery import (
+    Advance,
+    AdvanceOutcome,
+    DeliveryStatus,
+    DigestPage,
+    Floors,
+)
+from tidewire.domain.ids import ChatId, MessageId, UserId
+from tidewire.domain.messages import AppendOutcome, Message, MessagePage, SendMessage
+from tidewire.domain.users import User
+
+
+class MessageStore(Protocol):
+    """Messages, once and in order."""
+
+    @property
+    def appends_per_chat(self) -> bool:
+        """True if appends to different chats may run side by side (one in flight per chat); False
+        if the store takes one append at a time, of any chats."""
+        ...
+
+    async def append(self, sends: Sequence[SendMessage], *, now_ms: int) -> list[AppendOutcome]:
+        """Store messages and give each its place in its chat; one outcome a send, same order.
+
+        Atomicity: dedup, membership, sequence, message, counter, the author's positions and the
+        event's place are one act; a batch is stored together with its survivors or not at all.
+        Order: sends of one chat are stored in the order given. Sequences of a chat only grow, in
+        commit order; `prev_sequence` is exact.
+        Idempotency: one (chat_id, client_message_id) is one message. Verdicts, first that fits:
+          the sender's own key, same content   → Appended, deduplicated, the first one's numbers
+          the sender's own key, other content  → KeyReused with the original
+          not a member, or no such chat        → NotAMember
+          no counter row                       → CounterMissing; nothing is written to this chat
+          somebody else's key                  → KeyReused without details
+          otherwise                            → Appended
+        The author's positions move as `positions_after_append` says, before this returns.
+        Raises StoreUnavailable or StoreFull for the batch as a whole.
+        Bounds: at most APPEND_SENDS_MAX sends, each key at most once (the batcher sees to both).
+        """
+        ...
+
+    async def messages_after(
+        self, reader: UserId, chat_id: ChatId, after: int, *, count_max: int, bytes_max: int
+    ) -> MessagePage:
+        """The messages above a cursor, ascending: what a sync returns.
+
+        Membership, head and messages are of one instant. The page ends at `count_max` messages or
+        before `bytes_max` of content, but has at least one message if there is one. It is never
+        cut inside: a reader who has it and everything up to `after` is complete to
+        `synced_through`, which is the last message's sequence, or `after` if there is none.
+        Raises NotAMember; CursorAhead if `after` is above the head.
+        """
+        ...
+
+    async def messages_before(
+        self, reader: UserId, chat_id: ChatId, before: int | None, *, count_max: int, bytes_max: int
+    ) -> MessagePage:
+        """The last messages below a sequence (None: the newest), ascending: history.
+
+        `has_more` says if there are older ones. Otherwise as `messages_after`. Raises NotAMember.
+        """
+        ...
+
+    async def message(self, reader: UserId, chat_id: ChatId, message_id: MessageId) -> Message:
+        """One message by its id. Raises NotAMember, MessageNotFound."""
+        ...
+
+
+class ChatStore(Protocol):
+    """Chats and who is in them. Every change raises the chat's membership version by one, and is
+    decided on the state it changes, by the rules of `domain.access`, in the same act."""
+
+    async def create_direct(self, command: CreateDirect, *, now_ms: int) -> CreatedChat:
+        """The one chat of a pair, made with its counter and both members if it was not there.
+
+        Two that create at once get the same chat. Raises UserNotFound, InvalidOperation (oneself).
+        """
+        ...
+
+    async def create_group(
+        self, command: CreateGroup, *, members_max: int, now_ms: int
+    ) -> CreatedChat:
+        """A new group with its counter, its owner and all its members, or nothing.
+
+        A retry with the same chat_id finds the first one (`created` False). Raises UserNotFound,
+        ChatIsFull, InvalidOperation.
+        """
+        ...
+
+    async def add_member(
+        self,
+        actor: UserId,
+        chat_id: ChatId,
+        user_id: UserId,
+        role: Role,
+        *,
+        members_max: int,
+        now_ms: int,
+    ) -> Member:
+        """Add a user. His `joined_sequence` is the head at the very instant of joining.
+
+        Raises what `access.check_add` raises.
+        """
+        ...
+
+    async def remove_member(
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
+    ) -> None:
+        """Remove a user: from this instant he can neither send nor read. His positions stay."""
+        ...
+
+    async def leave(self, actor: UserId, chat_id: ChatId, *, now_ms: int) -> None:
+        """As remove_member, of oneself."""
+        ...
+
+    async def change_role(
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role, *, now_ms: int
+    ) -> Member:
+        """Make a member an admin or an admin a member. The same role again changes nothing."""
+        ...
+
+    async def rename(self, actor: UserId, chat_id: ChatId, name: str, *, now_ms: int) -> ChatAccess:
+        """Give a group another name. The same name again changes nothing."""
+        ...
+
+    async def mute(self, actor: UserId, chat_id: ChatId, muted_until_ms: int | None) -> Member:
+        """Set the caller's own mute. It is nobody else's business: no version, no event."""
+        ...
+
+    async def access_chat(self, reader: UserId, chat_id: ChatId) -> ChatAccess:
+        """The chat and the caller's membership in it. Raises NotAMember."""
+        ...
+
+    async def members(
+        self, reader: UserId, chat_id: ChatId, *, after: UserId | None, count_max: int
+    ) -> list[Member]:
+        """The members by user id, from above `after`. Raises NotAMember."""
+        ...
+
+    async def roster(self, chat_id: ChatId) -> Roster | None:
+        """Everybody in a chat with the version that is true of, for the fan-out; None if there is
+        no such chat."""
+        ...
+
+
+class PositionStore(Protocol):
+    """Delivered and read positions. They only grow, whatever is asked."""
+
+    async def advance(self, advances: Sequence[Advance], *, now_ms: int) -> list[AdvanceOutcome]:
+        """Move positions forward; one outcome an advance, same order.
+
+        `read N` also delivers N. What is not higher than what is stored does not move it and is no
+        error. Membership is checked first (NotAMember), then the bound (SequenceAboveHead: above
+        the last stored message, nothing moves). Each advance is atomic by itself; a batch is
+        durable together.
+        """
+        ...
+
+    async def floors(self, chat_id: ChatId) -> Floors | None:
+        """The lowest positions among the current members; None if there is no such chat.
+
+        Costs the same for ten members and for a thousand.
+        """
+        ...
+
+    async def delivery_status(
+        self, reader: UserId, chat_id: ChatId, sequence: int | None
+    ) -> DeliveryStatus:
+        """Who has the message with this sequence (None: the last one). Raises NotAMember,
+        SequenceAboveHead; a sequence without a message is answered like one of nobody's."""
+        ...
+
+    async def digest(self, user_id: UserId, *, after: ChatId | None, count_max: int) -> DigestPage:
+        """The state of the user's chats, by chat id from above `after`, each of one instant."""
+        ...
+
+
+class UserStore(Protocol):
+    """People."""
+
+    async def add_user(self, user: User) -> User:
+        """Store a new user; the same user_id again is found instead. Raises UsernameTaken."""
+        ...
+
+    async def users(self, user_ids: Sequence[UserId]) -> list[User]:
+        """Those of the users that exist, in no order."""
+        ...
+
+    async def user_named(self, username: str) -> User | None:
+        """The user of this name, upper and lower case being the same."""
+        ...
+
+
+class Storage(MessageStore, ChatStore, PositionStore, UserStore, Protocol):
+    """The whole store: what an engine provides."""
+
+    @property
+    def epoch(self) -> str:
+        """Which life of the store this is; a restore begins another one."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was taken in, then let go of everything. Calls after it are refused."""
+        ...
