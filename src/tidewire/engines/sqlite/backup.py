@@ -1,0 +1,109 @@
+"""Backup of a live database, and restore into a new life of the store."""
+
+import shutil
+from pathlib import Path
+
+import apsw
+
+from tidewire.domain.errors import StoreUnusable
+from tidewire.domain.limits import RESTORE_SEQUENCE_JUMP, SEQUENCE_MAX
+from tidewire.engines.sqlite.copying import (
+    Progress,
+    copy_database,
+    discard_database,
+    no_progress,
+    sync_file,
+)
+from tidewire.engines.sqlite.database import (
+    DATABASE_NAME,
+    SqliteOptions,
+    check_data_dir,
+    connect,
+    connect_reader,
+    schema_version,
+)
+from tidewire.engines.sqlite.errors import translate_errors
+from tidewire.engines.sqlite.lockfile import DataDirectoryLock
+from tidewire.engines.sqlite.migrate import migrate, set_epoch
+
+
+def backup(data_dir: Path, file: Path, progress: Progress = no_progress) -> None:
+    """Copy the database of a data directory, also while a server uses it."""
+    path = data_dir / DATABASE_NAME
+    if not path.exists():
+        raise StoreUnusable(f"there is no database in {data_dir}; nothing to back up")
+    source = connect_reader(path, SqliteOptions())
+    try:
+        if schema_version(source) == 0:
+            raise StoreUnusable(f"the database in {data_dir} is empty; nothing to back up")
+        copy_database(source, file, progress)
+    finally:
+        source.close()
+
+
+def restore(file: Path, data_dir: Path) -> str:
+    """Put a backup into a data directory that has no database; the new epoch.
+
+    Every counter jumps ahead and the epoch changes, so that no client takes a new message for one
+    that it has seen before the restore. The database appears under its name when all that is done.
+    """
+    if not file.is_file():
+        raise StoreUnusable(f"there is no file {file}")
+    wal = file.with_name(file.name + "-wal")
+    if wal.exists() and wal.stat().st_size > 0:
+        raise StoreUnusable(
+            f"{file} has a write-ahead log beside it, so it is a database in use and not all of "
+            "it; make a backup with 'tidewire backup' and restore that"
+        )
+    path = check_data_dir(data_dir)
+    with DataDirectoryLock(data_dir):
+        # A log alone counts as well: SQLite would take it for that of the restored database.
+        for ending in ("", "-wal", "-journal"):
+            if path.with_name(path.name + ending).exists():
+                raise StoreUnusable(
+                    f"{data_dir} has a database already ({path.name}{ending}); restore into an "
+                    f"empty directory, or move all files {path.name}* away first"
+                )
+        partial = path.with_name(path.name + ".restoring")
+        try:
+            discard_database(partial)
+            shutil.copyfile(file, partial)
+            epoch = _begin_new_life(partial, data_dir)
+            sync_file(partial)
+            partial.replace(path)
+            sync_file(data_dir)
+        except OSError as error:
+            raise StoreUnusable(f"cannot restore into {data_dir}: {error.strerror}") from error
+        finally:
+            discard_database(partial)
+    return epoch
+
+
+def _begin_new_life(path: Path, data_dir: Path) -> str:
+    options = SqliteOptions()
+    database = connect(path, options, cache_kib=options.writer_cache_kib)
+    try:
+        _check_whole(database)
+        if schema_version(database) == 0:
+            raise StoreUnusable("the backup is empty; it holds no Tidewire database")
+        migrate(database, data_dir)
+        with translate_errors():
+            database.execute("BEGIN IMMEDIATE")
+            database.execute(
+                "UPDATE chat_counters SET sequence_counter = min(sequence_counter + ?, ?)",
+                (RESTORE_SEQUENCE_JUMP, SEQUENCE_MAX),
+            )
+            epoch = set_epoch(database)
+            database.execute("COMMIT")
+            # Fold the WAL in, so that the one file that is renamed holds everything.
+            database.execute("PRAGMA journal_mode = DELETE")
+        return epoch
+    finally:
+        database.close()
+
+
+def _check_whole(database: apsw.Connection) -> None:
+    with translate_errors():
+        rows = database.execute("PRAGMA quick_check(1)").fetchall()
+    if rows != [("ok",)]:
+        raise StoreUnusable(f"the backup is damaged: {rows[0][0]}; use another one")

@@ -1,0 +1,153 @@
+"""The checkpointer: copies the write-ahead log into the database, beside the commits.
+
+A passive checkpoint waits for nobody and holds up nobody, but under load it never quite catches up,
+so the log would grow for ever. When it passes its bound, new reads are held back until the open
+ones have ended (they are short), and the writer restarts the log between two commits.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future as ThreadFuture
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from tidewire.engines.sqlite.database import SqliteOptions, connect, single
+from tidewire.engines.sqlite.errors import translate_errors
+from tidewire.engines.sqlite.readers import ReadGate
+
+_FRAME_BYTES: Final = 4096 + 24
+"""A page and its header in the log."""
+
+_RETRY_S: Final = 1.0
+"""How long to leave a log alone that a reader outside of this process pins."""
+
+_RESTART_S_MAX: Final = 0.05
+"""How long a restart may hold up commits to let short reads of other processes end."""
+_RESTART_STEP_S: Final = 0.001
+
+BetweenCommits = Callable[[Callable[[apsw.Connection], None]], ThreadFuture[None]]
+
+
+class Checkpointer:
+    """Owns a connection and a thread. Started with the writer, stopped before it."""
+
+    def __init__(
+        self, path: Path, options: SqliteOptions, gate: ReadGate, on_fatal: Callable[[str], None]
+    ) -> None:
+        self.restarts = 0
+        """How often the log was restarted."""
+        self.restarts_pinned = 0
+        """How often that failed because a reader outside of this process pinned the log."""
+        self.checkpoints_failed = 0
+        """How often a checkpoint found the disk full or the database busy."""
+        self._options = options
+        self._gate = gate
+        self._on_fatal = on_fatal
+        self._database = connect(path, options, cache_kib=options.reader_cache_kib)
+        try:
+            # A connection that never read does not know of the log and would checkpoint nothing.
+            with translate_errors():
+                self._database.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        except BaseException:
+            self._database.close()
+            raise
+        self._wal_bytes = 0
+        self._seen_bytes = 0
+        self._pinned_until = 0.0
+        self._wake = threading.Event()
+        self._stopping = False
+        self._between_commits: BetweenCommits | None = None
+        self._thread = threading.Thread(target=self._run, name="tidewire-checkpoint", daemon=True)
+
+    def start(self, database: apsw.Connection, between_commits: BetweenCommits) -> None:
+        """Watch the commits of this connection."""
+        self._between_commits = between_commits
+        database.set_wal_hook(self._wal_grew)
+        self._thread.start()
+
+    @property
+    def wal_bytes(self) -> int:
+        """The size of the log after the last commit."""
+        return self._wal_bytes
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+        self._thread.join()
+        self._database.close()
+
+    def _wal_grew(self, database: apsw.Connection, name: str, pages: int) -> int:
+        """After every commit, on the writer's thread: must cost nothing."""
+        self._wal_bytes = pages * _FRAME_BYTES
+        if self._wal_bytes < self._seen_bytes:
+            # The log was restarted.
+            self._seen_bytes = 0
+        if self._wal_bytes - self._seen_bytes >= self._options.checkpoint_bytes:
+            self._seen_bytes = self._wal_bytes
+            self._wake.set()
+        return apsw.SQLITE_OK
+
+    # From here on: the checkpointer's thread.
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if self._stopping:
+                return
+            try:
+                self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                if self._wal_bytes >= self._options.wal_bytes_max:
+                    self._restart()
+            except (apsw.BusyError, apsw.FullError):
+                # The log keeps everything meanwhile, and it is tried again when that has grown.
+                self.checkpoints_failed += 1
+            except apsw.Error as error:
+                # After a failed sync the kernel may drop what was not written and call it clean.
+                # The log still has it all: ending here, a new start copies it again.
+                self._on_fatal(f"the database could not be written ({error}); check the disk")
+                return
+
+    def _restart(self) -> None:
+        assert self._between_commits is not None
+        if time.monotonic() < self._pinned_until:
+            return
+        try:
+            self._gate.hold(timeout_s=1.5 * self._options.read_ms_max / 1000)
+            # What came while the reads ended is copied here, so that little is left for the writer.
+            self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            self._between_commits(_restart_wal).result()
+            self.restarts += 1
+        except apsw.BusyError:
+            self.restarts_pinned += 1
+            self._pinned_until = time.monotonic() + _RETRY_S
+        finally:
+            self._gate.release()
+
+
+def _restart_wal(database: apsw.Connection) -> None:
+    """Copy the little that is left and let the next commit begin the log anew.
+
+    A read of another process (a verify, a backup of a small file) may be in the way. No commit
+    comes meanwhile, so after a try or two the log is copied as a whole, reads that begin from then
+    on do not need it, and it is free when the last one before them ends.
+    """
+    busy_ms = single(database, "PRAGMA busy_timeout")
+    give_up_at = time.monotonic() + _RESTART_S_MAX
+    # SQLite's own waiting would not do: one read after the other would take the same lock again.
+    database.set_busy_timeout(0)
+    try:
+        while True:
+            try:
+                database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+            except apsw.BusyError:
+                if time.monotonic() >= give_up_at:
+                    raise
+                time.sleep(_RESTART_STEP_S)
+            else:
+                return
+    finally:
+        database.set_busy_timeout(busy_ms)

@@ -1,0 +1,74 @@
+"""Copying a database while others use it: one consistent moment of it, whole or not at all."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from tidewire.domain.errors import StoreUnusable
+from tidewire.engines.sqlite.errors import translate_errors
+
+_STEP_PAGES: Final = 2_048
+
+Progress = Callable[[int, int], None]
+"""Is told how many of how many pages are done."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """For those who do not watch."""
+
+
+def copy_database(source: apsw.Connection, target: Path, progress: Progress = no_progress) -> None:
+    """Copy a database into a new file, which appears under its name when it is complete and synced.
+
+    A read transaction around the copy fixes the moment: commits go on meanwhile and are not in it.
+    """
+    if target.exists():
+        raise StoreUnusable(f"{target} is there already; name a file that is not")
+    partial = target.with_name(target.name + ".partial")
+    try:
+        discard_database(partial)
+        with translate_errors():
+            _copy_pages(source, partial, progress)
+        sync_file(partial)
+        partial.replace(target)
+        sync_file(target.parent)
+    except OSError as error:
+        raise StoreUnusable(f"cannot write {target}: {error.strerror}") from error
+    finally:
+        discard_database(partial)
+
+
+def _copy_pages(source: apsw.Connection, partial: Path, progress: Progress) -> None:
+    copy = apsw.Connection(str(partial))
+    try:
+        source.execute("BEGIN")
+        try:
+            source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            with copy.backup("main", source, "main") as backup:
+                while not backup.done:
+                    backup.step(_STEP_PAGES)
+                    progress(backup.page_count - backup.remaining, backup.page_count)
+        finally:
+            source.execute("ROLLBACK")
+        # One file without a WAL beside it: nothing to forget when it is carried elsewhere.
+        copy.execute("PRAGMA journal_mode = DELETE")
+    finally:
+        copy.close()
+
+
+def discard_database(path: Path) -> None:
+    """Delete a database with the files beside it: what is left of one must not meet the next."""
+    for ending in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+def sync_file(path: Path) -> None:
+    """Put a file, or a directory's list of names, on stable storage."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

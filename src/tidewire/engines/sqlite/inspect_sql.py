@@ -1,0 +1,121 @@
+"""The reads of an inspection. Each is one short read transaction; each follows an index.
+
+`newest` is the position of the last message when the inspection began: positions only grow, so
+nothing that came later is among the rows.
+"""
+
+from typing import Final
+
+# Chats by id, and also those that only a counter, a member or a message names. The last two step
+# from id to id through an index; they do not look at every row.
+CHAT_IDS: Final = """
+WITH RECURSIVE
+of_messages (chat_id) AS (
+    SELECT min(chat_id) FROM messages WHERE chat_id > :after
+    UNION ALL
+    SELECT (SELECT min(m.chat_id) FROM messages AS m WHERE m.chat_id > of_messages.chat_id)
+    FROM of_messages WHERE of_messages.chat_id IS NOT NULL LIMIT :count
+),
+of_members (chat_id) AS (
+    SELECT min(chat_id) FROM chat_memberships WHERE chat_id > :after
+    UNION ALL
+    SELECT (SELECT min(m.chat_id) FROM chat_memberships AS m WHERE m.chat_id > of_members.chat_id)
+    FROM of_members WHERE of_members.chat_id IS NOT NULL LIMIT :count
+)
+SELECT chat_id FROM (
+    SELECT * FROM (SELECT chat_id FROM chats WHERE chat_id > :after ORDER BY 1 LIMIT :count)
+    UNION
+    SELECT * FROM (SELECT chat_id FROM chat_counters WHERE chat_id > :after ORDER BY 1 LIMIT :count)
+    UNION
+    SELECT chat_id FROM of_messages WHERE chat_id IS NOT NULL
+    UNION
+    SELECT chat_id FROM of_members WHERE chat_id IS NOT NULL
+)
+ORDER BY chat_id LIMIT :count
+"""
+
+CHAT: Final = """
+SELECT
+    wanted.chat_id,
+    (SELECT chat_type FROM chats WHERE chats.chat_id = wanted.chat_id),
+    coalesce((SELECT member_count FROM chats WHERE chats.chat_id = wanted.chat_id), 0),
+    (SELECT sequence_counter FROM chat_counters AS c WHERE c.chat_id = wanted.chat_id),
+    coalesce((SELECT max(sequence) FROM messages AS m WHERE m.chat_id = wanted.chat_id), 0),
+    (SELECT pair_key FROM direct_chat_index AS d WHERE d.chat_id = wanted.chat_id),
+    (
+        SELECT min(effective_delivered) FROM delivery_state AS s INDEXED BY delivered_floor
+        WHERE s.chat_id = wanted.chat_id AND s.joined_sequence IS NOT NULL
+    ),
+    (
+        SELECT min(effective_read) FROM delivery_state AS s INDEXED BY read_floor
+        WHERE s.chat_id = wanted.chat_id AND s.joined_sequence IS NOT NULL
+    )
+FROM (SELECT ? AS chat_id) AS wanted
+"""
+
+MEMBERS: Final = """
+SELECT
+    m.chat_id, m.user_id, m.role, m.joined_sequence, s.last_acked_sequence, s.last_read_sequence
+FROM chat_memberships AS m
+LEFT JOIN delivery_state AS s ON s.user_id = m.user_id AND s.chat_id = m.chat_id
+WHERE m.chat_id > :after AND m.chat_id <= :last
+ORDER BY m.chat_id, m.user_id
+"""
+
+# A message is identified by its position. Were there two of one sequence, the chunk's border would
+# not lose one of them.
+MESSAGES: Final = """
+SELECT
+    m.sequence, m.prev_sequence, m.position, m.message_id, m.client_message_id, m.position
+FROM messages AS m
+WHERE m.chat_id = :chat AND m.sequence >= :after
+    AND (m.sequence > :after OR m.position > :after_position) AND m.position <= :newest
+ORDER BY m.sequence, m.position LIMIT :count
+"""
+
+# These two read the index alone: what it says is what a retry, or a lookup by id, is answered by.
+KEYS: Final = """
+SELECT client_message_id, position FROM messages INDEXED BY messages_by_key
+WHERE chat_id = :chat AND client_message_id >= :after
+    AND (client_message_id > :after OR position > :after_position) AND position <= :newest
+ORDER BY client_message_id, position LIMIT :count
+"""
+
+# The same for all chats of a page at once, for chats with few messages.
+MESSAGES_AHEAD: Final = """
+SELECT chat_id, sequence, prev_sequence, position, message_id, client_message_id, position
+FROM messages INDEXED BY messages_by_sequence
+WHERE chat_id > :after AND chat_id <= :last AND position <= :newest
+ORDER BY chat_id, sequence, position
+"""
+
+KEYS_AHEAD: Final = """
+SELECT chat_id, client_message_id, position FROM messages INDEXED BY messages_by_key
+WHERE chat_id > :after AND chat_id <= :last AND position <= :newest
+ORDER BY chat_id, client_message_id, position
+"""
+
+IDS: Final = """
+SELECT message_id, position FROM messages INDEXED BY messages_by_id
+WHERE message_id >= :after AND (message_id > :after OR position > :after_position)
+    AND position <= :newest
+ORDER BY message_id, position LIMIT :count
+"""
+
+POSITIONS: Final = """
+SELECT
+    s.user_id, s.chat_id, s.last_acked_sequence, s.last_read_sequence, s.joined_sequence,
+    m.joined_sequence,
+    coalesce((SELECT max(sequence) FROM messages WHERE messages.chat_id = s.chat_id), 0),
+    (SELECT sequence_counter FROM chat_counters AS c WHERE c.chat_id = s.chat_id),
+    EXISTS (SELECT 1 FROM chats WHERE chats.chat_id = s.chat_id)
+FROM delivery_state AS s
+LEFT JOIN chat_memberships AS m ON m.chat_id = s.chat_id AND m.user_id = s.user_id
+WHERE (s.user_id, s.chat_id) > (:user, :chat)
+ORDER BY s.user_id, s.chat_id LIMIT :count
+"""
+
+PAIRS: Final = """
+SELECT d.pair_key, d.chat_id, (SELECT chat_type FROM chats WHERE chats.chat_id = d.chat_id)
+FROM direct_chat_index AS d WHERE d.pair_key > :after ORDER BY d.pair_key LIMIT :count
+"""

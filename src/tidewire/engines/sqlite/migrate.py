@@ -1,0 +1,121 @@
+"""Migrations: numbered SQL files, forward only, all in one transaction, after a backup.
+
+The number of the last one stands in the file's `user_version`.
+"""
+
+import re
+import secrets
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from tidewire.domain.errors import StoreUnusable
+from tidewire.engines.sqlite.copying import copy_database
+from tidewire.engines.sqlite.database import APPLICATION_ID, schema_version, single
+from tidewire.engines.sqlite.errors import OUR_BUGS, translate_errors
+
+BACKUPS_NAME: Final = "backups"
+_NAME: Final = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    number: int
+    name: str
+    sql: str
+
+
+def migrations() -> list[Migration]:
+    """The migrations that this program knows, in order, without a gap."""
+    found = []
+    for entry in files("tidewire.engines.sqlite").joinpath("migrations").iterdir():
+        match = _NAME.fullmatch(entry.name)
+        if match:
+            found.append(Migration(int(match[1]), entry.name, entry.read_text("utf-8")))
+    found.sort(key=lambda migration: migration.number)
+    assert [migration.number for migration in found] == list(range(1, len(found) + 1))
+    return found
+
+
+def migrate(
+    database: apsw.Connection, data_dir: Path, known: list[Migration] | None = None
+) -> list[Migration]:
+    """Bring a database up to date; what was done. A file that holds something is copied first."""
+    known = migrations() if known is None else known
+    version = schema_version(database)
+    if version > len(known):
+        raise StoreUnusable(
+            f"the database has schema {version}, this program knows {len(known)}: it was written "
+            "by a newer Tidewire; start that one, or restore a backup from before the upgrade"
+        )
+    wanted = known[version:]
+    if wanted and version > 0:
+        _keep_copy(database, data_dir, version)
+    _use_wal(database)
+    if wanted:
+        with translate_errors():
+            _apply(database, wanted, version)
+    return wanted
+
+
+def _use_wal(database: apsw.Connection) -> None:
+    """A new file and a restored one have no write-ahead log yet. The file remembers it."""
+    with translate_errors():
+        mode = single(database, "PRAGMA journal_mode = WAL")
+    if mode != "wal":
+        raise StoreUnusable(
+            f"SQLite cannot keep a write-ahead log beside {database.filename}; "
+            "put the data directory on a local disk"
+        )
+
+
+def _apply(database: apsw.Connection, wanted: list[Migration], version: int) -> None:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        for migration in wanted:
+            _run(database, migration)
+        if version == 0:
+            database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            set_epoch(database)
+        database.execute(f"PRAGMA user_version = {version + len(wanted)}")
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+
+
+def _run(database: apsw.Connection, migration: Migration) -> None:
+    try:
+        # To the end: execute() alone would stop at the first row that a statement gives.
+        database.execute(migration.sql).fetchall()
+    except OUR_BUGS as error:
+        raise StoreUnusable(
+            f"migration {migration.name} failed ({error}); the database is as it was before: "
+            "go on with the version of Tidewire that wrote it, and report this"
+        ) from error
+
+
+def set_epoch(database: apsw.Connection) -> str:
+    """Begin a new life of the store, inside the caller's transaction."""
+    epoch = secrets.token_hex(8)
+    database.execute("INSERT OR REPLACE INTO store_meta VALUES ('epoch', ?)", (epoch,))
+    return epoch
+
+
+def read_epoch(database: apsw.Connection) -> str:
+    with translate_errors():
+        return str(single(database, "SELECT value FROM store_meta WHERE key = 'epoch'"))
+
+
+def _keep_copy(database: apsw.Connection, data_dir: Path, version: int) -> None:
+    """An online backup of the file as it was, named by the schema it has; never overwritten."""
+    target = data_dir / BACKUPS_NAME / f"before-schema-{version + 1:04d}-{secrets.token_hex(4)}.db"
+    try:
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StoreUnusable(f"cannot make {target.parent}: {error.strerror}") from error
+    copy_database(database, target)

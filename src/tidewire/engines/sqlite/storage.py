@@ -1,0 +1,267 @@
+"""The SQLite engine: the store of one process, one file, group commit.
+
+This file only wires: writes go to the writer's thread, reads to the readers', and what each of them
+does stands in the modules beside it.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Concatenate, Final, NoReturn, ParamSpec, TypeVar
+
+import apsw
+
+from tidewire.domain.chats import (
+    ChatAccess,
+    CreatedChat,
+    CreateDirect,
+    CreateGroup,
+    Member,
+    Role,
+    Roster,
+)
+from tidewire.domain.delivery import Advance, AdvanceOutcome, DeliveryStatus, DigestPage, Floors
+from tidewire.domain.events import Event
+from tidewire.domain.ids import ChatId, MessageId, UserId
+from tidewire.domain.messages import AppendOutcome, Message, MessagePage, SendMessage
+from tidewire.domain.users import User
+from tidewire.engines.sqlite import append, chats, positions, reading, users
+from tidewire.engines.sqlite.checkpointer import Checkpointer
+from tidewire.engines.sqlite.database import (
+    SqliteOptions,
+    check_data_dir,
+    check_library,
+    check_not_emptied,
+    check_writable,
+    connect,
+)
+from tidewire.engines.sqlite.lockfile import DataDirectoryLock
+from tidewire.engines.sqlite.migrate import migrate, read_epoch
+from tidewire.engines.sqlite.readers import ReadGate, Readers
+from tidewire.engines.sqlite.writer import FatalHandler, Writer
+from tidewire.ports.event_log import CommitListener, ignore_commits
+from tidewire.ports.storage import Storage
+
+EXIT_STORE_IN_DOUBT: Final = 74
+"""The exit code of a process whose store can no longer be trusted (EX_IOERR)."""
+
+
+Result = TypeVar("Result")
+Given = ParamSpec("Given")
+
+
+def end_process(why: str) -> NoReturn:
+    """The one way out when nobody knows what is on the disk: at once, without another write."""
+    try:
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"tidewire: {why}\n".encode())
+    finally:
+        # Also when nobody can be told any more.
+        os._exit(EXIT_STORE_IN_DOUBT)
+
+
+class SqliteStorage:
+    """Satisfies `ports.storage.Storage`. Made by `open`, used on the loop that opened it."""
+
+    def __init__(
+        self,
+        path: Path,
+        database: apsw.Connection,
+        lock: DataDirectoryLock,
+        *,
+        listener: CommitListener,
+        options: SqliteOptions,
+        on_fatal: FatalHandler,
+    ) -> None:
+        self._database = database
+        self._lock = lock
+        self._epoch = read_epoch(database)
+        gate = ReadGate()
+        # What can fail comes before the first thread: an opening that fails leaves none behind.
+        self.checkpointer = Checkpointer(path, options, gate, on_fatal)
+        self._readers = Readers(path, options, gate)
+        self._writer = Writer(database, options=options, listener=listener, on_fatal=on_fatal)
+        self.checkpointer.start(database, self._writer.between_commits)
+
+    @classmethod
+    async def open(
+        cls,
+        data_dir: Path,
+        *,
+        listener: CommitListener = ignore_commits,
+        options: SqliteOptions | None = None,
+        on_fatal: FatalHandler = end_process,
+    ) -> "SqliteStorage":
+        """Open the store of a data directory, making or migrating it. Raises StoreUnusable."""
+        options = options or SqliteOptions()
+        check_library(apsw.sqlite_lib_version())
+        path, lock, database = await asyncio.to_thread(_open_database, data_dir, options)
+        try:
+            return cls(path, database, lock, listener=listener, options=options, on_fatal=on_fatal)
+        except BaseException:
+            database.close()
+            lock.release()
+            raise
+
+    @property
+    def epoch(self) -> str:
+        return self._epoch
+
+    @property
+    def appends_per_chat(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        try:
+            await self._readers.close()
+            await asyncio.to_thread(self.checkpointer.stop)
+            await self._writer.close()
+            # The last connection to close folds the log into the database and deletes it.
+            await asyncio.to_thread(self._database.close)
+        finally:
+            self._lock.release()
+
+    # Messages.
+
+    async def append(self, sends: Sequence[SendMessage], *, now_ms: int) -> list[AppendOutcome]:
+        return await self._write(append.append, sends, now_ms)
+
+    async def messages_after(
+        self, reader: UserId, chat_id: ChatId, after: int, *, count_max: int, bytes_max: int
+    ) -> MessagePage:
+        return await self._read(
+            reading.messages_after, reader, chat_id, after, count_max, bytes_max
+        )
+
+    async def messages_before(
+        self, reader: UserId, chat_id: ChatId, before: int | None, *, count_max: int, bytes_max: int
+    ) -> MessagePage:
+        return await self._read(
+            reading.messages_before, reader, chat_id, before, count_max, bytes_max
+        )
+
+    async def message(self, reader: UserId, chat_id: ChatId, message_id: MessageId) -> Message:
+        return await self._read(reading.message, reader, chat_id, message_id)
+
+    # Chats.
+
+    async def create_direct(self, command: CreateDirect, *, now_ms: int) -> CreatedChat:
+        return await self._write(chats.create_direct, command, now_ms)
+
+    async def create_group(
+        self, command: CreateGroup, *, members_max: int, now_ms: int
+    ) -> CreatedChat:
+        return await self._write(chats.create_group, command, members_max, now_ms)
+
+    async def add_member(
+        self,
+        actor: UserId,
+        chat_id: ChatId,
+        user_id: UserId,
+        role: Role,
+        *,
+        members_max: int,
+        now_ms: int,
+    ) -> Member:
+        return await self._write(
+            chats.add_member, actor, chat_id, user_id, role, members_max, now_ms
+        )
+
+    async def remove_member(
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
+    ) -> None:
+        await self._write(chats.remove_member, actor, chat_id, user_id, now_ms)
+
+    async def leave(self, actor: UserId, chat_id: ChatId, *, now_ms: int) -> None:
+        await self._write(chats.leave, actor, chat_id, now_ms)
+
+    async def change_role(
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role, *, now_ms: int
+    ) -> Member:
+        return await self._write(chats.change_role, actor, chat_id, user_id, role, now_ms)
+
+    async def rename(self, actor: UserId, chat_id: ChatId, name: str, *, now_ms: int) -> ChatAccess:
+        return await self._write(chats.rename, actor, chat_id, name, now_ms)
+
+    async def mute(self, actor: UserId, chat_id: ChatId, muted_until_ms: int | None) -> Member:
+        return await self._write(chats.mute, actor, chat_id, muted_until_ms)
+
+    async def access_chat(self, reader: UserId, chat_id: ChatId) -> ChatAccess:
+        return await self._read(chats.access_chat, reader, chat_id)
+
+    async def members(
+        self, reader: UserId, chat_id: ChatId, *, after: UserId | None, count_max: int
+    ) -> list[Member]:
+        return await self._read(chats.list_members, reader, chat_id, after, count_max)
+
+    async def roster(self, chat_id: ChatId) -> Roster | None:
+        return await self._read(chats.roster, chat_id)
+
+    # Positions.
+
+    async def advance(self, advances: Sequence[Advance], *, now_ms: int) -> list[AdvanceOutcome]:
+        return await self._write(positions.advance, advances, now_ms)
+
+    async def floors(self, chat_id: ChatId) -> Floors | None:
+        return await self._read(positions.floors, chat_id)
+
+    async def delivery_status(
+        self, reader: UserId, chat_id: ChatId, sequence: int | None
+    ) -> DeliveryStatus:
+        return await self._read(positions.delivery_status, reader, chat_id, sequence)
+
+    async def digest(self, user_id: UserId, *, after: ChatId | None, count_max: int) -> DigestPage:
+        return await self._read(positions.digest, user_id, after, count_max)
+
+    # People.
+
+    async def add_user(self, user: User) -> User:
+        return await self._write(users.add_user, user)
+
+    async def users(self, user_ids: Sequence[UserId]) -> list[User]:
+        return await self._read(users.find_users, user_ids)
+
+    async def user_named(self, username: str) -> User | None:
+        return await self._read(users.user_named, username)
+
+    def _write(
+        self,
+        act: Callable[Concatenate[apsw.Connection, Given], tuple[Result, Sequence[Event]]],
+        *given: Given.args,
+        **named: Given.kwargs,
+    ) -> Awaitable[Result]:
+        """Do one of the acts in the next commit."""
+        return self._writer.write(lambda database: act(database, *given, **named))
+
+    def _read(
+        self,
+        query: Callable[Concatenate[apsw.Connection, Given], Result],
+        *given: Given.args,
+        **named: Given.kwargs,
+    ) -> Awaitable[Result]:
+        """Ask one of the queries in a read transaction of its own."""
+        return self._readers.read(lambda database: query(database, *given, **named))
+
+
+def _open_database(
+    data_dir: Path, options: SqliteOptions
+) -> tuple[Path, DataDirectoryLock, apsw.Connection]:
+    path = check_data_dir(data_dir)
+    lock = DataDirectoryLock(data_dir)
+    try:
+        check_not_emptied(path)
+        database = connect(path, options, cache_kib=options.writer_cache_kib)
+        try:
+            check_writable(database)
+            migrate(database, data_dir)
+        except BaseException:
+            database.close()
+            raise
+    except BaseException:
+        lock.release()
+        raise
+    return path, lock, database
+
+
+_CONFORMS: type[Storage] = SqliteStorage
