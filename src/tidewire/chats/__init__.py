@@ -1,0 +1,1 @@
+"""Chat management: direct chats, groups, members and roles."""

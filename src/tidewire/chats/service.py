@@ -1,0 +1,122 @@
+"""Chats: made, joined, left, renamed. Gives them ids and bounds; the store decides and writes.
+
+Who may do what is decided inside the store's transaction, by the rules of `domain.access`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidewire.chats.options import ChatOptions
+from tidewire.domain.chats import (
+    ChatAccess,
+    CreatedChat,
+    CreateDirect,
+    CreateGroup,
+    Member,
+    Role,
+    check_chat_name,
+)
+from tidewire.domain.errors import InvalidOperation
+from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.limits import MEMBERS_PAGE_MAX, MUTE_HOURS_MAX
+from tidewire.ports.runtime import Clock, IdSource
+from tidewire.ports.storage import ChatStore
+
+_HOUR_MS: Final = 3_600_000
+_FOREVER_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999: the latest that every date library can write."""
+
+
+class ChatService:
+    """Every method acts for `actor` or reads for `reader`, and refuses what he may not."""
+
+    def __init__(
+        self, *, store: ChatStore, clock: Clock, ids: IdSource, options: ChatOptions
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._options = options
+
+    async def create_direct(self, actor: UserId, other: UserId) -> CreatedChat:
+        """The chat of a pair, found or made."""
+        now_ms = self._clock.wall_ms()
+        command = CreateDirect(chat_id=self._ids.chat_id(now_ms), actor_id=actor, other_id=other)
+        return await self._store.create_direct(command, now_ms=now_ms)
+
+    async def create_group(
+        self,
+        actor: UserId,
+        name: str,
+        members: Sequence[UserId],
+        *,
+        chat_id: ChatId | None = None,
+    ) -> CreatedChat:
+        """A new group. With a `chat_id` of the caller's making, a retry finds the first one."""
+        now_ms = self._clock.wall_ms()
+        command = CreateGroup(
+            chat_id=chat_id or self._ids.chat_id(now_ms),
+            actor_id=actor,
+            name=check_chat_name(name),
+            member_ids=tuple(members),
+        )
+        return await self._store.create_group(
+            command, members_max=self._options.group_members_max, now_ms=now_ms
+        )
+
+    async def add_member(
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role = Role.MEMBER
+    ) -> Member:
+        return await self._store.add_member(
+            actor,
+            chat_id,
+            user_id,
+            role,
+            members_max=self._options.group_members_max,
+            now_ms=self._clock.wall_ms(),
+        )
+
+    async def remove_member(self, actor: UserId, chat_id: ChatId, user_id: UserId) -> None:
+        await self._store.remove_member(actor, chat_id, user_id, now_ms=self._clock.wall_ms())
+
+    async def leave(self, actor: UserId, chat_id: ChatId) -> None:
+        await self._store.leave(actor, chat_id, now_ms=self._clock.wall_ms())
+
+    async def change_role(
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role
+    ) -> Member:
+        return await self._store.change_role(
+            actor, chat_id, user_id, role, now_ms=self._clock.wall_ms()
+        )
+
+    async def rename(self, actor: UserId, chat_id: ChatId, name: str) -> ChatAccess:
+        return await self._store.rename(
+            actor, chat_id, check_chat_name(name), now_ms=self._clock.wall_ms()
+        )
+
+    async def mute(self, actor: UserId, chat_id: ChatId, hours: int | None) -> Member:
+        """Mute for some hours, at most a year, or (None) until it is unmuted."""
+        if hours is None:
+            return await self._store.mute(actor, chat_id, _FOREVER_MS)
+        if not 1 <= hours <= MUTE_HOURS_MAX:
+            raise InvalidOperation(f"a chat is muted for 1 to {MUTE_HOURS_MAX} hours, or for good")
+        return await self._store.mute(actor, chat_id, self._clock.wall_ms() + hours * _HOUR_MS)
+
+    async def unmute(self, actor: UserId, chat_id: ChatId) -> Member:
+        return await self._store.mute(actor, chat_id, None)
+
+    async def access(self, reader: UserId, chat_id: ChatId) -> ChatAccess:
+        """The chat and the reader's membership in it, or NotAMember."""
+        return await self._store.access_chat(reader, chat_id)
+
+    async def members(
+        self,
+        reader: UserId,
+        chat_id: ChatId,
+        *,
+        after: UserId | None = None,
+        count_max: int = MEMBERS_PAGE_MAX,
+    ) -> list[Member]:
+        return await self._store.members(
+            reader, chat_id, after=after, count_max=min(count_max, MEMBERS_PAGE_MAX)
+        )

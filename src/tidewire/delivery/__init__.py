@@ -1,0 +1,1 @@
+"""Delivered and read positions, which only move forward, and the ticks they make."""

@@ -1,0 +1,88 @@
+"""Gathers acknowledgements until they are written: many in, few out, the highest wins. PURE.
+
+Positions only grow, so any number of them for one user and chat is as good as the highest of each.
+They are kept apart by origin (the connection they came from): a position that is refused because it
+lies above the head must not take another device's good one along.
+"""
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from tidewire.domain.delivery import Advance, AdvanceOutcome
+from tidewire.domain.ids import ChatId, UserId
+
+Origin = TypeVar("Origin")
+_Key = tuple[Origin, UserId, ChatId]
+
+
+class Tracker(Generic[Origin]):
+    """At most one batch is being written; what comes meanwhile is in the next."""
+
+    def __init__(self, *, waiting_max: int, batch_max: int) -> None:
+        assert waiting_max >= 1
+        assert batch_max >= 1
+        self._waiting_max = waiting_max
+        self._batch_max = batch_max
+        # Dicts keep the order of arrival: nobody is passed over for long.
+        self._waiting: dict[_Key[Origin], Advance] = {}
+        self._writing: dict[_Key[Origin], Advance] = {}
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._waiting and not self._writing
+
+    def offer(self, origin: Origin, wish: Advance) -> bool:
+        """Take a wish in. False if there is no room for another user and chat: its client sends
+        it again, with its next message or its next connection."""
+        key = (origin, wish.user_id, wish.chat_id)
+        before = self._waiting.get(key)
+        if before is None and len(self._waiting) >= self._waiting_max:
+            return False
+        self._waiting[key] = wish if before is None else _merged(before, wish)
+        return True
+
+    def take(self) -> list[Advance]:
+        """What to write now; nothing while a batch is being written."""
+        if self._writing or not self._waiting:
+            return []
+        if len(self._waiting) <= self._batch_max:
+            self._writing, self._waiting = self._waiting, {}
+        else:
+            for key in list(self._waiting)[: self._batch_max]:
+                self._writing[key] = self._waiting.pop(key)
+        return list(self._writing.values())
+
+    def completed(
+        self, outcomes: Sequence[AdvanceOutcome]
+    ) -> list[tuple[Origin, Advance, AdvanceOutcome]]:
+        """The batch is written: what became of each wish, and whose it was."""
+        assert len(outcomes) == len(self._writing)
+        written, self._writing = self._writing, {}
+        return [
+            (key[0], wish, outcome)
+            for (key, wish), outcome in zip(written.items(), outcomes, strict=True)
+        ]
+
+    def failed(self) -> None:
+        """The batch could not be written: it waits again, merged with what came meanwhile.
+
+        This may pass the bound by one batch, so that nothing that was taken in is dropped.
+        """
+        again, self._writing = self._writing, {}
+        for key, wish in self._waiting.items():
+            again[key] = _merged(again[key], wish) if key in again else wish
+        self._waiting = again
+
+
+def _merged(one: Advance, other: Advance) -> Advance:
+    return msgspec.structs.replace(
+        one,
+        delivered=max(one.delivered, other.delivered),
+        read=max(one.read, other.read),
+    )

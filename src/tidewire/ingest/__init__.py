@@ -1,0 +1,1 @@
+"""The durability plane: sends are gathered into batches, appended once, then acked."""

@@ -1,0 +1,401 @@
+"""Decides which sends go into which append, and who gets which answer. PURE.
+
+A lane is a queue with at most one append in flight: one for everything, or one per chat, as the
+store wants it (`MessageStore.appends_per_chat`). Two rules shape a batch (DESIGN §4):
+
+- One send per key (chat_id, client_message_id) is under way. A later one of the same key waits
+  behind it as its follower; when the first is stored, followers that say the same are answered
+  with it, and otherwise the next follower takes its place and is asked of the store.
+- A line is what one connection sends to one chat. Its sends are appended in arrival order, and a
+  failure that may be retried takes the later ones along (P-13): else m2 would be stored before the
+  retry of m1. Sends without a connection (REST) have no line.
+
+Every send is answered exactly once, with the token it was offered with. This is on the path of
+every message: nothing here walks a queue per send. Only `failed`, `expire` and `abandon` do.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from tidewire.domain.errors import DeadlinePassed, Overloaded, TidewireError, Unavailable
+from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId
+from tidewire.domain.messages import Appended, AppendOutcome, SendMessage
+from tidewire.ingest.options import IngestOptions
+
+Token = TypeVar("Token")
+Key = tuple[ChatId, ClientMessageId]
+Line = tuple[ConnectionId, ChatId]
+
+_NEVER_MS: Final = 1 << 62
+
+
+class Entry(msgspec.Struct, Generic[Token], gc=False, eq=False):
+    """A send on its way. Not followed by the garbage collector: it refers to nothing that refers
+    back to it, and there is one for every message."""
+
+    send: SendMessage
+    token: Token
+    key: Key
+    deadline_at_ms: int
+    is_follower: bool = False
+    """Another send of this key is before it, queued or in flight."""
+    followers: "deque[Entry[Token]] | None" = None
+    """Queued sends of the same key, in arrival order; only the first of a key has any."""
+    is_answered: bool = False
+    """Answered already. In a queue: gone, to be skipped. In flight: to be answered no more."""
+
+
+class Lane(msgspec.Struct, Generic[Token], eq=False):
+    """A queue in arrival order and the append in flight. Exists only while it has either."""
+
+    chat_id: ChatId | None
+    queue: deque[Entry[Token]]
+    in_flight: "Batch[Token] | None" = None
+
+
+class Batch(msgspec.Struct, Generic[Token], eq=False, frozen=True):
+    """What goes into one append: give `sends` to the store, then call `completed` or `failed`."""
+
+    lane: Lane[Token]
+    entries: list[Entry[Token]]
+    sends: list[SendMessage]
+
+
+Answers = list[tuple[Token, AppendOutcome]]
+
+
+class Batcher(Generic[Token]):
+    """Sends in (`offer`), batches out (`take`), outcomes in (`completed`, `failed`), answers out.
+
+    Time is milliseconds of a clock that only goes forward.
+    """
+
+    def __init__(self, options: IngestOptions, *, per_chat: bool) -> None:
+        self._per_chat = per_chat
+        self._batch_sends_max = options.batch_sends_max
+        self._batch_bytes_max = options.batch_bytes_max
+        self._queue_sends_max = options.queue_sends_max
+        self._lane_sends_max = options.queue_chat_sends_max if per_chat else options.queue_sends_max
+        self._appends_in_flight_max = options.appends_in_flight_max
+        self._lanes: dict[ChatId | None, Lane[Token]] = {}
+        # Lanes with a queue and nothing in flight, longest waiting first.
+        self._ready: deque[Lane[Token]] = deque()
+        # The first send of every key that is queued or in flight.
+        self._first_by_key: dict[Key, Entry[Token]] = {}
+        self._queued_count = 0
+        self._in_flight_count = 0
+        # No later than the earliest deadline; made exact by `expire`.
+        self._deadline_at_ms_min = _NEVER_MS
+
+    @property
+    def queued_count(self) -> int:
+        """How many sends wait for an append. A follower answered early counts until its turn."""
+        return self._queued_count
+
+    @property
+    def in_flight_count(self) -> int:
+        """How many appends are under way."""
+        return self._in_flight_count
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is queued and nothing is in flight."""
+        return not self._lanes
+
+    @property
+    def takeable_count(self) -> int:
+        """How many batches `take` would give now."""
+        return min(len(self._ready), self._appends_in_flight_max - self._in_flight_count)
+
+    def offer(self, send: SendMessage, token: Token, deadline_at_ms: int) -> None:
+        """Take a send in. At the bound raises Overloaded, and nothing was taken in."""
+        chat_id = send.chat_id
+        lane_id = chat_id if self._per_chat else None
+        lane = self._lanes.get(lane_id)
+        if self._queued_count >= self._queue_sends_max:
+            raise Overloaded("too many messages are waiting to be stored; send it again soon")
+        if lane is None:
+            lane = Lane(lane_id, deque())
+            self._lanes[lane_id] = lane
+            self._ready.append(lane)
+        elif len(lane.queue) >= self._lane_sends_max:
+            raise Overloaded("too many messages are waiting in this chat; send it again soon")
+        key = (chat_id, send.client_message_id)
+        entry = Entry(send, token, key, deadline_at_ms)
+        first = self._first_by_key.setdefault(key, entry)
+        if first is not entry:
+            entry.is_follower = True
+            if first.followers is None:
+                first.followers = deque()
+            first.followers.append(entry)
+        lane.queue.append(entry)
+        self._queued_count += 1
+        if deadline_at_ms < self._deadline_at_ms_min:
+            self._deadline_at_ms_min = deadline_at_ms
+
+    def take(self) -> Batch[Token] | None:
+        """The next batch to append; None if there is nothing to do, or enough is in flight."""
+        if not self._ready or self._in_flight_count >= self._appends_in_flight_max:
+            return None
+        lane = self._ready.popleft()
+        queue = lane.queue
+        queued_before = len(queue)
+        entries: list[Entry[Token]] = []
+        sends: list[SendMessage] = []
+        held: list[Entry[Token]] = []
+        held_lines: set[Line] = set()
+        room_bytes = self._batch_bytes_max
+        while queue and len(entries) < self._batch_sends_max:
+            entry = queue.popleft()
+            if entry.is_answered:
+                continue
+            send = entry.send
+            if entry.is_follower or (held_lines and _line(send) in held_lines):
+                # Whatever comes after it in its line has to wait as well.
+                held.append(entry)
+                if (line := _line(send)) is not None:
+                    held_lines.add(line)
+                continue
+            content = send.content
+            room_bytes -= len(content) if content.isascii() else len(content.encode())
+            if room_bytes < 0 and entries:
+                queue.appendleft(entry)
+                break
+            entries.append(entry)
+            sends.append(send)
+        if held:
+            queue.extendleft(reversed(held))
+        # A lane that is ready has a first send, which is nobody's follower and behind nobody.
+        assert entries
+        self._queued_count -= queued_before - len(queue)
+        self._in_flight_count += 1
+        batch = Batch(lane, entries, sends)
+        lane.in_flight = batch
+        return batch
+
+    def completed(self, batch: Batch[Token], outcomes: Sequence[AppendOutcome]) -> Answers[Token]:
+        """The store has answered a batch, one outcome a send: who is to be told what."""
+        assert batch.lane.in_flight is batch
+        assert len(outcomes) == len(batch.entries)
+        answers: Answers[Token] = []
+        failed_lines: dict[Line | None, AppendOutcome] = {}
+        first_by_key = self._first_by_key
+        for entry, outcome in zip(batch.entries, outcomes, strict=True):
+            if not entry.is_answered:
+                entry.is_answered = True
+                answers.append((entry.token, outcome))
+            if entry.followers is None:
+                del first_by_key[entry.key]
+            else:
+                if isinstance(outcome, Appended):
+                    _answer_equal_followers(entry, outcome, answers)
+                self._leave_key(entry)
+            if isinstance(outcome, Unavailable) and (line := _line(entry.send)) is not None:
+                failed_lines.setdefault(line, outcome)
+        self._landed(batch, failed_lines, answers)
+        return answers
+
+    def failed(self, batch: Batch[Token], error: TidewireError) -> Answers[Token]:
+        """The append failed as a whole, and what was stored is unknown: who is to be told what."""
+        assert batch.lane.in_flight is batch
+        answers: Answers[Token] = []
+        failed_lines: dict[Line | None, AppendOutcome] = {}
+        for entry in batch.entries:
+            if not entry.is_answered:
+                entry.is_answered = True
+                answers.append((entry.token, error))
+            self._leave_key(entry)
+            if (line := _line(entry.send)) is not None:
+                failed_lines[line] = error
+        self._landed(batch, failed_lines, answers)
+        return answers
+
+    def next_deadline_ms(self) -> int | None:
+        """When to call `expire` next; it may then find nothing, but never too much."""
+        return None if self._deadline_at_ms_min == _NEVER_MS else self._deadline_at_ms_min
+
+    def expire(self, now_ms: int) -> Answers[Token]:
+        """Answer what has waited too long.
+
+        What is queued leaves, with the later ones of its line. What is in flight is answered and
+        stays in flight: a deadline does not undo a commit, and a retry gets the stored answer.
+        """
+        answers: Answers[Token] = []
+        if now_ms < self._deadline_at_ms_min:
+            return answers
+        passed = DeadlinePassed()
+        expired_lines: set[Line] = set()
+
+        def fate(entry: Entry[Token]) -> AppendOutcome | None:
+            line = _line(entry.send)
+            if entry.deadline_at_ms > now_ms and line not in expired_lines:
+                return None
+            if line is not None:
+                expired_lines.add(line)
+            return passed
+
+        for lane in list(self._lanes.values()):
+            _answer_in_flight(lane, now_ms, passed, answers)
+            self._sweep(lane, fate, answers)
+        self._tidy_lanes()
+        self._deadline_at_ms_min = self._earliest_deadline_ms()
+        return answers
+
+    def abandon(self, error: TidewireError) -> Answers[Token]:
+        """Answer everything with the error and empty the queues. What is in flight stays so."""
+        answers: Answers[Token] = []
+        for lane in list(self._lanes.values()):
+            _answer_in_flight(lane, _NEVER_MS, error, answers)
+            self._sweep(lane, lambda _entry: error, answers)
+        self._tidy_lanes()
+        self._deadline_at_ms_min = _NEVER_MS
+        return answers
+
+    def _landed(
+        self,
+        batch: Batch[Token],
+        failed_lines: dict[Line | None, AppendOutcome],
+        answers: Answers[Token],
+    ) -> None:
+        """The batch is out of flight; its failures take the later ones of their lines along."""
+        lane = batch.lane
+        lane.in_flight = None
+        self._in_flight_count -= 1
+        if failed_lines:
+            self._sweep(lane, lambda entry: failed_lines.get(_line(entry.send)), answers)
+        queue = lane.queue
+        # Followers that were answered with their first one are at the front as a rule.
+        while queue and queue[0].is_answered:
+            queue.popleft()
+            self._queued_count -= 1
+        if queue:
+            self._ready.append(lane)
+        else:
+            del self._lanes[lane.chat_id]
+            if not self._lanes:
+                self._deadline_at_ms_min = _NEVER_MS
+
+    def _leave_key(self, entry: Entry[Token]) -> None:
+        """The entry no longer stands for its key: if it was the first, the next takes its place."""
+        if entry.is_follower:
+            followers = self._first_by_key[entry.key].followers
+            assert followers is not None
+            # In arrival order, as a sweep goes, it is found at the front.
+            followers.remove(entry)
+        elif entry.followers:
+            successor = entry.followers.popleft()
+            successor.is_follower = False
+            successor.followers = entry.followers or None
+            self._first_by_key[entry.key] = successor
+        else:
+            del self._first_by_key[entry.key]
+
+    def _sweep(
+        self,
+        lane: Lane[Token],
+        fate: Callable[[Entry[Token]], AppendOutcome | None],
+        answers: Answers[Token],
+    ) -> None:
+        """Walk a queue in arrival order: what `fate` gives an outcome is answered and leaves."""
+        kept: deque[Entry[Token]] = deque()
+        for entry in lane.queue:
+            if entry.is_answered:
+                continue
+            outcome = fate(entry)
+            if outcome is None:
+                kept.append(entry)
+                continue
+            entry.is_answered = True
+            answers.append((entry.token, outcome))
+            self._leave_key(entry)
+        self._queued_count -= len(lane.queue) - len(kept)
+        lane.queue = kept
+
+    def _tidy_lanes(self) -> None:
+        """Forget the lanes that a sweep has emptied."""
+        self._ready = deque(lane for lane in self._ready if lane.queue)
+        for lane in list(self._lanes.values()):
+            if not lane.queue and lane.in_flight is None:
+                del self._lanes[lane.chat_id]
+
+    def _earliest_deadline_ms(self) -> int:
+        earliest_ms = _NEVER_MS
+        for lane in self._lanes.values():
+            in_flight = lane.in_flight.entries if lane.in_flight is not None else ()
+            for entries in (in_flight, lane.queue):
+                for entry in entries:
+                    if not entry.is_answered and entry.deadline_at_ms < earliest_ms:
+                        earliest_ms = entry.deadline_at_ms
+        return earliest_ms
+
+    def _check_invariants(self) -> None:
+        """Walks everything, so it is for tests to call."""
+        ready: list[Lane[Token]] = []
+        firsts: dict[Key, Entry[Token]] = {}
+        followers: dict[Key, list[Entry[Token]]] = {}
+        in_flight_count = 0
+        for lane_id, lane in self._lanes.items():
+            assert lane.chat_id == lane_id
+            assert lane.queue or lane.in_flight is not None, "a lane without a send"
+            if lane.in_flight is None:
+                ready.append(lane)
+                assert not lane.queue[0].is_answered, "a ready lane with nothing at its front"
+            else:
+                in_flight_count += 1
+            under_way = lane.in_flight.entries if lane.in_flight is not None else []
+            for entry in [*under_way, *(entry for entry in lane.queue if not entry.is_answered)]:
+                assert entry.is_answered or entry.deadline_at_ms >= self._deadline_at_ms_min
+                assert entry.is_follower == (entry.key in firsts), "not one first per key"
+                if entry.is_follower:
+                    followers.setdefault(entry.key, []).append(entry)
+                else:
+                    firsts[entry.key] = entry
+        assert firsts == self._first_by_key
+        for key, first in firsts.items():
+            assert list(first.followers or ()) == followers.get(key, [])
+        assert len(ready) == len(self._ready)
+        assert all(lane in self._ready for lane in ready)
+        assert in_flight_count == self._in_flight_count <= self._appends_in_flight_max
+        assert self._queued_count == sum(len(lane.queue) for lane in self._lanes.values())
+        assert self._queued_count <= self._queue_sends_max
+
+
+def _line(send: SendMessage) -> Line | None:
+    origin = send.origin_connection_id
+    return None if origin is None else (origin, send.chat_id)
+
+
+def _answer_in_flight(
+    lane: Lane[Token], until_ms: int, error: TidewireError, answers: Answers[Token]
+) -> None:
+    """Answer what is in flight and due by then. It stays in flight, for its followers' sake."""
+    for entry in lane.in_flight.entries if lane.in_flight is not None else ():
+        if entry.deadline_at_ms <= until_ms and not entry.is_answered:
+            entry.is_answered = True
+            answers.append((entry.token, error))
+
+
+def _answer_equal_followers(first: Entry[Token], stored: Appended, answers: Answers[Token]) -> None:
+    """Followers that say the same as the stored one get its answer; they leave the queue when
+    their turn comes. The others stay: the store knows whether it is their key and their chat."""
+    assert first.followers is not None
+    repeated = msgspec.structs.replace(stored, deduplicated=True)
+    others: deque[Entry[Token]] = deque()
+    for follower in first.followers:
+        if _says_the_same(first.send, follower.send):
+            follower.is_answered = True
+            answers.append((follower.token, repeated))
+        else:
+            others.append(follower)
+    first.followers = others
+
+
+def _says_the_same(one: SendMessage, other: SendMessage) -> bool:
+    return (
+        one.sender_id == other.sender_id
+        and one.content == other.content
+        and one.content_type == other.content_type
+    )

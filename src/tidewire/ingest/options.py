@@ -1,0 +1,50 @@
+"""What an operator may tune about taking messages in. Nothing here passes `domain.limits`."""
+
+from dataclasses import dataclass
+
+from tidewire.domain.limits import APPEND_BYTES_MAX, APPEND_SENDS_MAX, CONTENT_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions:
+    """Bounds and times of the ingest plane. An impossible value raises ValueError."""
+
+    batch_sends_max: int = APPEND_SENDS_MAX
+    """How many sends go into one append; a store with small transactions wants fewer."""
+
+    batch_bytes_max: int = 1024 * 1024
+    """How many bytes of content go into one append."""
+
+    queue_sends_max: int = 8192
+    """How many sends may wait for an append; beyond it a send is refused at once."""
+
+    queue_chat_sends_max: int = 1024
+    """How many of them may be of one chat, where chats are appended side by side: a chat that the
+    store is slow with must not use up the room of all the others."""
+
+    appends_in_flight_max: int = 64
+    """How many appends run at the same time, where chats are appended side by side."""
+
+    send_deadline_ms: int = 5_000
+    """How long a send waits for its answer unless its caller says otherwise; longer than the
+    store's own budget of 3 s, so that the store's verdict comes first (P-12)."""
+
+    drain_ms: int = 5_000
+    """How long a shutdown waits for what was taken in to be stored."""
+
+    def __post_init__(self) -> None:
+        _check(1 <= self.batch_sends_max <= APPEND_SENDS_MAX, "batch_sends_max is 1 to 512")
+        _check(
+            CONTENT_BYTES_MAX <= self.batch_bytes_max <= APPEND_BYTES_MAX,
+            "batch_bytes_max holds at least one message (4096) and is at most 4 MiB",
+        )
+        _check(self.queue_sends_max >= 1, "queue_sends_max is at least 1")
+        _check(self.queue_chat_sends_max >= 1, "queue_chat_sends_max is at least 1")
+        _check(self.appends_in_flight_max >= 1, "appends_in_flight_max is at least 1")
+        _check(self.send_deadline_ms >= 1, "send_deadline_ms is at least 1")
+        _check(self.drain_ms >= 0, "drain_ms is not negative")
+
+
+def _check(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise ValueError(sentence)

@@ -1,0 +1,282 @@
+"""Takes messages in: checks them, has them stored in batches, answers each exactly once.
+
+The service is the shell around the PURE batcher: it owns the timer, the tasks and the callbacks,
+and decides nothing about what goes together. All of it happens on one event loop.
+
+Work is done by runners: a runner takes a batch, appends it, takes the next, and ends when there is
+nothing left. The first send of a loop turn starts one, which takes its batch in the next turn, so
+that all sends of a turn share a batch. Nothing waits for a batch to fill (DESIGN §4).
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from tidewire.domain.errors import ErrorCode, StoreUnavailable, TidewireError, Unavailable
+from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, UserId
+from tidewire.domain.limits import CONTENT_TYPE_DEFAULT
+from tidewire.domain.messages import Appended, AppendOutcome, SendMessage, check_send
+from tidewire.ingest.batcher import Answers, Batch, Batcher
+from tidewire.ingest.options import IngestOptions
+from tidewire.ports.runtime import Clock, IdSource, Tasks
+from tidewire.ports.storage import MessageStore
+
+Done = Callable[[AppendOutcome], None]
+
+
+class IngestCounters:
+    """What has happened so far, as plain numbers for whoever shows them. They count answers: what
+    was answered too late and stored all the same stands under refused."""
+
+    __slots__ = (
+        "batches",
+        "deduplicated",
+        "last_batch_sends",
+        "refused_by_code",
+        "sends",
+        "stored",
+    )
+
+    def __init__(self) -> None:
+        self.sends = 0
+        self.stored = 0
+        self.deduplicated = 0
+        self.refused_by_code: dict[ErrorCode, int] = {}
+        self.batches = 0
+        self.last_batch_sends = 0
+
+
+class IngestService:
+    """The way into the store for every message, over whatever edge it came."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        clock: Clock,
+        ids: IdSource,
+        tasks: Tasks,
+        options: IngestOptions,
+    ) -> None:
+        """Must be made on the event loop that it is to serve."""
+        self.counters = IngestCounters()
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._tasks = tasks
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._batcher: Batcher[Done] = Batcher(options, per_chat=store.appends_per_chat)
+        # Answers that are decided and not yet given, in order.
+        self._answers: Answers[Done] = []
+        self._runners_starting_count = 0
+        self._is_draining = False
+        self._drained = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._stamped_at_ms = 0
+
+    @property
+    def queued_count(self) -> int:
+        """How many sends wait for an append."""
+        return self._batcher.queued_count
+
+    @property
+    def in_flight_count(self) -> int:
+        """How many appends are under way."""
+        return self._batcher.in_flight_count
+
+    def submit_nowait(
+        self,
+        *,
+        chat_id: ChatId,
+        sender_id: UserId,
+        client_message_id: ClientMessageId,
+        content: str,
+        done: Done,
+        content_type: str = CONTENT_TYPE_DEFAULT,
+        seen_sequence: int | None = None,
+        origin_connection_id: ConnectionId | None = None,
+        deadline_at_ms: int | None = None,
+    ) -> None:
+        """Have a message stored, and `done` called with what became of it.
+
+        `done` is called exactly once, on the event loop, never before this has returned, and must
+        not raise. It gets the refusal as a value: invalid, too large, not a member, Overloaded (at
+        once, when too much is waiting), DeadlinePassed, and so on.
+        Sends with the same `origin_connection_id` to one chat are stored in the order of the calls.
+        `deadline_at_ms` is an instant of `Clock.monotonic_ms`; the default is `send_deadline_ms`
+        from now.
+        """
+        self.counters.sends += 1
+        clock = self._clock
+        if deadline_at_ms is None:
+            deadline_at_ms = clock.monotonic_ms() + self._options.send_deadline_ms
+        send = SendMessage(
+            chat_id=chat_id,
+            sender_id=sender_id,
+            client_message_id=client_message_id,
+            content=content,
+            message_id=self._ids.message_id(clock.wall_ms()),
+            content_type=content_type,
+            seen_sequence=seen_sequence,
+            origin_connection_id=origin_connection_id,
+        )
+        if self._is_draining:
+            self._answer_soon([(done, _shutting_down())])
+            return
+        try:
+            check_send(send)
+            self._batcher.offer(send, done, deadline_at_ms)
+        except TidewireError as refusal:
+            self._answer_soon([(done, refusal)])
+            return
+        if self._timer is None or deadline_at_ms < self._timer_at_ms:
+            self._set_timer(deadline_at_ms)
+        if self._runners_starting_count < self._batcher.takeable_count:
+            self._start_runner()
+
+    async def send(
+        self,
+        *,
+        chat_id: ChatId,
+        sender_id: UserId,
+        client_message_id: ClientMessageId,
+        content: str,
+        content_type: str = CONTENT_TYPE_DEFAULT,
+        seen_sequence: int | None = None,
+        origin_connection_id: ConnectionId | None = None,
+        deadline_at_ms: int | None = None,
+    ) -> Appended:
+        """As `submit_nowait`, but waits for the answer and raises the refusal.
+
+        A caller that is cancelled gives up the answer, not the message.
+        """
+        answer: asyncio.Future[AppendOutcome] = self._loop.create_future()
+        self.submit_nowait(
+            chat_id=chat_id,
+            sender_id=sender_id,
+            client_message_id=client_message_id,
+            content=content,
+            done=partial(_resolve, answer),
+            content_type=content_type,
+            seen_sequence=seen_sequence,
+            origin_connection_id=origin_connection_id,
+            deadline_at_ms=deadline_at_ms,
+        )
+        outcome = await answer
+        if isinstance(outcome, Appended):
+            return outcome
+        # One error may answer many sends: each of them starts with a clean traceback.
+        raise outcome.with_traceback(None)
+
+    async def drain(self) -> None:
+        """Refuse new sends, have everything stored that was taken in, answer it.
+
+        Takes at most `drain_ms`; what is not stored by then is answered with Unavailable. Returns
+        when everybody has been answered. Safe to call again.
+        """
+        self._is_draining = True
+        # Normally runners are at it already; one that died of a bug has left its work behind.
+        for _ in range(self._batcher.takeable_count - self._runners_starting_count):
+            self._start_runner()
+        if not self._is_done:
+            try:
+                async with asyncio.timeout(self._options.drain_ms / 1000):
+                    await self._drained.wait()
+            except TimeoutError:
+                self._answers += self._batcher.abandon(_shutting_down())
+                self._give_answers()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def _is_done(self) -> bool:
+        return self._batcher.is_idle and not self._answers
+
+    def _start_runner(self) -> None:
+        self._runners_starting_count += 1
+        self._tasks.start("ingest-append", self._run())
+
+    async def _run(self) -> None:
+        self._runners_starting_count -= 1
+        try:
+            while (batch := self._batcher.take()) is not None:
+                # The answers to a batch are given when the next one is in the store's hands, so
+                # that the store never idles while we write acks.
+                self._answer_soon(await self._append(batch))
+        finally:
+            self._give_answers()
+
+    async def _append(self, batch: Batch[Done]) -> Answers[Done]:
+        """One append and what follows from it. Whatever happens, the batch is answered."""
+        sends = batch.sends
+        self.counters.batches += 1
+        self.counters.last_batch_sends = len(sends)
+        # A clock that jumps back must not let `created_at` fall.
+        self._stamped_at_ms = max(self._stamped_at_ms, self._clock.wall_ms())
+        answers: Answers[Done] | None = None
+        try:
+            outcomes = await self._store.append(sends, now_ms=self._stamped_at_ms)
+            answers = self._batcher.completed(batch, outcomes)
+        except Unavailable as error:
+            answers = self._batcher.failed(batch, error)
+        finally:
+            if answers is None:
+                # A bug, or we are cancelled. The error goes on to the owner of this task; the
+                # callers must not hang, and as nobody knows what was stored they may try again.
+                unknown = StoreUnavailable("the store broke off; send the same message again")
+                self._answer_soon(self._batcher.failed(batch, unknown))
+        return answers
+
+    def _answer_soon(self, answers: Answers[Done]) -> None:
+        """Give these answers in the next turn of the loop, or with the next that are given."""
+        if answers and not self._answers:
+            self._loop.call_soon(self._give_answers)
+        self._answers += answers
+
+    def _give_answers(self) -> None:
+        answers, self._answers = self._answers, []
+        counters = self.counters
+        rest = iter(answers)
+        try:
+            for done, outcome in rest:
+                if isinstance(outcome, Appended):
+                    if outcome.deduplicated:
+                        counters.deduplicated += 1
+                    else:
+                        counters.stored += 1
+                else:
+                    refused = counters.refused_by_code
+                    refused[outcome.code] = refused.get(outcome.code, 0) + 1
+                done(outcome)
+        finally:
+            # A `done` that raises, which it must not, keeps nobody else from his answer.
+            self._answer_soon(list(rest))
+        if self._is_draining and self._is_done:
+            self._drained.set()
+
+    def _set_timer(self, at_ms: int) -> None:
+        """One timer for all deadlines: it is set anew only for one that is earlier."""
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_ms = max(0, at_ms - self._clock.monotonic_ms())
+        self._timer_at_ms = at_ms
+        self._timer = self._loop.call_later(delay_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        answers = self._batcher.expire(self._clock.monotonic_ms())
+        if (next_ms := self._batcher.next_deadline_ms()) is not None:
+            self._set_timer(next_ms)
+        self._answer_soon(answers)
+
+
+def _resolve(answer: asyncio.Future[AppendOutcome], outcome: AppendOutcome) -> None:
+    if not answer.done():
+        answer.set_result(outcome)
+
+
+def _shutting_down() -> Unavailable:
+    return Unavailable("this server is shutting down; send the same message again")

@@ -1,0 +1,1 @@
+"""Configuration, wiring and life cycle: the only room that knows all others."""

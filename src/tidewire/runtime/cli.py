@@ -1,0 +1,183 @@
+"""The command `tidewire`. Each command imports what it needs, so that `--help` is quick."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+try:
+    import typer
+except ModuleNotFoundError as missing:
+    sys.exit(f"tidewire: {missing.name} is not installed; pip install 'tidewire[server]'")
+
+from tidewire import __version__
+from tidewire.runtime import cli_bench
+from tidewire.runtime.console import EXIT_CHECK_FAILED, errors_told, progress_bar, wrapped
+
+if TYPE_CHECKING:
+    from tidewire.ops.recover import Recovery
+
+app: Final = typer.Typer(
+    name="tidewire",
+    help="A self-hosted messaging server: stored once, in order, for good.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(cli_bench.bench_app, name="bench")
+
+DataDir = Annotated[
+    Path, typer.Argument(metavar="DATA_DIR", help="The directory that holds tidewire.db.")
+]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tidewire {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def tidewire(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """A self-hosted messaging server: stored once, in order, for good."""
+
+
+@app.command()
+def verify(
+    store: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA_DIR", help="The directory that holds tidewire.db, or a backup file."
+        ),
+    ],
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON, for programs.")
+    ] = False,
+) -> None:
+    """Check every promise that a database can show.
+
+    Works on a stopped server's data and beside a running one, which it does not
+    slow down. Nothing is changed. The exit code is 0 if all is well, 1 if a check
+    failed (the first offenders are listed), 2 if there is nothing to verify.
+    """
+    with errors_told():
+        from tidewire.engines.sqlite.database import DATABASE_NAME
+        from tidewire.engines.sqlite.inspect import SqliteInspector
+        from tidewire.ops.verify import verify as verify_store
+        from tidewire.runtime import verify_output
+        from tidewire.runtime.clock import SystemClock
+
+        path = store if store.is_file() else store / DATABASE_NAME
+        clock = SystemClock()
+        started_ms = clock.monotonic_ms()
+        with progress_bar() as progress:
+            report = verify_store(lambda: SqliteInspector(path), progress)
+        seconds = (clock.monotonic_ms() - started_ms) / 1000
+        if json:
+            typer.echo(verify_output.as_json(report, path, seconds))
+        else:
+            verify_output.show(report, seconds)
+        if report.violations:
+            raise typer.Exit(EXIT_CHECK_FAILED)
+
+
+@app.command("recover-counter")
+def recover_counter(
+    data_dir: DataDir,
+    chat_id: Annotated[
+        str, typer.Argument(metavar="CHAT_ID", help="The chat whose counter is missing.")
+    ],
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do it. Without this, only say what would be done.")
+    ] = False,
+) -> None:
+    """Put the lost sequence counter of a chat back.
+
+    A chat without its counter takes no messages. The new counter starts well
+    above everything stored in the chat, so that no sequence is given out twice.
+    A counter that is there is never changed. Stop the server before --apply.
+    """
+    with errors_told():
+        from tidewire.domain.ids import ChatId
+        from tidewire.engines.sqlite.database import DATABASE_NAME
+        from tidewire.engines.sqlite.repair import SqliteCounterRepair
+        from tidewire.ops import recover
+        from tidewire.runtime.clock import SystemClock
+
+        repair = SqliteCounterRepair(data_dir / DATABASE_NAME)
+        done = recover.recover_counter(
+            repair, ChatId(chat_id), apply=apply, now_ms=SystemClock().wall_ms()
+        )
+        typer.echo(wrapped(_recovery_text(done), indent=""))
+
+
+def _recovery_text(done: "Recovery") -> str:
+    evidence, chat_id = done.evidence, done.chat_id
+    if evidence.counter is not None:
+        return (
+            f"Nothing to do: {chat_id} has its counter, {evidence.counter}, and its last message "
+            f"is {evidence.highest_message}."
+        )
+    seen = f"the last message is {evidence.highest_message}"
+    if evidence.highest_position > evidence.highest_message:
+        seen += f", but a member had got {evidence.highest_position} (a message is lost)"
+    if done.outcome == "recovered":
+        return (
+            f"Recovered: {chat_id} had no counter, {seen}. Its counter is now {done.counter}; the "
+            f"next message gets {done.counter + 1}. Find out who deleted the row: Tidewire "
+            "never does."
+        )
+    return (
+        f"{chat_id} has no counter, {seen}. The counter would be put at {done.counter}. Nothing "
+        "was changed: stop the server and run this again with --apply."
+    )
+
+
+@app.command()
+def backup(
+    data_dir: DataDir,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The backup to write. Must not exist yet.")
+    ],
+) -> None:
+    """Copy the database of a live server into a file.
+
+    The file is a whole database of one moment, and appears when it is complete.
+    """
+    with errors_told():
+        from tidewire.engines.sqlite.backup import backup as backup_store
+
+        with progress_bar() as progress:
+            backup_store(data_dir, file, lambda done, total: progress("pages", done, total))
+        size_mb = file.stat().st_size / 1e6
+        typer.echo(wrapped(f"{file}: {size_mb:.1f} MB. Check it with: tidewire verify {file}"))
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that backup has written.")],
+    data_dir: Annotated[
+        Path,
+        typer.Argument(metavar="DATA_DIR", help="Where the database goes. Must not have one yet."),
+    ],
+) -> None:
+    """Put a backup into an empty data directory.
+
+    Its epoch changes and all sequence counters jump ahead, so that no client takes
+    a new message for one it has seen before the restore: clients sync anew.
+    """
+    with errors_told():
+        from tidewire.engines.sqlite.backup import restore as restore_store
+
+        epoch = restore_store(file, data_dir)
+        typer.echo(wrapped(f"{data_dir} holds the backup now; its epoch is {epoch}."))
+
+
+def main() -> None:
+    """The entry point."""
+    app()

@@ -1,0 +1,119 @@
+"""The commands `tidewire bench …`: they wire a benchmark of `ops/` and print what it measured."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tidewire.runtime.console import errors_told
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidewire.ops.bench import Level
+
+bench_app: Final = typer.Typer(
+    help="Measure this machine.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@bench_app.callback()
+def bench() -> None:
+    """Measure how fast Tidewire is on this machine."""
+
+
+@bench_app.command()
+def ingest(
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where to put the databases: the disk to measure. Default: this directory.",
+        ),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long each measurement takes.")] = 2.0,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each is repeated.")] = 3,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON, for programs.")
+    ] = False,
+) -> None:
+    """Durable messages a second, beside a bare loop's.
+
+    Each message is on the disk before it counts. Product and ceiling take turns
+    with 1, 8, 64 and 256 senders. The databases are deleted afterwards.
+    """
+    with errors_told():
+        import asyncio
+        import tempfile
+
+        parent = Path.cwd() if data_dir is None else data_dir
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="tidewire-bench-", dir=parent) as directory:
+            levels = asyncio.run(_measure(Path(directory), seconds, rounds))
+        if json:
+            _print_json(levels)
+        else:
+            _print_table(levels)
+
+
+async def _measure(directory: Path, seconds: float, rounds: int) -> "list[Level]":
+    import secrets
+
+    from tidewire.domain.ids import UlidSource
+    from tidewire.ops.bench import Machine, bench_ingest
+    from tidewire.runtime.clock import SystemClock
+    from tidewire.runtime.supervise import TaskSupervisor
+
+    tasks = TaskSupervisor()
+    machine = Machine(SystemClock(), tasks, UlidSource(secrets.randbits))
+    try:
+        return await bench_ingest(
+            directory, machine, seconds=seconds, rounds=rounds, progress=_show_progress
+        )
+    finally:
+        await tasks.close()
+
+
+def _show_progress(stage: str) -> None:
+    if sys.stderr.isatty():
+        typer.echo(f"\r\x1b[K{stage}", nl=False, err=True)
+
+
+def _print_json(levels: "Sequence[Level]") -> None:
+    import msgspec
+
+    rows = [
+        {
+            **msgspec.to_builtins(level),
+            "share_of_ceiling": level.share_of_ceiling,
+            "p50_ratio": level.p50_ratio,
+        }
+        for level in levels
+    ]
+    typer.echo(msgspec.json.format(msgspec.json.encode({"levels": rows}), indent=2).decode())
+
+
+def _print_table(levels: "Sequence[Level]") -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    _show_progress("")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    names = ("senders", "messages/s", "ceiling", "share", "p50 ms", "ceiling", "p99 ms", "CPU µs")
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for level in levels:
+        product, ceiling = level.product, level.ceiling
+        table.add_row(
+            str(level.senders),
+            f"{product.messages_per_s:,.0f}",
+            f"{ceiling.messages_per_s:,.0f}",
+            f"{level.share_of_ceiling:.0%}",
+            f"{product.p50_ms:.2f}",
+            f"{ceiling.p50_ms:.2f}",
+            f"{product.p99_ms:.2f}",
+            f"{product.cpu_us_per_message:.0f}",
+        )
+    Console(highlight=False).print(table)

@@ -1,0 +1,97 @@
+"""How commands talk: results on stdout, everything else on stderr, no traceback for what we know.
+
+Exit codes: 0 done, 1 a check failed, 2 it could not be done (usage, a store that cannot be used),
+130 stopped by Ctrl-C.
+"""
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NoReturn
+
+import typer
+
+from tidewire.domain.errors import TidewireError
+from tidewire.ports.inspection import Damaged
+
+EXIT_CHECK_FAILED: Final = 1
+EXIT_NOT_DONE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """Turn what can go wrong in the world into a sentence and an exit code."""
+    try:
+        yield
+    except TidewireError as error:
+        fail(str(error))
+    except Damaged as damage:
+        fail(str(damage.as_unusable()))
+    except BrokenPipeError:
+        # Whoever read our output has gone, which is no error of ours. Python would complain once
+        # more when it closes stdout, so that goes nowhere from here on.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(EXIT_NOT_DONE) from None
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        fail(f"{place}{error.strerror or error}")
+    except KeyboardInterrupt:
+        say("stopped")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def fail(sentence: str) -> NoReturn:
+    """Say what happened and what to do, and end."""
+    say(f"error: {sentence}")
+    raise typer.Exit(EXIT_NOT_DONE)
+
+
+def say(text: str) -> None:
+    """A sentence on stderr, wrapped where somebody reads it on a terminal."""
+    text = f"tidewire: {text}"
+    if sys.stderr.isatty():
+        text = wrapped(text)
+    typer.echo(text, err=True)
+
+
+def wrapped(text: str, indent: str = "  ") -> str:
+    """Lines as wide as the terminal; ids and file names are never broken."""
+    return textwrap.fill(
+        text,
+        width=max(40, shutil.get_terminal_size().columns),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A bar on stderr if that is a terminal; it is gone when the work is done."""
+    if not sys.stderr.isatty():
+        yield _no_bar
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:<12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+
+        def show(stage: str, done: int, total: int | None) -> None:
+            progress.update(task, description=stage, completed=done, total=total)
+
+        yield show
+
+
+def _no_bar(stage: str, done: int, total: int | None) -> None:
+    """Nobody watches."""

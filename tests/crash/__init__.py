@@ -1,0 +1,1 @@
+"""Processes killed and power cut: nothing acknowledged may be missing."""

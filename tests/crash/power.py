@@ -1,0 +1,264 @@
+"""A file system for SQLite from which a test can take the power away, at any operation.
+
+Goal: to run the real engine, threads and all, on a disk of which we know what is durable. Method:
+an apsw VFS over the real unix one, so that locks and the shared memory of the write-ahead log are
+the real ones. Every change goes through to the real file and is noted on a `Disk` as well, which
+says in the end what the power cut may have left (what that is, stands in `crash_disk`).
+
+Only what changes the disk is counted and can be hit: opens, writes, truncates, syncs, deletes. A
+cut at a read leaves the same as a cut at the next of these. The operation that is hit is under way
+when the power goes: a write may still get there in part, a sync has not happened. After it
+everything fails, except for closing files and giving back locks: the process has to be taken down
+somehow. The real files then no longer matter.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import apsw
+
+from tests.support.crash_disk import Disk, Inode, Truncate, Write
+
+SYNC_S: Final = 0.0002
+"""How long a sync takes: others get to do something meanwhile, as with a real disk."""
+
+_SHARED_MEMORY: Final = "-shm"
+_numbers: Final = count(1)
+
+Lie = Callable[[str], bool]
+"""Says, by the name of the file, whether its sync is only pretended."""
+
+
+def never(name: str) -> bool:
+    """An honest disk."""
+    return False
+
+
+class Machine:
+    """A computer with one data directory. Use its `vfs` in `SqliteOptions`, then cut the power."""
+
+    def __init__(self, directory: Path, *, lie: Lie = never) -> None:
+        self.directory = directory
+        self.vfs = f"tidewire-power-{next(_numbers)}"
+        self.operations = 0
+        """How often the disk was changed since the power came on."""
+        self.files_open = 0
+        self.hit: str | None = None
+        """Which operation the power cut or the kill has hit: phase, file and act."""
+        self.phase = "open"
+        """What the process is doing, for `hit`."""
+        self.lie = lie
+        self.syncs_to_fail = 0
+        """How many of the coming syncs fail as a broken disk lets them fail."""
+        files = {
+            path.name: path.read_bytes() for path in directory.iterdir() if _is_modelled(path.name)
+        }
+        self.disk = Disk(files)
+        self._lock = threading.Lock()
+        self._is_off = False
+        self._countdown: int | None = None
+        self._counted: str | None = None
+        self._registered = _PowerVfs(self)
+
+    def cut_at(self, number: int, act: str | None = None) -> None:
+        """Stop at this operation from now on, 1 being the next one; `act` counts only those of one
+        kind, such as "database sync"."""
+        with self._lock:
+            self._countdown = number
+            self._counted = act
+
+    def stop(self) -> None:
+        """Stop now: whatever the process still wants to do to the disk fails."""
+        with self._lock:
+            self._is_off = True
+
+    def go_on(self) -> None:
+        """The process was killed, the machine goes on: what it has written is in memory still."""
+        assert self.files_open == 0, "somebody still has files open"
+        self._is_off = False
+        self.hit = None
+        self._countdown = None
+        self.phase = "open"
+
+    def left_by_cut(self, random: Random) -> dict[str, bytes]:
+        """The files as the power cut leaves them. Memory, and so the -shm file, is gone."""
+        assert self._is_off, "the power is on"
+        assert self.files_open == 0, "somebody still has files open"
+        return self.disk.after_cut(random)
+
+    def close(self) -> None:
+        self._registered.unregister()
+
+    def faults(self) -> list[str]:
+        """Where the disk of the model and the real files are different: must be nowhere."""
+        real = {
+            path.name: path.read_bytes()
+            for path in self.directory.iterdir()
+            if _is_modelled(path.name)
+        }
+        model = self.disk.contents()
+        names = sorted(real.keys() | model.keys())
+        return [name for name in names if real.get(name) != model.get(name)]
+
+    # Called by the files, from any thread.
+
+    @contextmanager
+    def changing(self, name: str, act: str, note: Callable[[], None]) -> Iterator[None]:
+        """Around a change of the disk, which `note` writes down. Raises if the power is off before
+        it, or goes off with it."""
+        with self._lock:
+            self.check_power()
+            note()
+            self.operations += 1
+            act = f"{_kind(name)} {act}"
+            if self._countdown is not None and self._counted in {None, act}:
+                self._countdown -= 1
+            is_hit = self._countdown == 0
+            if is_hit:
+                self._is_off = True
+                self.hit = f"{self.phase}: {act}"
+        yield
+        if is_hit:
+            raise apsw.IOError("the power goes off")
+
+    def count_open(self, step: int) -> None:
+        with self._lock:
+            self.files_open += step
+
+    def check_power(self) -> None:
+        """Before a read."""
+        if self._is_off:
+            raise apsw.IOError("the power is off")
+
+    def sync(self, name: str, inode: Inode, *, with_names: bool) -> None:
+        """Make durable what is there now; what comes while this takes its time is not meant."""
+        changes = 0
+
+        def begin() -> None:
+            nonlocal changes
+            changes = inode.changes
+
+        with self.changing(name, "sync", begin):
+            time.sleep(SYNC_S)
+        with self._lock:
+            if self._is_off:
+                raise apsw.IOError("the power goes off")
+            if self.syncs_to_fail > 0:
+                self.syncs_to_fail -= 1
+                inode.forget_pending()
+                raise apsw.IOError("the disk cannot be written")
+            if self.lie(name):
+                return
+            inode.sync(changes)
+            if with_names:
+                self.disk.sync_names()
+
+
+class _PowerFile(apsw.VFSFile):
+    """A file of the real VFS whose changes are noted."""
+
+    def __init__(self, machine: Machine, path: str | apsw.URIFilename, flags: list[int]) -> None:
+        name = _name_of(path)
+        self._machine = machine
+        self._name = name
+        inode = machine.disk.file(name)
+        # The unix VFS syncs the directory with the first sync of a journal or log that it has made
+        # itself, and of no other file (os_unix.c, UNIXFILE_DIRSYNC).
+        journals = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL
+        self._syncs_names = inode is None and bool(flags[0] & journals)
+        self._is_open = False
+        if inode is not None:
+            machine.check_power()
+            self._inode = inode
+            super().__init__("unix", path, flags)
+        else:
+            with machine.changing(name, "create", self._create):
+                super().__init__("unix", path, flags)
+        self._is_open = True
+        machine.count_open(+1)
+
+    def _create(self) -> None:
+        self._inode = self._machine.disk.create(self._name)
+
+    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802
+        self._machine.check_power()
+        return super().xRead(amount, offset)
+
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+        write = Write(offset, bytes(data))
+        with self._machine.changing(self._name, "write", lambda: self._inode.change(write)):
+            super().xWrite(data, offset)
+
+    def xTruncate(self, newsize: int) -> None:  # noqa: N802
+        truncate = Truncate(newsize)
+        with self._machine.changing(self._name, "truncate", lambda: self._inode.change(truncate)):
+            super().xTruncate(newsize)
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        # The real file is not synced: the model's disk is the one that counts.
+        self._machine.sync(self._name, self._inode, with_names=self._syncs_names)
+        self._syncs_names = False
+
+    def xFileSize(self) -> int:  # noqa: N802
+        self._machine.check_power()
+        return super().xFileSize()
+
+    def xClose(self) -> None:  # noqa: N802
+        if self._is_open:
+            self._is_open = False
+            self._machine.count_open(-1)
+        super().xClose()
+
+
+class _PowerVfs(apsw.VFS):
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        super().__init__(machine.vfs, "unix")
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+        assert name is not None, "temporary files are in memory"
+        return _PowerFile(self._machine, name, flags)
+
+    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
+        name = _name_of(filename)
+        machine = self._machine
+        with machine.changing(name, "delete", lambda: machine.disk.delete(name)):
+            super().xDelete(filename, False)
+        if syncdir:
+            with machine.changing(name, "directory sync", lambda: None):
+                pass
+            machine.disk.sync_names()
+
+
+def write_files(directory: Path, files: dict[str, bytes]) -> None:
+    directory.mkdir()
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
+
+
+def tally(hits: Counter[str]) -> str:
+    """What was hit, most often first, one line each."""
+    return "\n".join(f"{times:6} {hit}" for hit, times in hits.most_common())
+
+
+def _is_modelled(name: str) -> bool:
+    """Files of SQLite that live on the disk; the shared memory of the log does not."""
+    return ".db" in name and not name.endswith(_SHARED_MEMORY)
+
+
+def _name_of(path: str | apsw.URIFilename) -> str:
+    return Path(path.filename() if isinstance(path, apsw.URIFilename) else path).name
+
+
+def _kind(name: str) -> str:
+    for ending in ("wal", "journal"):
+        if name.endswith(f"-{ending}"):
+            return ending
+    return "database"

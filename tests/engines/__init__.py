@@ -1,0 +1,1 @@
+"""Failure and operation of the engines, beyond the contract that they share."""

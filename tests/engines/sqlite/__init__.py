@@ -1,0 +1,1 @@
+"""The SQLite engine: what goes wrong, and what it costs."""

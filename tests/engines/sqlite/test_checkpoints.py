@@ -1,0 +1,334 @@
+"""The write-ahead log stays bounded and commits do not wait for it, whoever reads meanwhile.
+
+Method: small limits, a load that writes the limit many times over, and a watch on every commit: how
+long its caller waited, and how large the log was after it. Slow because a load has to last for a
+while before a log that grows for ever differs from one that does not.
+"""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import apsw
+import pytest
+
+from tests.engines.sqlite.faulty_vfs import FaultyVfs, FileKind, fail_on, no_fault
+from tests.engines.sqlite.store import KIB, Stores, TunedStore, open_beside, pair_in, store_of
+from tests.support.world import World
+from tidewire.domain.errors import StoreUnavailable
+from tidewire.domain.ids import ChatId, UserId
+from tidewire.engines.sqlite.database import SqliteOptions
+
+LIMIT_BYTES: Final = 1024 * KIB
+READ_MS_MAX: Final = 100
+SMALL: Final = SqliteOptions(
+    checkpoint_bytes=256 * KIB, wal_bytes_max=LIMIT_BYTES, read_ms_max=READ_MS_MAX
+)
+COMMIT_S_MAX: Final = 0.5
+"""No commit may take longer, however slow the machine that the tests run on. Undisturbed it takes
+a few milliseconds; a stall behind a reader or a checkpoint of a whole log would pass this."""
+
+
+@dataclass
+class Watch:
+    """What the commits of a load were like."""
+
+    store: TunedStore
+    latencies_s: list[float] = field(default_factory=list)
+    sizes: list[tuple[float, int]] = field(default_factory=list)
+    """The instant of each commit, and the size of the log after it."""
+
+    def attach(self) -> None:
+        """Look over the shoulder of the checkpointer, who is told the log's size after commits."""
+        storage = self.store.sqlite
+        tell = storage.checkpointer._wal_grew
+
+        def hook(database: apsw.Connection, name: str, pages: int) -> int:
+            self.sizes.append((time.monotonic(), pages * (4096 + 24)))
+            return tell(database, name, pages)
+
+        storage._database.set_wal_hook(hook)
+
+    @property
+    def commit_s_max(self) -> float:
+        return max(self.latencies_s)
+
+    @property
+    def log_bytes_max(self) -> int:
+        return max(size for _, size in self.sizes)
+
+    def written_bytes(self) -> list[tuple[float, int]]:
+        """The instant of each commit, and what all commits up to it wrote into the log."""
+        total, before, steps = 0, 0, []
+        for at, size in self.sizes:
+            total += size - before if size > before else size
+            before = size
+            steps.append((at, total))
+        return steps
+
+    def written_bytes_max(self, window_s: float) -> int:
+        """The most that was written within any window of this length."""
+        steps = self.written_bytes()
+        first, most = 0, 0
+        for at, total in steps:
+            while steps[first][0] < at - window_s:
+                first += 1
+            most = max(most, total - steps[first][1])
+        return most
+
+
+@asynccontextmanager
+async def load_on(world: World, chat: ChatId, sender: UserId) -> AsyncIterator[Watch]:
+    """Four senders that send without a pause, as long as this is open."""
+    watch = Watch(store_of(world))
+    watch.attach()
+    stopping = False
+
+    async def send() -> None:
+        while not stopping:
+            drafts = [world.draft(chat, sender, "x" * 2_000) for _ in range(8)]
+            begun = time.monotonic()
+            await world.append(*drafts)
+            watch.latencies_s.append(time.monotonic() - begun)
+
+    senders = [asyncio.create_task(send()) for _ in range(4)]
+    try:
+        yield watch
+    finally:
+        stopping = True
+        await asyncio.gather(*senders)
+
+
+async def until(is_so: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Look again and again, while a load runs in the same loop."""
+    deadline = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.005)
+
+
+def busy_query(length_ms: int) -> Callable[[apsw.Connection], int]:
+    """A catch-up that reads page after page in one transaction for this long."""
+
+    def query(database: apsw.Connection) -> int:
+        pages = 0
+        deadline = time.monotonic() + length_ms / 1000
+        while time.monotonic() < deadline:
+            database.execute("SELECT content FROM messages ORDER BY position LIMIT 20").fetchall()
+            time.sleep(0.001)
+            pages += 1
+        return pages
+
+    return query
+
+
+@pytest.mark.slow
+async def test_log_stays_bounded_when_reads_of_this_process_overlap(stores: Stores) -> None:
+    world = await stores.open(SMALL)
+    chat, one, _ = await pair_in(world)
+    storage = store_of(world).sqlite
+    async with load_on(world, chat, one) as undisturbed:
+        await until(lambda: storage.checkpointer.restarts >= 5)
+
+    reads_s: list[list[float]] = [[] for _ in range(6)]
+    stopping = False
+
+    async def read(mine: list[float]) -> None:
+        while not stopping:
+            begun = time.monotonic()
+            assert await storage._readers.read(busy_query(READ_MS_MAX * 3 // 4)) > 0
+            mine.append(time.monotonic() - begun)
+
+    restarts = storage.checkpointer.restarts
+    readers = [asyncio.create_task(read(mine)) for mine in reads_s]
+    async with load_on(world, chat, one) as watch:
+        await until(lambda: storage.checkpointer.restarts >= restarts + 10)
+        await until(lambda: watch.written_bytes()[-1][1] > 10 * LIMIT_BYTES)
+        stopping = True
+        await asyncio.gather(*readers)
+
+    # After the limit is passed: a passive checkpoint, the wait for open reads (at most 1.5 times
+    # what a read may take), another checkpoint, the writer's turn. Commits go on all that time.
+    window_s = 1.5 * READ_MS_MAX / 1000 + 0.25
+    bound = LIMIT_BYTES + SMALL.checkpoint_bytes + watch.written_bytes_max(window_s)
+    assert watch.log_bytes_max <= bound
+    assert watch.log_bytes_max < watch.written_bytes()[-1][1] / 2, "or the bound means nothing"
+    assert watch.commit_s_max < max(COMMIT_S_MAX, 5 * undisturbed.commit_s_max)
+    # Six readers share three connections, so two turns; each may be held back once by a restart.
+    turn_s = READ_MS_MAX / 1000
+    assert max(max(mine) for mine in reads_s) < 2 * turn_s + 2 * (2 * turn_s) + COMMIT_S_MAX
+    assert min(len(mine) for mine in reads_s) >= 3, "a reader starved"
+    assert storage.checkpointer.restarts_pinned == 0
+
+
+@pytest.mark.slow
+async def test_log_stays_bounded_when_another_process_reads_without_a_pause(
+    stores: Stores,
+) -> None:
+    world = await stores.open(SMALL)
+    chat, one, _ = await pair_in(world)
+    checkpointer = store_of(world).sqlite.checkpointer
+    with short_reads_of_another_process(store_of(world).path):
+        async with load_on(world, chat, one) as watch:
+            await until(lambda: watch.written_bytes()[-1:] > [(0.0, 0)])
+            await until(lambda: watch.written_bytes()[-1][1] > 12 * LIMIT_BYTES)
+    assert checkpointer.restarts >= 4
+    assert watch.log_bytes_max < 6 * LIMIT_BYTES
+    assert watch.commit_s_max < COMMIT_S_MAX
+
+
+READ_WITHOUT_A_PAUSE: Final = """
+import sys, time, apsw
+database = apsw.Connection(sys.argv[1])
+database.set_busy_timeout(5_000)
+while True:
+    database.execute("BEGIN")
+    database.execute("SELECT count(*) FROM (SELECT 1 FROM messages LIMIT 100)").fetchall()
+    time.sleep(0.005)
+    database.execute("COMMIT")
+    print("read", flush=True)
+"""
+
+
+@contextmanager
+def short_reads_of_another_process(path: Path) -> Iterator[None]:
+    """What a verification does: one short read transaction right after the other."""
+    with subprocess.Popen(
+        [sys.executable, "-c", READ_WITHOUT_A_PAUSE, str(path)], stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "read\n"
+        # Nobody listens any more; what it still says goes nowhere.
+        drain = threading.Thread(target=reader.stdout.read, daemon=True)
+        drain.start()
+        try:
+            yield
+        finally:
+            reader.kill()
+            drain.join()
+
+
+@pytest.mark.slow
+async def test_log_is_restarted_when_a_foreign_reader_has_left(stores: Stores) -> None:
+    world = await stores.open(SMALL)
+    chat, one, _ = await pair_in(world)
+    await world.send(chat, one)
+    store = store_of(world)
+    checkpointer = store.sqlite.checkpointer
+    foreign = open_beside(store.path)
+    foreign.execute("BEGIN")
+    foreign.execute("SELECT count(*) FROM messages").fetchall()
+    async with load_on(world, chat, one) as watch:
+        await until(lambda: checkpointer.restarts_pinned >= 2 and store.wal_bytes() > 2**21)
+        assert checkpointer.restarts == 0
+        pinned_bytes = store.wal_bytes()
+        assert watch.commit_s_max < COMMIT_S_MAX, "a foreign reader holds up commits"
+        foreign.execute("COMMIT")
+        foreign.close()
+        # The log's file is cut back to its limit by the first commit after the restart.
+        await until(lambda: checkpointer.restarts >= 3)
+        await until(lambda: store.wal_bytes() < pinned_bytes)
+    assert watch.commit_s_max < COMMIT_S_MAX
+    await until(lambda: store.wal_bytes() <= 4 * LIMIT_BYTES)
+
+
+async def test_a_read_is_stopped_and_pins_nothing_when_it_takes_too_long(stores: Stores) -> None:
+    world = await stores.open(SMALL)
+    chat, one, _ = await pair_in(world)
+    await world.send(chat, one)
+    store = store_of(world)
+
+    def endless(database: apsw.Connection) -> object:
+        database.execute("SELECT count(*) FROM messages").fetchall()
+        return database.execute(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+            " SELECT count(*) FROM n"
+        ).fetchall()
+
+    begun = time.monotonic()
+    reads = [store.sqlite._readers.read(endless) for _ in range(SMALL.readers)]
+    outcomes = await asyncio.gather(*reads, return_exceptions=True)
+    taken_s = time.monotonic() - begun
+    assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * SMALL.readers
+    assert "took too long" in str(outcomes[0])
+    assert READ_MS_MAX / 1000 <= taken_s < READ_MS_MAX / 1000 + COMMIT_S_MAX
+    # Somebody else can restart the log at once: no read transaction is left open.
+    await world.send(chat, one)
+    foreign = open_beside(store.path)
+    foreign.set_busy_timeout(0)
+    foreign.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+    foreign.close()
+    # The connections are as good as new.
+    assert len(await world.messages(one, chat)) == 2
+
+
+async def test_a_read_that_asks_many_short_questions_is_stopped_as_well(stores: Stores) -> None:
+    world = await stores.open(SqliteOptions(read_ms_max=20))
+    chat, one, _ = await pair_in(world)
+    await world.send(chat, one)
+
+    def endless(database: apsw.Connection) -> None:
+        while True:
+            database.execute("SELECT count(*) FROM messages").fetchall()
+
+    with pytest.raises(StoreUnavailable, match="took too long"):
+        await store_of(world).sqlite._readers.read(endless)
+
+
+async def test_commits_go_on_while_a_checkpoint_waits_for_the_disk(
+    stores: Stores, vfs: FaultyVfs
+) -> None:
+    world = await stores.open(SqliteOptions(checkpoint_bytes=64 * KIB, vfs=vfs.name))
+    chat, one, _ = await pair_in(world)
+    begun, let_go = threading.Event(), threading.Event()
+
+    def slow_database(kind: FileKind, size_bytes: int) -> None:
+        if kind is FileKind.DATABASE:
+            begun.set()
+            assert let_go.wait(30)
+
+    vfs.before_sync = slow_database
+    try:
+        while not begun.is_set():
+            await world.send_many(chat, one, 20)
+        # The checkpoint stands in its sync; everything below happens meanwhile.
+        syncs = vfs.syncs[FileKind.DATABASE]
+        heads = [await world.send_many(chat, one, 20) for _ in range(20)]
+        assert len(await world.messages(one, chat)) == heads[-1]
+        assert vfs.syncs[FileKind.DATABASE] == syncs
+    finally:
+        let_go.set()
+    assert store_of(world).doubts == []
+
+
+async def test_checkpoints_copy_the_log_without_being_asked(stores: Stores, vfs: FaultyVfs) -> None:
+    world = await stores.open(SqliteOptions(checkpoint_bytes=64 * KIB, vfs=vfs.name))
+    chat, one, _ = await pair_in(world)
+    before = vfs.syncs[FileKind.DATABASE]
+    await world.send_many(chat, one, 200)
+    await until(lambda: vfs.syncs[FileKind.DATABASE] > before)
+
+
+async def test_a_checkpoint_that_finds_the_disk_full_is_tried_again(
+    stores: Stores, vfs: FaultyVfs
+) -> None:
+    world = await stores.open(SqliteOptions(checkpoint_bytes=64 * KIB, vfs=vfs.name))
+    chat, one, _ = await pair_in(world)
+    checkpointer = store_of(world).sqlite.checkpointer
+    vfs.before_write = fail_on(FileKind.DATABASE, apsw.FullError)
+    head = 0
+    while checkpointer.checkpoints_failed == 0:
+        head = await world.send_many(chat, one, 50)
+    vfs.before_write = no_fault
+    before = vfs.syncs[FileKind.DATABASE]
+    while vfs.syncs[FileKind.DATABASE] == before:
+        head = await world.send_many(chat, one, 50)
+    assert len(await world.messages(one, chat)) == head
+    assert store_of(world).doubts == []

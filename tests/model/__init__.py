@@ -1,0 +1,1 @@
+"""Stateful hypothesis tests: an engine next to a simple model."""

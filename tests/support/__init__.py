@@ -1,0 +1,1 @@
+"""Shared by the tests: builders, fakes, checkers. Holds no test."""

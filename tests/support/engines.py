@@ -1,0 +1,165 @@
+"""The engines under test, each with the back doors that a test needs.
+
+To add an engine, write one harness and put it into ENGINES: the contract suite and the model test
+then run over it. Every harness starts empty; tests run in parallel processes and use the same ids,
+so two harnesses must not share data.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import apsw
+
+from tidewire.domain.events import Event
+from tidewire.domain.ids import ChatId
+from tidewire.domain.messages import Message
+from tidewire.engines.memory import MemoryStorage, MemoryTables
+from tidewire.engines.sqlite import DATABASE_NAME, SqliteStorage
+from tidewire.ports.storage import Storage
+
+BUSY_TIMEOUT_MS: Final = 10_000
+
+
+class EngineHarness(ABC):
+    """Opens one engine on data of its own, and listens to its commits."""
+
+    name: ClassVar[str]
+    leaves_gaps: ClassVar[bool]
+    """True if a lost race may use up a sequence (ADR-004's two phases)."""
+
+    def __init__(self, directory: Path) -> None:
+        """The directory is this harness's own, and empty."""
+        self.directory = directory
+        self.commits: list[tuple[Event, ...]] = []
+        """What the listener was told, one entry a call."""
+        self._storage: Storage | None = None
+
+    @property
+    def storage(self) -> Storage:
+        assert self._storage is not None, "open the engine first"
+        return self._storage
+
+    @property
+    def events(self) -> list[Event]:
+        return [event for commit in self.commits for event in commit]
+
+    async def open(self) -> Storage:
+        assert self._storage is None, "it is open already"
+        self._storage = await self._open()
+        return self._storage
+
+    async def close(self) -> None:
+        if self._storage is not None:
+            storage, self._storage = self._storage, None
+            await storage.close()
+
+    async def reopen(self) -> Storage:
+        """Close the store and open it again on the same data."""
+        await self.close()
+        return await self.open()
+
+    def _listen(self, events: Sequence[Event]) -> None:
+        self.commits.append(tuple(events))
+
+    @abstractmethod
+    async def _open(self) -> Storage:
+        """Open the store, with `_listen` as its listener."""
+
+    @abstractmethod
+    async def counter(self, chat_id: ChatId) -> int | None:
+        """The last sequence given out in a chat, None if its counter is missing."""
+
+    @abstractmethod
+    async def set_counter(self, chat_id: ChatId, sequence: int) -> None:
+        """As if sequences up to this one had been given out."""
+
+    @abstractmethod
+    async def drop_counter(self, chat_id: ChatId) -> None:
+        """As if an operator had deleted the row."""
+
+    @abstractmethod
+    async def messages(self, chat_id: ChatId) -> list[Message]:
+        """Every stored message of a chat, by sequence, whoever may see it."""
+
+
+class MemoryHarness(EngineHarness):
+    """The tables are the disk: they stay when the store is closed."""
+
+    name = "memory"
+    leaves_gaps = False
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._tables = MemoryTables()
+
+    async def _open(self) -> Storage:
+        return MemoryStorage(self._listen, tables=self._tables)
+
+    async def counter(self, chat_id: ChatId) -> int | None:
+        return self._tables.counters.get(chat_id)
+
+    async def set_counter(self, chat_id: ChatId, sequence: int) -> None:
+        assert chat_id in self._tables.counters
+        self._tables.counters[chat_id] = sequence
+
+    async def drop_counter(self, chat_id: ChatId) -> None:
+        del self._tables.counters[chat_id]
+
+    async def messages(self, chat_id: ChatId) -> list[Message]:
+        return list(self._tables.chats[chat_id].messages)
+
+
+class SqliteHarness(EngineHarness):
+    """Works on the database file beside the engine, which must be idle meanwhile."""
+
+    name = "sqlite"
+    leaves_gaps = False
+
+    async def _open(self) -> Storage:
+        return await SqliteStorage.open(self.directory, listener=self._listen)
+
+    async def counter(self, chat_id: ChatId) -> int | None:
+        with self._database() as database:
+            sequence: int | None = database.execute(
+                "SELECT sequence_counter FROM chat_counters WHERE chat_id = ?", (chat_id,)
+            ).get
+        return sequence
+
+    async def set_counter(self, chat_id: ChatId, sequence: int) -> None:
+        with self._database() as database:
+            database.execute(
+                "UPDATE chat_counters SET sequence_counter = ? WHERE chat_id = ?",
+                (sequence, chat_id),
+            )
+            assert database.changes() == 1
+
+    async def drop_counter(self, chat_id: ChatId) -> None:
+        with self._database() as database:
+            database.execute("DELETE FROM chat_counters WHERE chat_id = ?", (chat_id,))
+            assert database.changes() == 1
+
+    async def messages(self, chat_id: ChatId) -> list[Message]:
+        with self._database() as database:
+            rows: list[tuple[Any, ...]] = database.execute(
+                "SELECT chat_id, sequence, prev_sequence, message_id, sender_id,"
+                " client_message_id, content, content_type, created_at"
+                " FROM messages WHERE chat_id = ? ORDER BY sequence",
+                (chat_id,),
+            ).fetchall()
+        return [Message(*row) for row in rows]
+
+    @contextmanager
+    def _database(self) -> Iterator[apsw.Connection]:
+        path = self.directory / DATABASE_NAME
+        database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            database.set_busy_timeout(BUSY_TIMEOUT_MS)
+            yield database
+        finally:
+            database.close()
+
+
+ENGINES: Final[tuple[type[EngineHarness], ...]] = (MemoryHarness, SqliteHarness)

@@ -1,0 +1,118 @@
+"""The chat service: ids, bounds and times come from here; the rules themselves are the store's."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.support.engines import MemoryHarness
+from tests.support.world import World
+from tidewire.chats.options import ChatOptions
+from tidewire.chats.service import ChatService
+from tidewire.domain.chats import Role
+from tidewire.domain.errors import ChatIsFull, InvalidOperation, NotAMember
+from tidewire.domain.ids import CHAT_PREFIX, UlidSource, has_form
+from tidewire.domain.limits import MUTE_HOURS_MAX
+
+NOW_MS = 1_900_000_000_000
+HOUR_MS = 3_600_000
+
+
+class StandingClock:
+    def wall_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    engine = MemoryHarness(tmp_path)
+    await engine.open()
+    yield World(engine)
+    await engine.close()
+
+
+@pytest.fixture
+def service(world: World) -> ChatService:
+    return ChatService(
+        store=world.storage,
+        clock=StandingClock(),
+        ids=UlidSource(Random(2).getrandbits),
+        options=ChatOptions(group_members_max=3),
+    )
+
+
+async def test_service_finds_the_chat_of_a_pair_from_either_side(
+    world: World, service: ChatService
+) -> None:
+    ann, ben = await world.people(2)
+    made = await service.create_direct(ann, ben)
+    found = await service.create_direct(ben, ann)
+    assert (made.created, found.created) == (True, False)
+    assert made.chat == found.chat
+    assert has_form(made.chat.chat_id, CHAT_PREFIX)
+    assert made.chat.created_at_ms == NOW_MS
+
+
+async def test_service_makes_a_group_and_finds_it_when_the_id_is_given_again(
+    world: World, service: ChatService
+) -> None:
+    ann, ben = await world.people(2)
+    made = await service.create_group(ann, "team", [ben])
+    again = await service.create_group(ann, "team", [ben], chat_id=made.chat.chat_id)
+    assert (made.created, again.created) == (True, False)
+    other = await service.create_group(ann, "team", [ben])
+    assert other.chat.chat_id != made.chat.chat_id
+
+
+async def test_service_bounds_groups_by_its_option(world: World, service: ChatService) -> None:
+    ann, *others = await world.people(4)
+    with pytest.raises(ChatIsFull):
+        await service.create_group(ann, "team", others)
+    chat_id = (await service.create_group(ann, "team", others[:2])).chat.chat_id
+    with pytest.raises(ChatIsFull):
+        await service.add_member(ann, chat_id, others[2])
+
+
+async def test_service_changes_members_roles_and_name(world: World, service: ChatService) -> None:
+    ann, ben, cem = await world.people(3)
+    chat_id = (await service.create_group(ann, "team", [ben])).chat.chat_id
+    assert (await service.add_member(ann, chat_id, cem)).role is Role.MEMBER
+    assert (await service.change_role(ann, chat_id, cem, Role.ADMIN)).role is Role.ADMIN
+    assert (await service.rename(cem, chat_id, "crew")).chat.name == "crew"
+    await service.remove_member(cem, chat_id, ben)
+    await service.leave(cem, chat_id)
+    assert [member.user_id for member in await service.members(ann, chat_id)] == [ann]
+    assert (await service.access(ann, chat_id)).chat.member_count == 1
+    with pytest.raises(NotAMember):
+        await service.access(ben, chat_id)
+
+
+@pytest.mark.parametrize("name", ["", " edge", "tab\tin it", "x" * 129])
+async def test_service_refuses_names_that_are_none(
+    world: World, service: ChatService, name: str
+) -> None:
+    ann, ben = await world.people(2)
+    with pytest.raises(InvalidOperation):
+        await service.create_group(ann, name, [ben])
+    chat_id = (await service.create_group(ann, "team", [ben])).chat.chat_id
+    with pytest.raises(InvalidOperation):
+        await service.rename(ann, chat_id, name)
+
+
+async def test_service_mutes_for_hours_for_good_and_not_at_all(
+    world: World, service: ChatService
+) -> None:
+    ann, ben = await world.people(2)
+    chat_id = (await service.create_direct(ann, ben)).chat.chat_id
+    assert (await service.mute(ann, chat_id, 2)).muted_until_ms == NOW_MS + 2 * HOUR_MS
+    for_good = (await service.mute(ann, chat_id, None)).muted_until_ms
+    assert for_good is not None
+    assert for_good > NOW_MS + MUTE_HOURS_MAX * HOUR_MS
+    assert (await service.unmute(ann, chat_id)).muted_until_ms is None
+    for hours in (0, -1, MUTE_HOURS_MAX + 1):
+        with pytest.raises(InvalidOperation):
+            await service.mute(ann, chat_id, hours)
