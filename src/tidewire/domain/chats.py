@@ -9,9 +9,9 @@ from enum import StrEnum
 
 import msgspec
 
-from tidewire.domain.errors import InvalidOperation
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import CHAT_NAME_CHARACTERS_MAX
+from tidewire.domain.names import check_shown_name
 
 
 class ChatType(StrEnum):
@@ -85,11 +85,16 @@ class CreatedChat(msgspec.Struct, frozen=True):
 
 
 class Roster(msgspec.Struct, frozen=True):
-    """Who is in a chat, as of one membership version."""
+    """Who is in a chat, as of one membership version.
+
+    `has_block`: a direct chat in which one has blocked the other; nothing passes between them but
+    what is stored.
+    """
 
     chat_id: ChatId
     membership_version: int
     user_ids: Sequence[UserId]
+    has_block: bool = False
 
 
 def pair_key(one: UserId, other: UserId) -> str:
@@ -98,9 +103,5 @@ def pair_key(one: UserId, other: UserId) -> str:
 
 
 def check_chat_name(name: str) -> str:
-    """The name if it may be one: 1 to 128 characters, no edge white space, nothing unprintable."""
-    if not name or len(name) > CHAT_NAME_CHARACTERS_MAX:
-        raise InvalidOperation(f"a chat name has 1 to {CHAT_NAME_CHARACTERS_MAX} characters")
-    if name != name.strip() or not name.isprintable():
-        raise InvalidOperation("a chat name has no spaces at its ends and no control characters")
-    return name
+    """The name if it may be one: 1 to 128 characters, all of them fit to be shown in a line."""
+    return check_shown_name(name, "a chat name", CHAT_NAME_CHARACTERS_MAX)

@@ -2,7 +2,8 @@
 
 TidewireError                a code for machines, a sentence for people, details for both
 ├─ Refused                   the caller must change something; the same request fails again
-│  ├─ InvalidMessage, MessageTooLarge, InvalidContentType, KeyReused        about a message
+│  ├─ InvalidMessage, InvalidContent, InvalidEncoding, InvalidContentType,
+│  │  MessageTooLarge, KeyReused                                            about a message
 │  ├─ NotAMember, Forbidden, InvalidOperation, AlreadyAMember, ChatIsFull   about a chat
 │  ├─ UserNotFound, UsernameTaken, MessageNotFound                          about who or what
 │  └─ SequenceAboveHead, CursorAhead                                        about a position
@@ -122,6 +123,18 @@ class InvalidContentType(Refused):
 
     def __init__(self, content_type: str) -> None:
         super().__init__(f"content_type {content_type[:40]!r} is not supported; use text/plain")
+
+
+class InvalidContent(Refused):
+    """Text with a character that no message may have."""
+
+    code = ErrorCode.INVALID_CONTENT
+
+
+class InvalidEncoding(Refused):
+    """Text that has no UTF-8 form."""
+
+    code = ErrorCode.INVALID_ENCODING
 
 
 class MessageTooLarge(Refused):
@@ -271,8 +284,8 @@ class CounterMissing(Unavailable):
 
     def __init__(self, chat_id: str) -> None:
         super().__init__(
-            f"{chat_id} takes no messages: its sequence counter is missing; "
-            "an operator can restore it with 'tidewire recover-counter'"
+            f"{chat_id} takes no messages: its sequence counter is missing or of no use; "
+            "an operator sees why and what to do with 'tidewire recover-counter'"
         )
         self.chat_id = chat_id
 

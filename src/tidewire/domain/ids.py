@@ -27,6 +27,8 @@ ULID_LENGTH: Final = 26
 RANDOM_BITS: Final = 80
 TIME_MS_MAX: Final = (1 << 48) - 1
 
+_LOW_BITS: Final = 40
+_LOW_LETTERS: Final = 8
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 # Two base-32 digits at a time: half the work of one by one on the path of every message.
 _PAIRS: Final = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
@@ -59,6 +61,8 @@ class UlidSource:
         """`random_bits(n)` gives n random bits, as `secrets.randbits` does."""
         self._random_bits = random_bits
         self._last = -1
+        self._high = -1
+        self._high_text = ""
 
     def next_ulid(self, now_ms: int) -> str:
         """A ULID of this millisecond, or just above the last one if time stood or went back."""
@@ -68,7 +72,21 @@ class UlidSource:
         else:
             # The random part overflows into the next millisecond, which keeps the order.
             self._last += 1
-        return encode_ulid(self._last)
+        # Ids of one millisecond differ in their last letters only; the rest is encoded once.
+        high = self._last >> _LOW_BITS
+        if high != self._high:
+            self._high = high
+            self._high_text = encode_ulid(high << _LOW_BITS)[:-_LOW_LETTERS]
+        low = self._last
+        return "".join(
+            (
+                self._high_text,
+                _PAIRS[(low >> 30) & 1023],
+                _PAIRS[(low >> 20) & 1023],
+                _PAIRS[(low >> 10) & 1023],
+                _PAIRS[low & 1023],
+            )
+        )
 
     def chat_id(self, now_ms: int) -> ChatId:
         return ChatId(CHAT_PREFIX + self.next_ulid(now_ms))

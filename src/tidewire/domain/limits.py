@@ -1,4 +1,4 @@
-"""Hard bounds of the protocol and of the store, in one place, with their relations asserted.
+"""Hard bounds of the protocol and of the store, in one place, with their relations asserted. PURE.
 
 What an operator may tune lives in the options of the plane concerned; nothing there may pass these.
 """
@@ -32,7 +32,7 @@ MEMBERS_PAGE_MAX: Final = 200
 
 UNREAD_MAX: Final = 100
 """Unread messages are counted up to here; a client shows more as 99+."""
-UNREAD_SCAN_MAX: Final = 10_000
+UNREAD_SCAN_MAX: Final = 1_000
 """How many messages an unread count looks at. Past that many own ones it is a lower bound."""
 
 APPEND_SENDS_MAX: Final = 512

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 import msgspec
 
 from tidewire.domain.errors import (
+    InvalidContent,
     InvalidContentType,
+    InvalidEncoding,
     InvalidMessage,
     MessageTooLarge,
     TidewireError,
@@ -82,7 +84,7 @@ class MessagePage(msgspec.Struct, frozen=True):
 
 
 def check_send(send: SendMessage) -> None:
-    """Refuse what no store takes: InvalidMessage, InvalidContentType or MessageTooLarge."""
+    """Refuse what no store takes; raises the refusals about a message."""
     content = send.content
     if not content:
         raise InvalidMessage("content is empty; a message has 1 to 4096 bytes")
@@ -90,7 +92,7 @@ def check_send(send: SendMessage) -> None:
     if len(content) * 4 > CONTENT_BYTES_MAX or not content.isascii():
         check_content_bytes(content)
     if "\x00" in content:
-        raise InvalidMessage("content has a NUL character")
+        raise InvalidContent("content has a NUL character")
     if send.content_type not in CONTENT_TYPES:
         raise InvalidContentType(send.content_type)
     if not is_uuid(send.client_message_id):
@@ -104,6 +106,6 @@ def check_content_bytes(content: str) -> None:
     try:
         size_bytes = len(content.encode())
     except UnicodeEncodeError as error:
-        raise InvalidMessage("content is not valid UTF-8 text") from error
+        raise InvalidEncoding("content is not valid UTF-8 text") from error
     if size_bytes > CONTENT_BYTES_MAX:
         raise MessageTooLarge(size_bytes=size_bytes, size_bytes_max=CONTENT_BYTES_MAX)

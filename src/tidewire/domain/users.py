@@ -5,6 +5,7 @@ import msgspec
 from tidewire.domain.errors import InvalidOperation
 from tidewire.domain.ids import UserId, is_safe_token
 from tidewire.domain.limits import DISPLAY_NAME_CHARACTERS_MAX
+from tidewire.domain.names import check_shown_name
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,16 +19,10 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 def check_username(username: str) -> str:
     """The name if it may be one: 1 to 64 letters, digits and . _ : - (no spaces)."""
     if not is_safe_token(username):
-        raise InvalidOperation(
-            "a user name has 1 to 64 letters, digits, dots, dashes or underscores"
-        )
+        raise InvalidOperation("a user name has 1 to 64 letters, digits and . _ : -")
     return username
 
 
 def check_display_name(name: str) -> str:
-    """The name if it may be shown: 1 to 64 printable characters without spaces at its ends."""
-    if not name or len(name) > DISPLAY_NAME_CHARACTERS_MAX:
-        raise InvalidOperation(f"a display name has 1 to {DISPLAY_NAME_CHARACTERS_MAX} characters")
-    if name != name.strip() or not name.isprintable():
-        raise InvalidOperation("a display name has no spaces at its ends, no control characters")
-    return name
+    """The name if it may be one: 1 to 64 characters, all of them fit to be shown in a line."""
+    return check_shown_name(name, "a display name", DISPLAY_NAME_CHARACTERS_MAX)

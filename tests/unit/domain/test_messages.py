@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewire.domain.errors import InvalidContentType, InvalidMessage, MessageTooLarge, Refused
+from tidewire.domain.errors import (
+    InvalidContent,
+    InvalidContentType,
+    InvalidEncoding,
+    InvalidMessage,
+    MessageTooLarge,
+    Refused,
+)
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
 from tidewire.domain.limits import CONTENT_BYTES_MAX, SEQUENCE_MAX
 from tidewire.domain.messages import SendMessage, check_content_bytes, check_send
@@ -48,9 +55,9 @@ def test_valid_send_passes(changes: dict[str, object]) -> None:
     ("changes", "error"),
     [
         ({"content": ""}, InvalidMessage),
-        ({"content": "a\x00b"}, InvalidMessage),
-        ({"content": HALF_A_PAIR}, InvalidMessage),
-        ({"content": "x" * 2000 + HALF_A_PAIR}, InvalidMessage),
+        ({"content": "a\x00b"}, InvalidContent),
+        ({"content": HALF_A_PAIR}, InvalidEncoding),
+        ({"content": "x" * 2000 + HALF_A_PAIR}, InvalidEncoding),
         ({"content": "x" * (CONTENT_BYTES_MAX + 1)}, MessageTooLarge),
         ({"content": "é" * (CONTENT_BYTES_MAX // 2) + "x"}, MessageTooLarge),
         ({"content": "😀" * (CONTENT_BYTES_MAX // 4 + 1)}, MessageTooLarge),
