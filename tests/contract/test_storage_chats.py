@@ -177,6 +177,31 @@ async def test_create_group_counts_the_owner_against_the_bound(world: World) -> 
     assert created.created
 
 
+@pytest.mark.parametrize("name", ["", " team", "a\tb", "x" * 129])
+async def test_create_group_refuses_what_cannot_be_a_name(world: World, name: str) -> None:
+    anna = await world.person()
+    with pytest.raises(InvalidOperation):
+        await world.group(anna, name=name)
+
+
+async def test_create_group_refuses_members_named_twice(world: World) -> None:
+    """The creator is one of them already."""
+    anna, ben = await world.people(2)
+    for members in ([ben, ben], [anna, ben]):
+        with pytest.raises(InvalidOperation):
+            await world.group(anna, *members)
+
+
+async def test_create_group_refuses_the_id_of_a_chat_that_is_not_its_own(world: World) -> None:
+    """A retry finds the first one; somebody else's chat is none of the creator's business."""
+    anna, ben = await world.people(2)
+    for taken_id in (await world.group(anna, ben), await world.direct(anna, ben)):
+        command = CreateGroup(chat_id=taken_id, actor_id=ben, name="mine", member_ids=[])
+        with pytest.raises(InvalidOperation):
+            await world.storage.create_group(command, members_max=5, now_ms=world.now())
+        assert (await world.chat(ben, taken_id)).created_by == anna
+
+
 async def test_create_group_makes_a_large_one_whole(world: World) -> None:
     owner, *members = await world.people(120)
     command = group_of(world, owner, *members)
@@ -344,7 +369,7 @@ async def test_mute_is_the_members_own_business(world: World) -> None:
 
 async def test_members_are_paged_by_user_id(world: World) -> None:
     people = sorted(await world.people(5))
-    chat = await world.group(*people)
+    chat = await world.group(*reversed(people))
     found: list[UserId] = []
     while len(found) < 5:
         page = await world.storage.members(

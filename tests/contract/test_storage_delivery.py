@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.support.world import PLENTY, World
-from tidewire.domain.chats import ChatType, Role
+from tidewire.domain.chats import ChatType, CreateDirect, Role
 from tidewire.domain.delivery import DeliverySummary, Lowest, Positions
 from tidewire.domain.errors import NotAMember, SequenceAboveHead
 from tidewire.domain.ids import ChatId, UserId
@@ -317,7 +317,11 @@ async def test_digest_is_the_state_of_each_chat(world: World) -> None:
 
 async def test_digest_is_paged_by_chat_id(world: World) -> None:
     anna, *others = await world.people(8)
-    chats = sorted([await world.direct(anna, other) for other in others])
+    chats = [world.no_chat() for _ in others]
+    # Made in another order than that of their ids.
+    for chat, other in zip(reversed(chats), others, strict=True):
+        command = CreateDirect(chat_id=chat, actor_id=anna, other_id=other)
+        await world.storage.create_direct(command, now_ms=world.now())
     for count_max in (1, 3, 7, 8):
         found: list[ChatId] = []
         after: ChatId | None = None

@@ -5,37 +5,38 @@ so each life of a store finds those of the life before, or makes what is missing
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from random import Random
 from typing import Final
 
 import msgspec
 
 from tests.support.crash_records import (
-    Answered,
-    Changed,
-    Changing,
+    PAGE_MESSAGES_MAX,
     Fault,
-    Moved,
-    Moving,
+    OnLine,
+    Placed,
     Record,
-    RefusedSend,
-    Seen,
-    Sent,
     content_of,
 )
 from tidewire.domain.chats import CreateDirect, CreateGroup, Role
 from tidewire.domain.delivery import Advance, Advanced
 from tidewire.domain.errors import NotAMember, Refused, StoreUnusable, Unavailable
+from tidewire.domain.events import Event, MessageAppended
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, UlidSource, UserId
 from tidewire.domain.messages import Appended, AppendOutcome
 from tidewire.domain.users import User
 from tidewire.ingest.service import IngestService
+from tidewire.ops import history
+from tidewire.ports.event_log import CommitListener
 from tidewire.ports.storage import Storage
 
 START_MS: Final = 1_800_000_000_000
 MEMBERS_MAX: Final = 50
+OPS_PER_LIFE: Final = 1_000_000
 KNOWN_MAX: Final = 64
 """How many of his own sends a sender remembers, to send them again."""
 
@@ -116,7 +117,7 @@ class _Sender:
     connection: str
     random: Random
     chats: list[ChatId]
-    sent: list[Sent] = field(default_factory=list)
+    sent: deque[history.Sent] = field(default_factory=lambda: deque(maxlen=KNOWN_MAX))
     cursors: dict[ChatId, int] = field(default_factory=dict)
     """How far he has read, page by page, in this life."""
 
@@ -130,26 +131,38 @@ class Load:
         ingest: IngestService,
         cast: Cast,
         *,
-        life: str,
+        life: int,
+        seed: str,
         report: Callable[[Record], None],
         pause_s: float,
     ) -> None:
-        """`life` names this run: it is the seed, and part of the connections' names. A sender
-        pauses for up to `pause_s` between two acts."""
+        """`life` numbers the runs over one store. A sender pauses for up to `pause_s` between two
+        acts."""
         self._storage = storage
         self._ingest = ingest
         self._cast = cast
         self._life = life
+        self._seed = f"{seed}/{life}"
         self._report = report
         self._pause_s = pause_s
+        self._ops = count(life * OPS_PER_LIFE)
         self._heads: dict[ChatId, int] = {}
+        self._places: dict[UserId, deque[tuple[ChatId, int]]] = {}
         self._is_stopping = False
 
     def stop(self) -> None:
         """Everybody finishes what he is at."""
         self._is_stopping = True
 
-    async def run(self, again: Sequence[Sent]) -> None:
+    async def look_back(self, again: Sequence[history.Sent]) -> None:
+        """Only send again what an earlier life has sent, and read what it has left."""
+        await self._repeat(again)
+        for number, user_id in enumerate(self._cast.users):
+            sender = self._sender(number, user_id)
+            for _ in sender.chats:
+                await self._read_on(sender)
+
+    async def run(self, again: Sequence[history.Sent]) -> None:
         """Begin with sends of an earlier life, then go on and on. Raises what is a bug."""
         people = (*self._cast.users, self._cast.guest)
         outcomes = await asyncio.gather(
@@ -165,118 +178,72 @@ class Load:
             ):
                 raise outcome
 
-    async def _repeat(self, again: Sequence[Sent]) -> None:
+    async def _repeat(self, again: Sequence[history.Sent]) -> None:
         await asyncio.gather(*[self._submit(sent) for sent in again])
 
     async def _send_and_read(self, number: int, user_id: UserId) -> None:
-        random = Random(f"{self._life}/{number}")
-        sender = _Sender(user_id, f"{self._life}-{number}", random, self._cast.chats_of(user_id))
-        acts = (self._send_some, self._send_twice, self._send_again, self._advance, self._read_on)
+        sender = self._sender(number, user_id)
+        random = sender.random
+        acts = (
+            (50, self._send_some),
+            (5, self._send_twice),
+            (10, self._send_again),
+            (25, self._advance),
+            (10, self._read_on),
+            (5, self._look),
+            (5, self._ask_who_has),
+        )
+        weights = [weight for weight, _ in acts]
         try:
             while not self._is_stopping:
-                [act] = random.choices(acts, weights=(50, 5, 10, 25, 10))
+                [(_, act)] = random.choices(acts, weights)
                 await act(sender)
                 await asyncio.sleep(random.random() ** 3 * self._pause_s)
         except (Unavailable, StoreUnusable):
             self._is_stopping = True
             raise
 
-    # What a sender does.
+    def _sender(self, number: int, user_id: UserId) -> _Sender:
+        random = Random(f"{self._seed}/{number}")
+        return _Sender(user_id, f"{self._life}-{number}", random, self._cast.chats_of(user_id))
+
+    # Sending.
 
     async def _send_some(self, sender: _Sender) -> None:
         """One to three messages to one chat, on one connection, without waiting in between."""
         chat_id = sender.random.choice(sender.chats)
         count = sender.random.choice((1, 1, 1, 2, 3))
-        drafts = [self._draft(sender, chat_id, sender.connection) for _ in range(count)]
-        await asyncio.gather(*[self._submit(sent) for sent in drafts])
+        drafts = [self._draft(sender, chat_id) for _ in range(count)]
+        await asyncio.gather(*[self._submit(sent, sender.connection) for sent in drafts])
 
     async def _send_twice(self, sender: _Sender) -> None:
         """The same message twice at once, as an impatient device does."""
-        sent = self._draft(sender, sender.random.choice(sender.chats), None)
+        sent = self._draft(sender, sender.random.choice(sender.chats))
         await asyncio.gather(self._submit(sent), self._submit(sent))
 
     async def _send_again(self, sender: _Sender) -> None:
         """A message from some time ago, as if its answer had been lost on the way."""
         if sender.sent:
-            sent = sender.random.choice(sender.sent)
-            await self._submit(msgspec.structs.replace(sent, line=None))
+            await self._submit(sender.random.choice(sender.sent))
 
-    async def _advance(self, sender: _Sender) -> None:
-        chat_id = sender.random.choice(sender.chats)
-        upto = sender.random.randint(0, self._heads.get(chat_id, 0))
-        read = sender.random.choice((0, upto))
-        self._report(Moving(sender.user_id, chat_id, upto, read))
-        wish = Advance(user_id=sender.user_id, chat_id=chat_id, delivered=upto, read=read)
-        [outcome] = await self._storage.advance([wish], now_ms=START_MS)
-        if isinstance(outcome, Advanced):
-            now = outcome.positions
-            self._report(Moved(sender.user_id, chat_id, now.delivered, now.read))
-        elif isinstance(outcome, Unavailable):
-            raise outcome
-        elif not isinstance(outcome, NotAMember):
-            self._report(Fault(f"{sender.user_id} cannot acknowledge {upto}: {outcome}"))
-
-    async def _read_on(self, sender: _Sender) -> None:
-        """The next page of a chat: it must go on where the last one ended."""
-        chat_id = sender.random.choice(sender.chats)
-        cursor = sender.cursors.get(chat_id)
-        if cursor is None:
-            # Not from the very beginning each time: that grows with the test.
-            cursor = max(0, self._heads.get(chat_id, 0) - 20)
-        try:
-            page = await self._storage.messages_after(
-                sender.user_id, chat_id, cursor, count_max=50, bytes_max=64 * 1024
-            )
-        except NotAMember:
-            return
-        last = cursor if chat_id in sender.cursors else None
-        for message in page.messages:
-            if last is not None and message.prev_sequence != last:
-                self._report(Fault(f"after {last} came {message.sequence} in {chat_id}"))
-            last = message.sequence
-        sender.cursors[chat_id] = page.synced_through
-        for message in page.messages[-1:]:
-            self._report(
-                Seen(
-                    message.client_message_id,
-                    message.message_id,
-                    message.sequence,
-                    message.prev_sequence,
-                    message.created_at_ms,
-                )
-            )
-
-    async def _change_members(self) -> None:
-        """The owner of the first group adds the guest and takes him out, over and over."""
-        chat_id, guest = self._cast.open_group, self._cast.guest
-        owner = self._cast.groups[0][1][0]
-        random = Random(f"{self._life}/members")
-        members = await self._storage.members(owner, chat_id, after=None, count_max=MEMBERS_MAX)
-        joins = guest not in {member.user_id for member in members}
-        while not self._is_stopping:
-            self._report(Changing(chat_id, guest, joins))
-            if joins:
-                await self._storage.add_member(
-                    owner, chat_id, guest, Role.MEMBER, members_max=MEMBERS_MAX, now_ms=START_MS
-                )
-            else:
-                await self._storage.remove_member(owner, chat_id, guest, now_ms=START_MS)
-            self._report(Changed(chat_id, guest, joins))
-            joins = not joins
-            await asyncio.sleep(random.random() * 3 * self._pause_s)
-
-    # How a message is sent.
-
-    def _draft(self, sender: _Sender, chat_id: ChatId, line: str | None) -> Sent:
+    def _draft(self, sender: _Sender, chat_id: ChatId) -> history.Sent:
         digits = f"{sender.random.getrandbits(128):032x}"
-        key = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-        size = sender.random.choice((20, 40, 80, 160, 160, 1000, 2000))
-        sent = Sent(ClientMessageId(key), chat_id, sender.user_id, size, line)
-        sender.sent = [*sender.sent[1 - KNOWN_MAX :], sent]
+        parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+        key = ClientMessageId("-".join(parts))
+        sent = history.Sent(
+            op=0,
+            chat_id=chat_id,
+            user_id=sender.user_id,
+            client_message_id=key,
+            content=content_of(key, sender.random.choice((20, 40, 80, 160, 160, 1000, 2000))),
+        )
+        sender.sent.append(sent)
         return sent
 
-    async def _submit(self, sent: Sent) -> None:
+    async def _submit(self, draft: history.Sent, line: str | None = None) -> None:
+        """Have a message stored; `draft` gets its number here. Reported as it happens."""
         answer: asyncio.Future[AppendOutcome] = asyncio.get_running_loop().create_future()
+        sent = msgspec.structs.replace(draft, op=next(self._ops))
 
         def done(outcome: AppendOutcome) -> None:
             # Reported at once: whatever is known outside must have been known here.
@@ -284,33 +251,182 @@ class Load:
             if not answer.done():
                 answer.set_result(outcome)
 
+        if line is not None:
+            self._report(OnLine(line))
         self._report(sent)
         self._ingest.submit_nowait(
             chat_id=sent.chat_id,
-            sender_id=sent.sender_id,
-            client_message_id=sent.key,
-            content=content_of(sent),
+            sender_id=sent.user_id,
+            client_message_id=sent.client_message_id,
+            content=sent.content,
             done=done,
-            origin_connection_id=None if sent.line is None else ConnectionId(sent.line),
+            origin_connection_id=None if line is None else ConnectionId(line),
         )
         outcome = await answer
         if isinstance(outcome, Unavailable):
             raise outcome
 
-    def _take(self, sent: Sent, outcome: AppendOutcome) -> None:
+    def _take(self, sent: history.Sent, outcome: AppendOutcome) -> None:
         if isinstance(outcome, Appended):
             self._report(
-                Answered(
-                    sent.key,
-                    outcome.message_id,
-                    outcome.sequence,
-                    outcome.prev_sequence,
-                    outcome.created_at_ms,
-                    outcome.deduplicated,
+                Placed(
+                    op=sent.op,
+                    sequence=outcome.sequence,
+                    prev_sequence=outcome.prev_sequence,
+                    message_id=outcome.message_id,
+                    created_at_ms=outcome.created_at_ms,
+                    deduplicated=outcome.deduplicated,
                 )
             )
             self._heads[sent.chat_id] = max(self._heads.get(sent.chat_id, 0), outcome.sequence)
+            places = self._places.setdefault(sent.user_id, deque(maxlen=KNOWN_MAX))
+            places.append((sent.chat_id, outcome.sequence))
         elif isinstance(outcome, Refused):
-            self._report(RefusedSend(sent.key, outcome.code))
-            if not isinstance(outcome, NotAMember) or sent.sender_id != self._cast.guest:
-                self._report(Fault(f"{sent.key} of {sent.sender_id} was refused: {outcome}"))
+            self._report(history.Refused(op=sent.op, code=outcome.code))
+            if not isinstance(outcome, NotAMember) or sent.user_id != self._cast.guest:
+                self._report(Fault(f"{sent.client_message_id} was refused: {outcome}"))
+
+    # Positions and reading.
+
+    async def _advance(self, sender: _Sender) -> None:
+        chat_id = sender.random.choice(sender.chats)
+        upto = sender.random.randint(0, self._heads.get(chat_id, 0))
+        wish = Advance(
+            user_id=sender.user_id,
+            chat_id=chat_id,
+            delivered=upto,
+            read=sender.random.choice((0, upto)),
+        )
+        op = next(self._ops)
+        self._report(
+            history.AdvanceSent(
+                op=op,
+                chat_id=chat_id,
+                user_id=sender.user_id,
+                delivered=wish.delivered,
+                read=wish.read,
+            )
+        )
+        [outcome] = await self._storage.advance([wish], now_ms=START_MS)
+        if isinstance(outcome, Advanced):
+            now = outcome.positions
+            self._report(
+                history.AdvanceAcked(
+                    op=op, delivered=now.delivered, read=now.read, moved=outcome.moved
+                )
+            )
+        elif isinstance(outcome, NotAMember):
+            self._report(history.Refused(op=op, code=outcome.code))
+        else:
+            raise outcome
+
+    async def _read_on(self, sender: _Sender) -> None:
+        """The next page of a chat, from where the last one ended."""
+        chat_id = sender.random.choice(sender.chats)
+        # Not from the very beginning in every life: that grows with the test.
+        cursor = sender.cursors.get(chat_id, max(0, self._heads.get(chat_id, 0) - 20))
+        op = next(self._ops)
+        self._report(
+            history.SyncAsked(op=op, chat_id=chat_id, user_id=sender.user_id, after=cursor)
+        )
+        try:
+            page = await self._storage.messages_after(
+                sender.user_id, chat_id, cursor, count_max=PAGE_MESSAGES_MAX, bytes_max=64 * 1024
+            )
+        except NotAMember as refusal:
+            self._report(history.Refused(op=op, code=refusal.code))
+            return
+        sender.cursors[chat_id] = page.synced_through
+        self._report(
+            history.Synced(
+                op=op,
+                messages=page.messages,
+                synced_through=page.synced_through,
+                has_more=page.has_more,
+            )
+        )
+
+    async def _look(self, sender: _Sender) -> None:
+        """His own positions in a chat, and the lowest of the others."""
+        chat_id = sender.random.choice(sender.chats)
+        mine, others = next(self._ops), next(self._ops)
+        who = sender.user_id
+        self._report(history.PositionAsked(op=mine, chat_id=chat_id, user_id=who))
+        self._report(history.BoundaryAsked(op=others, chat_id=chat_id, user_id=who))
+        page = await self._storage.digest(who, after=None, count_max=MEMBERS_MAX)
+        for entry in page.entries:
+            if entry.chat_id == chat_id:
+                self._report(
+                    history.PositionShown(op=mine, delivered=entry.delivered, read=entry.read)
+                )
+                self._report(
+                    history.BoundaryShown(
+                        op=others, delivered=entry.others_delivered, read=entry.others_read
+                    )
+                )
+
+    async def _ask_who_has(self, sender: _Sender) -> None:
+        """The delivery status of a message of his own."""
+        places = self._places.get(sender.user_id)
+        if not places:
+            return
+        chat_id, sequence = sender.random.choice(places)
+        author, op = sender.user_id, next(self._ops)
+        self._report(
+            history.SummaryAsked(op=op, chat_id=chat_id, user_id=author, sequence=sequence)
+        )
+        try:
+            status = await self._storage.delivery_status(author, chat_id, sequence)
+        except NotAMember as refusal:
+            self._report(history.Refused(op=op, code=refusal.code))
+            return
+        self._report(
+            history.SummaryShown(
+                op=op,
+                author_id=author,
+                members=[
+                    history.MemberShown(
+                        member.user_id, member.joined_sequence, member.positions.delivered
+                    )
+                    for member in status.members
+                ],
+                delivered_count=status.summary.delivered_count,
+                pending_count=status.summary.pending_count,
+                all_delivered=status.summary.all_delivered,
+            )
+        )
+
+    # Members.
+
+    async def _change_members(self) -> None:
+        """The owner of the first group adds the guest and takes him out, over and over."""
+        chat_id, guest = self._cast.open_group, self._cast.guest
+        owner = self._cast.groups[0][1][0]
+        random = Random(f"{self._seed}/members")
+        members = await self._storage.members(owner, chat_id, after=None, count_max=MEMBERS_MAX)
+        joins = guest not in {member.user_id for member in members}
+        while not self._is_stopping:
+            op = next(self._ops)
+            if joins:
+                self._report(history.MemberAdding(op=op, chat_id=chat_id, user_id=guest))
+                await self._storage.add_member(
+                    owner, chat_id, guest, Role.MEMBER, members_max=MEMBERS_MAX, now_ms=START_MS
+                )
+            else:
+                self._report(history.MemberRemoving(op=op, chat_id=chat_id, user_id=guest))
+                await self._storage.remove_member(owner, chat_id, guest, now_ms=START_MS)
+            self._report(history.MembershipDone(op=op))
+            joins = not joins
+            await asyncio.sleep(random.random() * 3 * self._pause_s)
+
+
+def listener(report: Callable[[Record], None]) -> CommitListener:
+    """Reports the events of messages, as the fan-out would get them."""
+
+    def listen(events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, MessageAppended):
+                message = event.message
+                report(history.Published(message.chat_id, message.sequence, message.prev_sequence))
+
+    return listen

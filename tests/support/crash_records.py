@@ -1,140 +1,129 @@
 """What a load reports while it runs, one line each: what it asks for, and what it was told.
 
 A line is written before the act and after its answer, so whatever happens to the process, the
-reader of the lines knows what was promised and what was still open. Short enough for a pipe to take
-each of them whole (PIPE_BUF).
+reader of the lines knows what was promised and what was still open. Most of them are entries of an
+`ops.history`, so that all trace invariants can be checked in the end. A line is short enough for a
+pipe to take it in one piece (PIPE_BUF): the text of a message follows from its key and its length.
 """
 
-from typing import Final
+from typing import Any, Final, get_args
 
 import msgspec
 
-from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
+from tidewire.domain.ids import ClientMessageId
+from tidewire.domain.messages import Message
+from tidewire.ops import history
 
 
-class Sent(msgspec.Struct, frozen=True, array_like=True, tag="sent"):
-    """A message is about to be submitted; the same key again is a retry.
+class Placed(history.Acked, frozen=True, kw_only=True):
+    """To Sent: as Acked, with the message before it."""
 
-    `line` is the connection it is sent on, None for one that keeps no order.
-    """
-
-    key: ClientMessageId
-    chat_id: ChatId
-    sender_id: UserId
-    size: int
-    line: str | None = None
-
-
-class Answered(msgspec.Struct, frozen=True, array_like=True, tag="acked"):
-    """The sender was told that his message is stored."""
-
-    key: ClientMessageId
-    message_id: MessageId
-    sequence: int
     prev_sequence: int
-    created_at_ms: int
-    deduplicated: bool
 
 
-class RefusedSend(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
-    """The sender was told that his message is not stored and why."""
+class OnLine(msgspec.Struct, frozen=True):
+    """The question that comes next is sent on this connection."""
 
-    key: ClientMessageId
-    code: str
-
-
-class Seen(msgspec.Struct, frozen=True, array_like=True, tag="seen"):
-    """A reader was shown this message."""
-
-    key: ClientMessageId
-    message_id: MessageId
-    sequence: int
-    prev_sequence: int
-    created_at_ms: int
+    line: str
 
 
-class Moving(msgspec.Struct, frozen=True, array_like=True, tag="moving"):
-    """A device is about to acknowledge or read up to here."""
-
-    user_id: UserId
-    chat_id: ChatId
-    delivered: int
-    read: int
+class Opening(msgspec.Struct, frozen=True):
+    """The process is up and about to open the store."""
 
 
-class Moved(msgspec.Struct, frozen=True, array_like=True, tag="moved"):
-    """Somebody was shown that this user has got so far."""
-
-    user_id: UserId
-    chat_id: ChatId
-    delivered: int
-    read: int
+class Opened(msgspec.Struct, frozen=True):
+    """The store is open."""
 
 
-class Changing(msgspec.Struct, frozen=True, array_like=True, tag="changing"):
-    """A member is about to be added to a group or taken out of it."""
-
-    chat_id: ChatId
-    user_id: UserId
-    joins: bool
+class Ready(msgspec.Struct, frozen=True):
+    """The people and chats are there, the load begins."""
 
 
-class Changed(msgspec.Struct, frozen=True, array_like=True, tag="changed"):
-    """That has been confirmed."""
-
-    chat_id: ChatId
-    user_id: UserId
-    joins: bool
+class Restarted(msgspec.Struct, frozen=True):
+    """The write-ahead log has been restarted."""
 
 
-class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
-    """The store is open, its people and chats are there, the load begins."""
-
-
-class Restarted(msgspec.Struct, frozen=True, array_like=True, tag="restarted"):
-    """The write-ahead log has been restarted so many times in this life."""
-
-    restarts: int
-
-
-class Fault(msgspec.Struct, frozen=True, array_like=True, tag="fault"):
+class Fault(msgspec.Struct, frozen=True):
     """The load itself saw something that must not be."""
 
     sentence: str
 
 
 Record = (
-    Sent
-    | Answered
-    | RefusedSend
-    | Seen
-    | Moving
-    | Moved
-    | Changing
-    | Changed
+    history.Sent
+    | Placed
+    | history.Refused
+    | history.SyncAsked
+    | history.Synced
+    | history.AdvanceSent
+    | history.AdvanceAcked
+    | history.PositionAsked
+    | history.PositionShown
+    | history.BoundaryAsked
+    | history.BoundaryShown
+    | history.SummaryAsked
+    | history.SummaryShown
+    | history.MemberAdding
+    | history.MemberRemoving
+    | history.MembershipDone
+    | history.Published
+    | OnLine
+    | Opening
+    | Opened
     | Ready
     | Restarted
     | Fault
 )
 
 LINE_BYTES_MAX: Final = 4096
-"""What POSIX promises a pipe to take in one piece on Linux."""
+"""What Linux promises a pipe to take in one piece."""
 
-_encoder: Final = msgspec.json.Encoder()
-_decoder: Final[msgspec.json.Decoder[Record]] = msgspec.json.Decoder(Record)
+PAGE_MESSAGES_MAX: Final = 12
+"""As many as fit into a line."""
+
+_KINDS: Final = {kind.__name__: kind for kind in get_args(Record)}
+
+
+def content_of(key: ClientMessageId, length: int) -> str:
+    """The text of a message of this length: a mixed-up or torn one does not fit its key."""
+    text = f"{key} é{length} "
+    return (text * (length // len(text) + 1))[:length]
 
 
 def encode_line(record: Record) -> bytes:
-    line = _encoder.encode(record) + b"\n"
+    fields: dict[str, Any] = msgspec.structs.asdict(record)
+    if isinstance(record, history.Sent):
+        fields["content"] = _length(record.client_message_id, record.content)
+    elif isinstance(record, history.Synced):
+        fields["messages"] = [
+            msgspec.structs.astuple(
+                msgspec.structs.replace(
+                    message, content=str(_length(message.client_message_id, message.content))
+                )
+            )
+            for message in record.messages
+        ]
+    line = msgspec.json.encode((type(record).__name__, fields)) + b"\n"
     assert len(line) <= LINE_BYTES_MAX
     return line
 
 
 def decode_line(line: bytes) -> Record:
-    return _decoder.decode(line)
+    name, fields = msgspec.json.decode(line)
+    if name == "Sent":
+        fields["content"] = content_of(fields["client_message_id"], fields["content"])
+    elif name == "Synced":
+        fields["messages"] = [_expanded(Message(*row)) for row in fields["messages"]]
+    record: Record = msgspec.convert(fields, _KINDS[name])
+    return record
 
 
-def content_of(sent: Sent) -> str:
-    """The text of a message, which follows from its key: a mixed-up or torn one does not fit."""
-    text = f"{sent.key} é{sent.size} "
-    return (text * (sent.size // len(text) + 1))[: sent.size]
+def _expanded(message: Message) -> Message:
+    content = content_of(message.client_message_id, int(message.content))
+    return msgspec.structs.replace(message, content=content)
+
+
+def _length(key: ClientMessageId, content: str) -> int:
+    """Only the length is reported; the load has seen to it that the rest follows from it."""
+    assert content == content_of(key, len(content)), f"{key} has another text: {content[:80]!r}"
+    return len(content)

@@ -8,12 +8,14 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import signal
 import struct
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Final
+from unittest import mock
 
 from tests.engines.sqlite.faulty_vfs import FaultyVfs, FileKind, fail_on, sync_error
 from tests.engines.sqlite.full_disk import full_disk_story
@@ -22,6 +24,7 @@ from tests.support.world import World
 from tidewire.domain.errors import TidewireError
 from tidewire.domain.ids import ChatId, ClientMessageId, UserId
 from tidewire.engines.sqlite import SqliteOptions, SqliteStorage
+from tidewire.engines.sqlite.backup import backup, restore
 from tidewire.ports.storage import Storage
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -31,10 +34,16 @@ SENDS_MAX: Final = 5_000
 CANNOT_MOUNT: Final = "cannot mount"
 
 
-def start(mode: str, data_dir: Path, *more: str) -> "subprocess.Popen[str]":
-    """Start a child; its output is piped."""
+Child = subprocess.Popen[str]
+
+
+def start(mode: str, data_dir: Path, *more: str, is_mute: bool = False) -> Child:
+    """Start a child; its output is piped. A mute one has no standard error at all."""
+    command = [sys.executable, "-m", "tests.engines.sqlite.child", mode, str(data_dir), *more]
+    if is_mute:
+        command = ["sh", "-c", 'exec "$@" 2>&-', "sh", *command]
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.engines.sqlite.child", mode, str(data_dir), *more],
+        command,
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -114,11 +123,9 @@ def mount_small_disk(directory: Path) -> None:
     check(libc.mount(b"tmpfs", bytes(directory), b"tmpfs", 0, b"size=2m"))
 
 
-async def send_on_a_failing_disk(data_dir: Path, kind: FileKind, *, is_mute: bool = False) -> None:
+async def send_on_a_failing_disk(data_dir: Path, kind: FileKind) -> None:
     """Send one message after the other and say each sequence that was acknowledged. After some of
     them, files of one kind can no longer be synced."""
-    if is_mute:
-        os.close(2)
     vfs = FaultyVfs()
     store = ChildStore(data_dir, SqliteOptions(vfs=vfs.name, checkpoint_bytes=64 * 1024))
     await store.open()
@@ -143,6 +150,23 @@ async def send_once(data_dir: Path) -> None:
     await store.close()
 
 
+async def back_up(data_dir: Path) -> None:
+    """Back a store up into the file that the command line names, as an operator does."""
+    backup(data_dir, Path(sys.argv[3]))
+    say("done")
+
+
+async def die_while_restoring(data_dir: Path) -> None:
+    """Restore the file that the command line names, and be killed just before it is done."""
+
+    def die(path: Path) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with mock.patch("tidewire.engines.sqlite.backup.sync_file", die):
+        restore(Path(sys.argv[3]), data_dir)
+    say("the restore survived")
+
+
 def give_up_privileges() -> None:
     """Be an owner like any other: without its capabilities, root is bound by a file's permissions.
 
@@ -160,12 +184,11 @@ MODES: Final[dict[str, Callable[[Path], Coroutine[object, object, None]]]] = {
     "hold": hold,
     "try-to-open": try_to_open,
     "fill-a-real-disk": fill_a_real_disk,
+    "back-up": back_up,
+    "die-while-restoring": die_while_restoring,
     "send-once": send_once,
     "send-wal-fails": lambda data_dir: send_on_a_failing_disk(data_dir, FileKind.WAL),
     "send-database-fails": lambda data_dir: send_on_a_failing_disk(data_dir, FileKind.DATABASE),
-    "send-wal-fails-mute": lambda data_dir: send_on_a_failing_disk(
-        data_dir, FileKind.WAL, is_mute=True
-    ),
 }
 
 

@@ -25,6 +25,7 @@ from tests.support.world import World
 from tidewire.domain.errors import StoreUnavailable
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.engines.sqlite.database import SqliteOptions
+from tidewire.engines.sqlite.readers import ReadGate
 
 LIMIT_BYTES: Final = 1024 * KIB
 READ_MS_MAX: Final = 100
@@ -213,6 +214,78 @@ def short_reads_of_another_process(path: Path) -> Iterator[None]:
         finally:
             reader.kill()
             drain.join()
+
+
+@pytest.mark.slow
+async def test_restart_leaves_little_to_do_for_the_writer(stores: Stores, vfs: FaultyVfs) -> None:
+    # Method: a read pins the log until it is several limits long, so a lot has to be copied when
+    # the read ends. Who writes it into the database tells who had to wait for it.
+    options = SqliteOptions(
+        checkpoint_bytes=256 * KIB, wal_bytes_max=LIMIT_BYTES, read_ms_max=20_000, vfs=vfs.name
+    )
+    world = await stores.open(options)
+    chat, one, _ = await pair_in(world)
+    await world.send(chat, one)
+    storage = store_of(world).sqlite
+    copied: dict[str, int] = {"tidewire-writer": 0, "tidewire-checkpoint": 0}
+
+    def count(kind: FileKind, size_bytes: int) -> None:
+        if kind is FileKind.DATABASE:
+            copied[threading.current_thread().name] += size_bytes
+
+    begun, let_go = threading.Event(), threading.Event()
+
+    def pin(database: apsw.Connection) -> None:
+        database.execute("SELECT count(*) FROM messages").fetchall()
+        begun.set()
+        assert let_go.wait(20)
+
+    pinned = asyncio.create_task(storage._readers.read(pin))
+    await asyncio.to_thread(begun.wait, 20)
+    try:
+        async with load_on(world, chat, one) as watch:
+            await until(lambda: storage.checkpointer.wal_bytes > 6 * LIMIT_BYTES)
+            vfs.before_write = count
+            let_go.set()
+            await until(lambda: storage.checkpointer.restarts >= 1)
+            vfs.before_write = no_fault
+    finally:
+        let_go.set()
+        await pinned
+    assert copied["tidewire-checkpoint"] > 4 * copied["tidewire-writer"], copied
+    assert watch.commit_s_max < COMMIT_S_MAX
+
+
+def test_gate_holds_no_read_back_twice() -> None:
+    gate = ReadGate()
+    assert gate.hold(timeout_s=0)
+    entered = threading.Event()
+
+    def read() -> None:
+        gate.enter(timeout_s=20)
+        entered.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    while not gate._waiting:
+        assert not entered.is_set()
+    gate.release()
+    # However fast the next one comes, the read that has waited goes first.
+    assert not gate.hold(timeout_s=0)
+    assert entered.wait(20)
+    gate.leave()
+    assert gate.hold(timeout_s=0)
+    reader.join()
+
+
+def test_gate_lets_a_read_in_when_it_has_waited_long_enough() -> None:
+    gate = ReadGate()
+    assert gate.hold(timeout_s=0)
+    gate.enter(timeout_s=0)
+    gate.release()
+    assert not gate.hold(timeout_s=0)
+    gate.leave()
+    assert gate.hold(timeout_s=0)
 
 
 @pytest.mark.slow

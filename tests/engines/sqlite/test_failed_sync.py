@@ -23,6 +23,7 @@ from tests.support.outcomes import chained
 from tidewire.domain.errors import StoreUnusable
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.engines.sqlite import SqliteOptions
+from tidewire.engines.sqlite.lockfile import LOCK_NAME
 from tidewire.engines.sqlite.storage import EXIT_STORE_IN_DOUBT
 
 
@@ -35,14 +36,18 @@ class LastWords:
     exit_code: int
 
 
-async def last_words(mode: str, data_dir: Path) -> LastWords:
+async def last_words(mode: str, data_dir: Path, *, is_mute: bool = False) -> LastWords:
     """Let a process send until it ends."""
-    process = child.start(mode, data_dir)
+    return await await_end(child.start(mode, data_dir, is_mute=is_mute))
+
+
+async def await_end(process: child.Child) -> LastWords:
     said, complaint = await asyncio.to_thread(process.communicate, timeout=50)
     names, *sequences = said.splitlines()
     chat_id, sender = names.split()
+    acknowledged = list(map(int, sequences))
     return LastWords(
-        ChatId(chat_id), UserId(sender), list(map(int, sequences)), complaint, process.returncode
+        ChatId(chat_id), UserId(sender), acknowledged, complaint or "", process.returncode
     )
 
 
@@ -71,9 +76,23 @@ async def test_process_ends_when_a_checkpoint_cannot_be_synced(
 
 @pytest.mark.slow
 async def test_process_ends_when_it_can_tell_nobody_why(stores: Stores, tmp_path: Path) -> None:
-    words = await last_words("send-wal-fails-mute", tmp_path)
+    words = await last_words("send-wal-fails", tmp_path, is_mute=True)
     assert words.exit_code == EXIT_STORE_IN_DOUBT
     assert words.complaint == ""
+    # Whatever file has the number of standard error now, nothing was written to it.
+    assert (tmp_path / LOCK_NAME).read_text().strip().isdecimal()
+    await check_acknowledged(stores, tmp_path, words)
+
+
+@pytest.mark.slow
+async def test_process_ends_when_nobody_reads_what_it_complains_of(
+    stores: Stores, tmp_path: Path
+) -> None:
+    process = child.start("send-wal-fails", tmp_path)
+    assert process.stderr is not None
+    process.stderr.close()
+    words = await await_end(process)
+    assert words.exit_code == EXIT_STORE_IN_DOUBT
     await check_acknowledged(stores, tmp_path, words)
 
 

@@ -305,6 +305,21 @@ async def test_a_write_is_refused_at_once_when_too_many_wait(tmp_path: Path) -> 
         assert "one too many" not in desk.notes()
 
 
+async def test_writer_commits_what_it_has_taken_in_when_it_is_closed(tmp_path: Path) -> None:
+    async with desk_in(tmp_path, SqliteOptions(commit_writes_max=3)) as desk:
+        await desk.hold()
+        tasks = await desk.submit_all([note(f"note {index}") for index in range(10)])
+        closing = asyncio.create_task(desk.writer.close())
+        await asyncio.sleep(0)
+        with pytest.raises(StoreUnavailable, match="the store is closing"):
+            await desk.writer.write(note("too late"))
+        assert not closing.done()
+        desk.let_go()
+        await closing
+        assert all(task.done() for task in tasks)
+        assert await asyncio.gather(*tasks) == desk.notes() == [f"note {n}" for n in range(10)]
+
+
 async def test_a_read_is_refused_at_once_when_too_many_wait(tmp_path: Path) -> None:
     options = SqliteOptions(readers=1, reads_waiting_max=4, read_ms_max=10_000)
     async with desk_in(tmp_path, options) as desk:

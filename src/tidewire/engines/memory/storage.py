@@ -26,6 +26,7 @@ from tidewire.domain.delivery import (
     Advance,
     AdvanceOutcome,
     DeliveryStatus,
+    DigestEntry,
     DigestPage,
     Floors,
     summarise,
@@ -352,6 +353,12 @@ class MemoryStorage:
         page = own[:count_max]
         entries = [self._tables.chats[chat_id].digest_entry(user_id) for chat_id in page]
         return DigestPage(entries, page[-1] if len(page) < len(own) else None)
+
+    async def standing(self, user_id: UserId, chat_id: ChatId) -> DigestEntry | None:
+        record = self._open_tables().chats.get(chat_id)
+        if record is None or user_id not in record.members:
+            return None
+        return record.digest_entry(user_id)
 
     # Users.
 

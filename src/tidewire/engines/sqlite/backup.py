@@ -17,6 +17,7 @@ from tidewire.engines.sqlite.copying import (
 from tidewire.engines.sqlite.database import (
     DATABASE_NAME,
     SqliteOptions,
+    check_complete,
     check_data_dir,
     connect,
     connect_reader,
@@ -86,6 +87,7 @@ def _begin_new_life(path: Path, data_dir: Path) -> str:
         _check_whole(database)
         if schema_version(database) == 0:
             raise StoreUnusable("the backup is empty; it holds no Tidewire database")
+        check_complete(database, path)
         migrate(database, data_dir)
         with translate_errors():
             database.execute("BEGIN IMMEDIATE")
@@ -104,6 +106,6 @@ def _begin_new_life(path: Path, data_dir: Path) -> str:
 
 def _check_whole(database: apsw.Connection) -> None:
     with translate_errors():
-        rows = database.execute("PRAGMA quick_check(1)").fetchall()
+        rows = database.execute("PRAGMA integrity_check(1)").fetchall()
     if rows != [("ok",)]:
         raise StoreUnusable(f"the backup is damaged: {rows[0][0]}; use another one")

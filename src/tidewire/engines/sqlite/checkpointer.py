@@ -5,6 +5,7 @@ so the log would grow for ever. When it passes its bound, new reads are held bac
 ones have ended (they are short), and the writer restarts the log between two commits.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from tidewire.engines.sqlite.readers import ReadGate
 
 _FRAME_BYTES: Final = 4096 + 24
 """A page and its header in the log."""
+
+_CHUNK_BYTES: Final = 1024 * 1024
 
 _RETRY_S: Final = 1.0
 """How long to leave a log alone that a reader outside of this process pins."""
@@ -151,3 +154,28 @@ def _restart_wal(database: apsw.Connection) -> None:
                 return
     finally:
         database.set_busy_timeout(busy_ms)
+
+
+def settle_log(database: apsw.Connection) -> None:
+    """Make durable what an earlier process left in the log, before anybody is told of it.
+
+    A commit whose process died while it was synced is in the kernel's memory only. If the sync had
+    failed, the kernel calls the pages clean and will never write them, and on the disk the log ends
+    there, whatever is appended. So everything is copied into the database, and the log begins anew.
+    """
+    with translate_errors():
+        try:
+            database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:
+            # A long read of another process, such as a backup, pins the log.
+            _write_again(Path(f"{database.filename}-wal"))
+
+
+def _write_again(path: Path) -> None:
+    """Write a file's bytes over themselves, so that the kernel knows that it has to write them."""
+    with path.open("r+b") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            file.seek(-len(chunk), os.SEEK_CUR)
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())

@@ -27,9 +27,12 @@ def copy_database(source: apsw.Connection, target: Path, progress: Progress = no
     """
     if target.exists():
         raise StoreUnusable(f"{target} is there already; name a file that is not")
+    if not target.parent.is_dir():
+        raise StoreUnusable(f"there is no directory {target.parent}; make it first")
     partial = target.with_name(target.name + ".partial")
     try:
         discard_database(partial)
+        make_private(partial)
         with translate_errors():
             _copy_pages(source, partial, progress)
         sync_file(partial)
@@ -57,6 +60,13 @@ def _copy_pages(source: apsw.Connection, partial: Path, progress: Progress) -> N
         copy.execute("PRAGMA journal_mode = DELETE")
     finally:
         copy.close()
+
+
+def make_private(path: Path) -> None:
+    """Make a file that only its owner can read, if there is none: messages are in it. SQLite gives
+    the same mode to the files beside it."""
+    if not path.exists():
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def discard_database(path: Path) -> None:

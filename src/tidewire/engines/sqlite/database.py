@@ -111,12 +111,27 @@ def schema_version(database: apsw.Connection) -> int:
 def check_not_emptied(path: Path) -> None:
     """Refuse a log whose database is gone: SQLite would make a new one and delete the log."""
     wal = path.with_name(path.name + "-wal")
-    is_empty = not path.exists() or path.stat().st_size == 0
-    if is_empty and wal.exists() and wal.stat().st_size > 0:
+    if _size_bytes(path) == 0 and _size_bytes(wal) > 0:
         raise StoreUnusable(
             f"{path} is missing or empty, but its write-ahead log {wal.name} is there: put the "
             "database back beside it, or move the log away and restore a backup"
         )
+
+
+def check_complete(database: apsw.Connection, path: Path) -> None:
+    """Refuse a file that ends inside a page: SQLite would take the rest of the page for zeros."""
+    with translate_errors():
+        page_bytes = single(database, "PRAGMA page_size")
+    # After a crash the end may be missing, but then it is in the log.
+    has_log = any(_size_bytes(path.with_name(path.name + end)) > 0 for end in ("-wal", "-journal"))
+    if not has_log and _size_bytes(path) % page_bytes:
+        raise StoreUnusable(
+            f"{path} is damaged: its end is missing; keep a copy of it, and restore a backup"
+        )
+
+
+def _size_bytes(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def check_writable(database: apsw.Connection) -> None:

@@ -37,6 +37,7 @@ BUSY_MS_MAX: Final = 5_000
 CACHE_KIB: Final = 16 * 1024
 
 _FIRST: Final = itemgetter(0)
+_UNBOUNDED: Final = (1 << 63) - 1
 
 
 class SqliteInspector:
@@ -54,8 +55,7 @@ class SqliteInspector:
             with _reading(f"the head of {path.name}"):
                 check_schema(self._database, path)
                 (self._epoch,) = self._row("SELECT value FROM store_meta WHERE key = 'epoch'", ())
-                # What came later is not looked at: the inspection would chase a busy chat for ever.
-                (self._newest,) = self._row("SELECT coalesce(max(position), 0) FROM messages", ())
+            self._newest = self._read_newest()
         except BaseException:
             self._database.close()
             raise
@@ -65,12 +65,12 @@ class SqliteInspector:
         return str(self._epoch)
 
     def messages_estimate(self) -> int:
-        return int(self._newest)
+        return 0 if self._newest == _UNBOUNDED else self._newest
 
     def chats(self) -> Iterator[ChatRow]:
         after = ""
         while True:
-            with _reading(f"chats after {after or 'the first'}"):
+            with _reading(f"chats after {after}" if after else "chats"):
                 page = self._chat_page(after)
             if not page:
                 return
@@ -108,7 +108,9 @@ class SqliteInspector:
     def positions(self) -> Iterator[Sequence[PositionRow]]:
         bounds = {"user": "", "chat": "", "count": self._chunk_rows}
         while True:
-            with _reading(f"positions above those of {bounds['user'] or 'the first user'}"):
+            with _reading(
+                f"positions after those of {bounds['user']}" if bounds["user"] else "positions"
+            ):
                 rows = self._database.execute(inspect_sql.POSITIONS, bounds).fetchall()
             if rows:
                 yield list(map(PositionRow._make, rows))
@@ -119,7 +121,7 @@ class SqliteInspector:
     def direct_pairs(self) -> Iterator[Sequence[PairRow]]:
         after = ""
         while True:
-            with _reading(f"the index of direct chats above {after or 'the first'}"):
+            with _reading(f"the index of direct chats{' after ' + after if after else ''}"):
                 rows: list[Any] = self._database.execute(
                     inspect_sql.PAIRS, {"after": after, "count": self._chunk_rows}
                 ).fetchall()
@@ -139,7 +141,7 @@ class SqliteInspector:
         after, after_position = "", -1
         while True:
             bounds |= {"after": after, "after_position": after_position}
-            with _reading(f"{place} above {after}" if after else place):
+            with _reading(f"{place} after {after}" if after else place):
                 rows: list[Any] = self._database.execute(sql, bounds).fetchall()
             if rows:
                 yield rows
@@ -188,24 +190,42 @@ class SqliteInspector:
     def _read_ahead(self, after: str, page: Sequence[ChatRow]) -> None:
         """Messages and keys of a whole page in two reads: what a store of many small chats needs.
 
-        A head bounds a chat's number of messages, so this is never more than a chunk.
+        Only if they are about a chunk; chats with more are read one by one.
         """
         self._messages_ahead = {}
         self._keys_ahead = {}
-        if sum(chat.head for chat in page) > self._chunk_rows:
-            return
-        bounds = {"after": after, "last": page[-1].chat_id, "newest": self._newest}
+        bounds = {
+            "after": after,
+            "last": page[-1].chat_id,
+            "newest": self._newest,
+            "count": self._chunk_rows + 1,
+        }
         try:
+            (count,) = self._row(inspect_sql.COUNT_AHEAD, bounds)
+            if count > self._chunk_rows:
+                return
             messages = self._database.execute(inspect_sql.MESSAGES_AHEAD, bounds).fetchall()
             keys = self._database.execute(inspect_sql.KEYS_AHEAD, bounds).fetchall()
-        except (*DAMAGED, apsw.IOError):
+        except (*DAMAGED, apsw.IOError, apsw.SQLError):
             return  # Chat by chat the damage will be met again, and its place be known.
         for chat_id, rows in groupby(messages, _FIRST):
             self._messages_ahead[chat_id] = [row[1:] for row in rows]
         for chat_id, rows in groupby(keys, _FIRST):
             self._keys_ahead[chat_id] = [row[1:] for row in rows]
 
-    def _row(self, sql: str, bindings: tuple[object, ...]) -> Any:
+    def _read_newest(self) -> int:
+        """The position of the last message. What comes later is not looked at: the inspection would
+        chase a busy chat for ever."""
+        try:
+            with _reading("the last message"):
+                (newest,) = self._row("SELECT coalesce(max(position), 0) FROM messages", ())
+                return int(newest)
+        except Damaged:
+            # The damage will be met again where it can be reported. Nothing grows meanwhile: a
+            # server that comes across it ends.
+            return _UNBOUNDED
+
+    def _row(self, sql: str, bindings: Any) -> Any:
         row = self._database.execute(sql, bindings).fetchone()
         assert row is not None, sql
         return row
@@ -271,12 +291,16 @@ def _set_up(database: apsw.Connection) -> apsw.Connection:
 
 @contextmanager
 def _reading(place: str) -> Iterator[None]:
-    """Tell damage from everything else that can go wrong, and say where it is."""
+    """Tell damage from everything else that can go wrong, and say where it is.
+
+    A statement that fails means that a table or an index is not there: the program has created them
+    all, and `check_schema` has found the version right.
+    """
     try:
         with translate_errors():
             try:
                 yield
-            except (*DAMAGED, apsw.IOError) as error:
+            except (*DAMAGED, apsw.IOError, apsw.SQLError) as error:
                 raise Damaged(place, str(error)) from error
     except StoreUnusable as error:
         # `schema_version` has translated the damage already.

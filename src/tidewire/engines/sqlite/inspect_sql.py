@@ -81,7 +81,15 @@ WHERE chat_id = :chat AND client_message_id >= :after
 ORDER BY client_message_id, position LIMIT :count
 """
 
-# The same for all chats of a page at once, for chats with few messages.
+# The same for all chats of a page at once, if they have few messages together. To count them is
+# cheap: it looks at one index and stops at the limit.
+COUNT_AHEAD: Final = """
+SELECT count(*) FROM (
+    SELECT 1 FROM messages INDEXED BY messages_by_sequence
+    WHERE chat_id > :after AND chat_id <= :last LIMIT :count
+)
+"""
+
 MESSAGES_AHEAD: Final = """
 SELECT chat_id, sequence, prev_sequence, position, message_id, client_message_id, position
 FROM messages INDEXED BY messages_by_sequence

@@ -62,7 +62,7 @@ ORDER BY user_id
 """
 
 # The lowest of the others is one of the two lowest of all, so the inner queries look at two rows.
-DIGEST: Final = f"""
+_STANDINGS: Final = f"""
 WITH mine AS (
     SELECT chat.chat_id, chat.chat_type, chat.membership_version, state.joined_sequence,
         state.last_acked_sequence, state.last_read_sequence, state.effective_read,
@@ -71,7 +71,7 @@ WITH mine AS (
     CROSS JOIN chats AS chat ON chat.chat_id = member.chat_id
     CROSS JOIN delivery_state AS state
         ON state.user_id = member.user_id AND state.chat_id = member.chat_id
-    WHERE member.user_id = ?1 AND member.chat_id > ?2
+    WHERE member.user_id = ?1 AND member.chat_id {{compared}} ?2
     ORDER BY member.chat_id
     LIMIT ?3
 )
@@ -100,6 +100,8 @@ SELECT chat_id, chat_type, head, membership_version, joined_sequence,
     )
 FROM mine
 """  # noqa: S608 - constants
+DIGEST: Final = _STANDINGS.format(compared=">")
+STANDING: Final = _STANDINGS.format(compared="=")
 
 
 def advance(
@@ -194,11 +196,19 @@ def digest(
     rows: list[tuple[Any, ...]] = database.execute(
         DIGEST, (user_id, after or "", count_max + 1)
     ).fetchall()
-    entries = [
-        DigestEntry(chat_id, ChatType(chat_type), *numbers)
-        for chat_id, chat_type, *numbers in rows[:count_max]
-    ]
+    entries = _entries(rows[:count_max])
     return DigestPage(entries, entries[-1].chat_id if len(rows) > count_max else None)
+
+
+def standing(database: apsw.Connection, user_id: UserId, chat_id: ChatId) -> DigestEntry | None:
+    rows = database.execute(STANDING, (user_id, chat_id, 1)).fetchall()
+    return next(iter(_entries(rows)), None)
+
+
+def _entries(rows: list[tuple[Any, ...]]) -> list[DigestEntry]:
+    return [
+        DigestEntry(chat_id, ChatType(chat_type), *numbers) for chat_id, chat_type, *numbers in rows
+    ]
 
 
 def _lowest(database: apsw.Connection, query: str, chat_id: ChatId) -> Lowest:

@@ -26,17 +26,24 @@ _PROGRESS_STEPS: Final = 20_000
 
 
 class ReadGate:
-    """Counts open reads and can hold new ones back."""
+    """Counts open reads and can hold new ones back, but none of them twice."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._open = 0
         self._held = False
+        self._waiting = 0
+        self._releases = 0
 
     def enter(self, timeout_s: float) -> None:
         """Begin a read; waits while reads are held back, but no longer than the timeout."""
         with self._condition:
-            self._condition.wait_for(lambda: not self._held, timeout_s)
+            if self._held:
+                seen = self._releases
+                self._waiting += 1
+                if self._condition.wait_for(lambda: self._releases != seen, timeout_s):
+                    return
+                self._waiting -= 1
             self._open += 1
 
     def leave(self) -> None:
@@ -51,8 +58,12 @@ class ReadGate:
             return self._condition.wait_for(lambda: self._open == 0, timeout_s)
 
     def release(self) -> None:
+        """Let those in who wait, counted as open, so that another hold waits for them first."""
         with self._condition:
             self._held = False
+            self._releases += 1
+            self._open += self._waiting
+            self._waiting = 0
             self._condition.notify_all()
 
 

@@ -22,24 +22,34 @@ from tidewire.domain.chats import (
     Role,
     Roster,
 )
-from tidewire.domain.delivery import Advance, AdvanceOutcome, DeliveryStatus, DigestPage, Floors
+from tidewire.domain.delivery import (
+    Advance,
+    AdvanceOutcome,
+    DeliveryStatus,
+    DigestEntry,
+    DigestPage,
+    Floors,
+)
 from tidewire.domain.events import Event
 from tidewire.domain.ids import ChatId, MessageId, UserId
 from tidewire.domain.messages import AppendOutcome, Message, MessagePage, SendMessage
 from tidewire.domain.users import User
 from tidewire.engines.sqlite import append, chats, positions, reading, users
-from tidewire.engines.sqlite.checkpointer import Checkpointer
+from tidewire.engines.sqlite.checkpointer import Checkpointer, settle_log
+from tidewire.engines.sqlite.copying import make_private
 from tidewire.engines.sqlite.database import (
     SqliteOptions,
+    check_complete,
     check_data_dir,
     check_library,
     check_not_emptied,
     check_writable,
     connect,
+    schema_version,
 )
 from tidewire.engines.sqlite.lockfile import DataDirectoryLock
 from tidewire.engines.sqlite.migrate import migrate, read_epoch
-from tidewire.engines.sqlite.readers import ReadGate, Readers
+from tidewire.engines.sqlite.readers import Readers, ReadGate
 from tidewire.engines.sqlite.writer import FatalHandler, Writer
 from tidewire.ports.event_log import CommitListener, ignore_commits
 from tidewire.ports.storage import Storage
@@ -55,7 +65,9 @@ Given = ParamSpec("Given")
 def end_process(why: str) -> NoReturn:
     """The one way out when nobody knows what is on the disk: at once, without another write."""
     try:
-        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"tidewire: {why}\n".encode())
+        # Without standard error, its number may by now belong to any file.
+        if sys.__stderr__ is not None:
+            os.write(sys.__stderr__.fileno(), f"tidewire: {why}\n".encode())
     finally:
         # Also when nobody can be told any more.
         os._exit(EXIT_STORE_IN_DOUBT)
@@ -214,6 +226,9 @@ class SqliteStorage:
     async def digest(self, user_id: UserId, *, after: ChatId | None, count_max: int) -> DigestPage:
         return await self._read(positions.digest, user_id, after, count_max)
 
+    async def standing(self, user_id: UserId, chat_id: ChatId) -> DigestEntry | None:
+        return await self._read(positions.standing, user_id, chat_id)
+
     # People.
 
     async def add_user(self, user: User) -> User:
@@ -251,10 +266,14 @@ def _open_database(
     lock = DataDirectoryLock(data_dir)
     try:
         check_not_emptied(path)
+        make_private(path)
         database = connect(path, options, cache_kib=options.writer_cache_kib)
         try:
             check_writable(database)
+            schema_version(database)
+            check_complete(database, path)
             migrate(database, data_dir)
+            settle_log(database)
         except BaseException:
             database.close()
             raise

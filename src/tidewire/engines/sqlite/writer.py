@@ -174,20 +174,20 @@ class Writer:
         except (apsw.FullError, apsw.BusyError):
             raise
         except Exception as error:
-            self._doubt(f"a commit failed and its outcome is unknown ({error})")
+            self._doubt(_unknown(f"a commit failed and its outcome is unknown ({error})"))
             raise
 
     def _abandon(self, error: Exception) -> Exception:
         """Roll back; what the callers are told."""
         if isinstance(error, DAMAGED):
-            self._doubt(damaged_sentence(error))
+            self._doubt(f"{damaged_sentence(error)}; the process ends, as nothing can be stored")
         if self._in_doubt is not None:
             return StoreUnusable(self._in_doubt)
         try:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
         except Exception as rollback_error:  # noqa: BLE001 - the state is in doubt, whatever it was
-            self._doubt(f"a rollback failed ({rollback_error})")
+            self._doubt(_unknown(f"a rollback failed ({rollback_error})"))
             return StoreUnusable(str(self._in_doubt))
         if isinstance(error, apsw.Error):
             ours = translated(error)
@@ -198,11 +198,8 @@ class Writer:
 
     def _doubt(self, why: str) -> None:
         """Never go on with a database in doubt: nothing more is acknowledged."""
-        self._in_doubt = (
-            f"{why}; the process ends so that nothing is acknowledged that is not on disk. "
-            "Check the disk, then start again: everything acknowledged is still there"
-        )
-        self._on_fatal(self._in_doubt)
+        self._in_doubt = why
+        self._on_fatal(why)
 
     def _pause(self, pause: _Pause) -> None:
         try:
@@ -222,3 +219,10 @@ class Writer:
         finally:
             for write in writes:
                 write.answer()
+
+
+def _unknown(why: str) -> str:
+    return (
+        f"{why}; the process ends so that nothing is acknowledged that is not on disk. "
+        "Check the disk, then start again: everything acknowledged is still there"
+    )
