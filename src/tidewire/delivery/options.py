@@ -13,3 +13,5 @@ class DeliveryOptions:
     """How many positions are written at once."""
     retry_ms: int = 1_000
     """How long to leave the store alone after it could not write positions."""
+    drain_ms: int = 5_000
+    """How long a shutdown waits for positions to be written."""

@@ -52,6 +52,7 @@ class DeliveryService(Generic[Origin]):
         self._loop = asyncio.get_running_loop()
         # True from the first offer until nothing waits, pauses between retries included.
         self._is_writing = False
+        self._retry: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -101,10 +102,17 @@ class DeliveryService(Generic[Origin]):
         )
 
     async def drain(self) -> None:
-        """Wait until everything that was taken in is written."""
-        await self._idle.wait()
+        """Wait until everything that was taken in is written, but no longer than `drain_ms`; what
+        is not written by then is acknowledged again by its client's next connection."""
+        try:
+            async with asyncio.timeout(self._options.drain_ms / 1000):
+                await self._idle.wait()
+        except TimeoutError:
+            if self._retry is not None:
+                self._retry.cancel()
 
     def _start(self) -> None:
+        self._retry = None
         self._tasks.start("delivery-write", self._write())
 
     async def _write(self) -> None:
@@ -114,7 +122,7 @@ class DeliveryService(Generic[Origin]):
                 outcomes = await self._store.advance(wishes, now_ms=self._clock.wall_ms())
             except Unavailable:
                 self._tracker.failed()
-                self._loop.call_later(self._options.retry_ms / 1000, self._start)
+                self._retry = self._loop.call_later(self._options.retry_ms / 1000, self._start)
                 return
             for origin, wish, outcome in self._tracker.completed(outcomes):
                 self._on_advanced(origin, wish, outcome)

@@ -182,13 +182,12 @@ class Batcher(Generic[Token]):
         assert len(outcomes) == len(batch.entries)
         answers: Answers[Token] = []
         failed_lines: dict[Line | None, AppendOutcome] = {}
-        first_by_key = self._first_by_key
         for entry, outcome in zip(batch.entries, outcomes, strict=True):
             if not entry.is_answered:
                 entry.is_answered = True
                 answers.append((entry.token, outcome))
             if entry.followers is None:
-                del first_by_key[entry.key]
+                del self._first_by_key[entry.key]
             else:
                 if isinstance(outcome, Appended):
                     _answer_equal_followers(entry, outcome, answers)
@@ -337,8 +336,7 @@ class Batcher(Generic[Token]):
         firsts: dict[Key, Entry[Token]] = {}
         followers: dict[Key, list[Entry[Token]]] = {}
         in_flight_count = 0
-        for lane_id, lane in self._lanes.items():
-            assert lane.chat_id == lane_id
+        for lane in self._lanes.values():
             assert lane.queue or lane.in_flight is not None, "a lane without a send"
             if lane.in_flight is None:
                 ready.append(lane)

@@ -115,7 +115,8 @@ class IngestService:
         send = SendMessage(
             chat_id=chat_id,
             sender_id=sender_id,
-            client_message_id=client_message_id,
+            # One UUID is one key, however its letters are written.
+            client_message_id=ClientMessageId(client_message_id.lower()),
             content=content,
             message_id=self._ids.message_id(clock.wall_ms()),
             content_type=content_type,

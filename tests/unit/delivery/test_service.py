@@ -69,7 +69,7 @@ class Stage:
             store=self.world.storage,
             clock=SystemClock(),
             tasks=self.tasks,
-            options=DeliveryOptions(retry_ms=1, waiting_max=waiting_max),
+            options=DeliveryOptions(retry_ms=1, waiting_max=waiting_max, drain_ms=50),
             on_advanced=lambda origin, _, outcome: self.outcomes.append((origin, outcome)),
         )
 
@@ -168,3 +168,10 @@ async def test_service_shows_the_status_of_the_last_message(stage: Stage) -> Non
     assert (status.summary.sequence, status.summary.pending_count) == (3, 1)
     await stage.service.advance(Advance(user_id=stage.ben, chat_id=stage.chat_id, delivered=3))
     assert (await stage.service.status(stage.ann, stage.chat_id)).summary.all_delivered
+
+
+async def test_drain_gives_up_when_the_store_does_not_come_back(stage: Stage) -> None:
+    stage.store.failures_before = 1_000_000
+    stage.service.acknowledge_nowait("phone", stage.ben, stage.chat_id, delivered=1)
+    await stage.service.drain()
+    assert await stage.world.positions(stage.ben, stage.chat_id) == Positions(0, 0)

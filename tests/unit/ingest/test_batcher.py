@@ -221,10 +221,13 @@ def test_equal_send_deep_in_the_queue_is_answered_and_skipped() -> None:
     assert bench.batcher.is_idle
 
 
-def test_answered_send_inside_the_next_batch_is_skipped() -> None:
+def test_answered_send_inside_the_next_batch_is_skipped_and_holds_nobody_back() -> None:
     bench = Bench(batch_sends_max=2)
-    for label, key in (("first", "k"), ("a", "a"), ("b", "b"), ("again", "k"), ("c", "c")):
-        bench.offer(label, key=key, line=None)
+    bench.offer("first", key="k", line=None)
+    bench.offer("a", line=None)
+    bench.offer("b", line=None)
+    bench.offer("again", key="k", line="phone")
+    bench.offer("c", line="phone")
     assert bench.complete(bench.take(), stored(1), stored(2)).keys() == {"first", "a", "again"}
     assert labels(bench.take()) == ["b", "c"]
 
@@ -427,6 +430,15 @@ def test_abandon_answers_everything_and_what_is_in_flight_stays_so() -> None:
     assert not bench.batcher.is_idle
     assert bench.batcher.next_deadline_ms() is None
     assert bench.complete(batch, stored(1), stored(2)) == {}
+    assert bench.batcher.is_idle
+
+
+def test_abandon_answers_nobody_twice() -> None:
+    bench = Bench(batch_sends_max=1)
+    for label, key in (("first", "k"), ("queued", "q"), ("again", "k")):
+        bench.offer(label, key=key, line=None)
+    assert bench.complete(bench.take(), stored(1)).keys() == {"first", "again"}
+    assert bench.abandon(FAULT) == {"queued": FAULT}
     assert bench.batcher.is_idle
 
 

@@ -6,6 +6,7 @@ per key, the order of a line is its arrival order, and nothing is left when all 
 """
 
 from dataclasses import dataclass
+from itertools import product
 
 import hypothesis.strategies as st
 from hypothesis import settings
@@ -33,6 +34,24 @@ from tidewire.ingest.options import IngestOptions
 
 Key = tuple[ChatId, ClientMessageId]
 Line = tuple[ConnectionId, ChatId]
+
+# Few of each, so that keys and lines meet often; one draw a wish, so that it stays quick.
+Wish = tuple[str, str, str, str, str | None, int]
+WISHES: list[Wish] = list(
+    product(
+        ["chat_1", "chat_1", "chat_2"],
+        "abcdefgh",
+        ["anna", "anna", "anna", "bert"],
+        ["short", "short", "short", "long", "wide"],
+        [None, "phone", "phone", "laptop"],
+        [5, 10, 20, 40],
+    )
+)
+CONTENTS = {"short": "x", "long": "y" * 1500, "wide": "ü" * 1000}
+
+
+def wish_at(index: int) -> Wish:
+    return WISHES[index]
 
 
 @dataclass(eq=False)
@@ -90,9 +109,9 @@ class StoreModel:
 class BatcherMachine(RuleBasedStateMachine):
     @initialize(
         per_chat=st.booleans(),
-        batch_sends_max=st.integers(1, 4),
-        queue_sends_max=st.integers(4, 12),
-        queue_chat_sends_max=st.integers(2, 8),
+        batch_sends_max=st.integers(1, 6),
+        queue_sends_max=st.integers(4, 20),
+        queue_chat_sends_max=st.integers(2, 12),
         appends_in_flight_max=st.integers(1, 3),
     )
     def begin(
@@ -171,15 +190,12 @@ class BatcherMachine(RuleBasedStateMachine):
 
     # What may happen.
 
-    @rule(
-        chat=st.sampled_from(["chat_1", "chat_2"]),
-        key=st.sampled_from("abcde"),
-        sender=st.sampled_from(["anna", "anna", "bert"]),
-        content=st.sampled_from(["x", "x", "y" * 1500, "ü" * 1000]),
-        line=st.sampled_from([None, "phone", "laptop"]),
-        patience_ms=st.integers(1, 20),
-    )
-    def offer(
+    @rule(wishes=st.lists(st.integers(0, len(WISHES) - 1).map(wish_at), min_size=1, max_size=8))
+    def offer(self, wishes: list[Wish]) -> None:
+        for wish in wishes:
+            self.offer_one(*wish)
+
+    def offer_one(
         self, chat: str, key: str, sender: str, content: str, line: str | None, patience_ms: int
     ) -> None:
         number = len(self.all_sent)
@@ -187,7 +203,7 @@ class BatcherMachine(RuleBasedStateMachine):
             chat_id=ChatId(chat),
             sender_id=UserId(sender),
             client_message_id=ClientMessageId(key),
-            content=content,
+            content=CONTENTS[content],
             message_id=MessageId(f"msg_{number}"),
             origin_connection_id=None if line is None else ConnectionId(line),
         )
@@ -286,14 +302,14 @@ class BatcherMachine(RuleBasedStateMachine):
                 expected[sent.number] = DeadlinePassed()
         self.check_answers(self.batcher.expire(self.now_ms), expected)
 
-    @rule(really=st.integers(0, 9))
-    def abandon(self, really: int) -> None:
-        if really == 0:
-            error = Unavailable("the end")
-            expected: dict[int, AppendOutcome] = {
-                sent.number: error for sent in self.all_sent if not sent.is_answered
-            }
-            self.check_answers(self.batcher.abandon(error), expected)
+    @precondition(lambda self: len(self.all_sent) > 30)
+    @rule()
+    def abandon(self) -> None:
+        error = Unavailable("the end")
+        expected: dict[int, AppendOutcome] = {
+            sent.number: error for sent in self.all_sent if not sent.is_answered
+        }
+        self.check_answers(self.batcher.abandon(error), expected)
 
     # What must hold.
 
@@ -330,4 +346,4 @@ def _fields(answer: Appended) -> tuple[MessageId, int, int, int]:
 
 
 TestBatcherAgainstModel = BatcherMachine.TestCase
-TestBatcherAgainstModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestBatcherAgainstModel.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

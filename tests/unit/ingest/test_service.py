@@ -1,0 +1,591 @@
+"""The ingest service on a real event loop, with a store that fails and waits on command."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.unit.ingest.fake_store import OUTSIDER, FakeStore
+from tidewire.domain.errors import (
+    DeadlinePassed,
+    ErrorCode,
+    InvalidMessage,
+    KeyReused,
+    MessageTooLarge,
+    NotAMember,
+    Overloaded,
+    StoreUnavailable,
+    StoreUnusable,
+    Unavailable,
+)
+from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, UlidSource, UserId
+from tidewire.domain.messages import Appended, AppendOutcome
+from tidewire.ingest.options import IngestOptions
+from tidewire.ingest.service import IngestService
+from tidewire.runtime.clock import SystemClock
+from tidewire.runtime.supervise import TaskSupervisor
+
+AWAY = StoreUnavailable("the store is away")
+
+
+class JumpingClock(SystemClock):
+    """The real clock, but the calendar says what the test wants."""
+
+    def __init__(self) -> None:
+        self.date_ms = 1_700_000_000_000
+
+    def wall_ms(self) -> int:
+        return self.date_ms
+
+
+class House:
+    """A service with everything around it."""
+
+    def __init__(self, store: FakeStore, **options: int) -> None:
+        self.deaths: asyncio.Queue[BaseException] = asyncio.Queue()
+        self.tasks = TaskSupervisor(lambda _name, error: self.deaths.put_nowait(error))
+        self.clock = JumpingClock()
+        self.store = store
+        self.answers: dict[str, AppendOutcome] = {}
+        self.order: list[str] = []
+        self._news = asyncio.Event()
+        self.service = IngestService(
+            store=store,
+            clock=self.clock,
+            ids=UlidSource(lambda _bits: 7),
+            tasks=self.tasks,
+            options=IngestOptions(**options),
+        )
+
+    def submit(
+        self,
+        content: str,
+        *,
+        key: str | None = None,
+        line: str | None = "phone",
+        chat: str = "chat_1",
+        sender: str = "user_anna",
+        patience_ms: int | None = None,
+        label: str | None = None,
+    ) -> None:
+        """Submit a message; the answer will stand in `answers` under its label, or its content."""
+        name = content if label is None else label
+
+        def done(outcome: AppendOutcome) -> None:
+            assert name not in self.answers, "answered twice"
+            self.answers[name] = outcome
+            self.order.append(name)
+            self._news.set()
+
+        self.service.submit_nowait(
+            chat_id=ChatId(chat),
+            sender_id=UserId(sender),
+            client_message_id=client_message_id(content if key is None else key),
+            content=content,
+            done=done,
+            origin_connection_id=None if line is None else ConnectionId(line),
+            deadline_at_ms=None if patience_ms is None else self.in_ms(patience_ms),
+        )
+
+    async def send(
+        self, content: str, *, key: str | None = None, patience_ms: int | None = None
+    ) -> Appended:
+        return await self.service.send(
+            chat_id=ChatId("chat_1"),
+            sender_id=UserId("user_anna"),
+            client_message_id=client_message_id(content if key is None else key),
+            content=content,
+            deadline_at_ms=None if patience_ms is None else self.in_ms(patience_ms),
+        )
+
+    def in_ms(self, patience_ms: int) -> int:
+        return self.clock.monotonic_ms() + patience_ms
+
+    async def answered(self, *names: str) -> None:
+        """Wait until all of these have their answers."""
+        while not self.answers.keys() >= set(names):
+            self._news.clear()
+            await self._news.wait()
+
+    def sequence(self, name: str) -> int:
+        answer = self.answers[name]
+        assert isinstance(answer, Appended)
+        return answer.sequence
+
+
+def client_message_id(name: str) -> ClientMessageId:
+    """A UUID for each name."""
+    return ClientMessageId(f"00000000-0000-4000-8000-{name.encode().hex()[:12]:0>12}")
+
+
+async def next_turn() -> None:
+    """Let everything run that is ready to."""
+    loop = asyncio.get_running_loop()
+    turned = loop.create_future()
+    loop.call_soon(turned.set_result, None)
+    await turned
+
+
+@pytest.fixture
+async def houses() -> AsyncIterator[list[House]]:
+    """The houses that a test builds, closed at its end."""
+    made: list[House] = []
+    yield made
+    for house in made:
+        await house.tasks.close()
+
+
+@pytest.fixture
+async def house(houses: list[House]) -> House:
+    """A house whose store answers at once."""
+    houses.append(House(FakeStore()))
+    return houses[-1]
+
+
+@pytest.fixture
+async def held(houses: list[House]) -> House:
+    """A house whose store waits to be told what to do with each append."""
+    houses.append(House(FakeStore(is_holding=True)))
+    return houses[-1]
+
+
+# Answers.
+
+
+async def test_send_returns_what_the_store_says(house: House) -> None:
+    first = await house.send("hello")
+    assert first == Appended(house.store.messages[0].message_id, 1, 0, house.clock.date_ms, False)
+    assert await house.send("hello") == Appended(first.message_id, 1, 0, house.clock.date_ms, True)
+    with pytest.raises(KeyReused):
+        await house.send("goodbye", key="hello")
+    assert house.store.contents == ["hello"]
+
+
+async def test_send_that_breaks_a_rule_never_reaches_the_store(house: House) -> None:
+    with pytest.raises(InvalidMessage):
+        await house.send("", key="empty")
+    with pytest.raises(MessageTooLarge):
+        await house.send("x" * 4097, key="large")
+    assert house.store.calls == []
+
+
+async def test_done_is_never_called_before_submit_returns(house: House) -> None:
+    house.submit("fine")
+    house.submit("", label="broken")
+    assert house.answers == {}
+    await house.answered("fine", "broken")
+    assert isinstance(house.answers["broken"], InvalidMessage)
+
+
+async def test_sends_of_one_turn_share_an_append(house: House) -> None:
+    for number in range(10):
+        house.submit(f"m{number}", chat=f"chat_{number % 3}", line=f"line_{number % 2}")
+    await house.answered("m9")
+    assert [call.contents for call in house.store.calls] == [[f"m{n}" for n in range(10)]]
+
+
+async def test_sends_during_an_append_share_the_next_one(held: House) -> None:
+    held.submit("m1")
+    first = await held.store.arrival()
+    held.submit("m2")
+    held.submit("m3")
+    first.commit()
+    second = await held.store.arrival()
+    assert second.contents == ["m2", "m3"]
+    second.commit()
+    await held.answered("m1", "m2", "m3")
+    assert held.order == ["m1", "m2", "m3"]
+
+
+async def test_next_append_is_with_the_store_before_answers_are_given(held: House) -> None:
+    appends_at_answer: list[int] = []
+    held.service.submit_nowait(
+        chat_id=ChatId("chat_1"),
+        sender_id=UserId("user_anna"),
+        client_message_id=client_message_id("m1"),
+        content="m1",
+        done=lambda _outcome: appends_at_answer.append(len(held.store.calls)),
+    )
+    first = await held.store.arrival()
+    held.submit("m2")
+    first.commit()
+    (await held.store.arrival()).commit()
+    await held.answered("m2")
+    assert appends_at_answer == [2]
+
+
+async def test_answers_keep_their_order_when_the_store_never_waits(houses: list[House]) -> None:
+    house = House(FakeStore(), batch_sends_max=1)
+    houses.append(house)
+    for number in range(5):
+        house.submit(f"m{number}")
+    await house.answered("m4")
+    assert house.order == [f"m{number}" for number in range(5)]
+
+
+async def test_cancelled_caller_gives_up_the_answer_and_not_the_message(held: House) -> None:
+    async with asyncio.TaskGroup() as group:
+        caller = group.create_task(held.send("hello"))
+        call = await held.store.arrival()
+        caller.cancel()
+    assert caller.cancelled()
+    call.commit()
+    held.store.is_holding = False
+    assert (await held.send("hello")).deduplicated
+
+
+async def test_counters_tell_what_happened(house: House) -> None:
+    house.submit("m1")
+    house.submit("m1", label="again")
+    house.submit("m2", sender=OUTSIDER)
+    house.submit("", label="empty")
+    await house.answered("m1", "again", "m2", "empty")
+    counters = house.service.counters
+    assert (counters.sends, counters.stored, counters.deduplicated) == (4, 1, 1)
+    assert counters.refused_by_code == {ErrorCode.NOT_A_MEMBER: 1, ErrorCode.INVALID_MESSAGE: 1}
+    # The second m1 held its line back, so that the outsider came in a batch of his own.
+    assert (counters.batches, counters.last_batch_sends) == (2, 1)
+    assert (house.service.queued_count, house.service.in_flight_count) == (0, 0)
+
+
+# Once.
+
+
+async def test_retry_while_the_first_is_in_flight_is_one_message_and_equal_answers(
+    held: House,
+) -> None:
+    held.submit("hello", line="phone", label="first")
+    call = await held.store.arrival()
+    held.submit("hello", line="laptop", label="retry")
+    call.commit()
+    await held.answered("first", "retry")
+    assert held.sequence("first") == held.sequence("retry") == 1
+    assert len(held.store.calls) == len(held.store.messages) == 1
+
+
+async def test_two_equal_ids_in_one_batch_are_one_message_and_equal_answers(house: House) -> None:
+    house.submit("hello", label="first")
+    house.submit("hello", label="second")
+    house.submit("goodbye", key="hello", label="other")
+    await house.answered("first", "second", "other")
+    first, second = house.answers["first"], house.answers["second"]
+    assert isinstance(first, Appended)
+    assert isinstance(second, Appended)
+    assert (first.message_id, first.sequence) == (second.message_id, second.sequence)
+    assert (first.deduplicated, second.deduplicated) == (False, True)
+    assert isinstance(house.answers["other"], KeyReused)
+    assert house.store.contents == ["hello"]
+
+
+async def test_same_uuid_in_capital_letters_is_the_same_key(house: House) -> None:
+    answers = [
+        await house.service.send(
+            chat_id=ChatId("chat_1"),
+            sender_id=UserId("user_anna"),
+            client_message_id=ClientMessageId(written),
+            content="hello",
+        )
+        for written in (
+            "0000abcd-0000-4000-8000-00000000cafe",
+            "0000ABCD-0000-4000-8000-00000000CAFE",
+        )
+    ]
+    assert [answer.sequence for answer in answers] == [1, 1]
+    assert house.store.contents == ["hello"]
+
+
+async def test_next_waiter_takes_the_place_when_the_first_was_refused(house: House) -> None:
+    house.submit("hello", sender=OUTSIDER, label="outsider")
+    house.submit("hello", label="member")
+    await house.answered("outsider", "member")
+    assert isinstance(house.answers["outsider"], NotAMember)
+    assert house.sequence("member") == 1
+
+
+async def test_retry_after_a_lost_answer_finds_the_stored_message(held: House) -> None:
+    held.submit("hello", label="first")
+    (await held.store.arrival()).commit_then_fail(AWAY)
+    await held.answered("first")
+    assert held.answers["first"] is AWAY
+    held.store.is_holding = False
+    again = await held.send("hello")
+    assert (again.sequence, again.deduplicated) == (1, True)
+    assert held.store.contents == ["hello"]
+
+
+# Order.
+
+
+async def test_order_of_a_connection_is_kept_over_batches(houses: list[House]) -> None:
+    house = House(FakeStore(), batch_sends_max=3)
+    houses.append(house)
+    names = [f"m{number}" for number in range(10)]
+    for name in names:
+        house.submit(name, line="phone")
+        house.submit(name, line="laptop", chat="chat_2", label=f"{name}'")
+    await house.answered(*names, *[f"{name}'" for name in names])
+    for chat in ("chat_1", "chat_2"):
+        stored = [message.content for message in house.store.messages if message.chat_id == chat]
+        assert stored == names
+
+
+async def test_failure_takes_the_later_ones_of_the_connection_along(held: House) -> None:
+    held.submit("m1")
+    first = await held.store.arrival()
+    held.submit("m2")
+    held.submit("n1", line="laptop")
+    held.submit("m1 elsewhere", chat="chat_2")
+    first.fail(AWAY)
+    second = await held.store.arrival()
+    assert second.contents == ["n1", "m1 elsewhere"]
+    second.commit()
+    await held.answered("m1", "m2", "n1", "m1 elsewhere")
+    assert held.answers["m1"] is held.answers["m2"] is AWAY
+
+
+async def test_created_at_never_falls_when_the_clock_jumps_back(house: House) -> None:
+    before_ms = (await house.send("m1")).created_at_ms
+    house.clock.date_ms -= 60_000
+    assert (await house.send("m2")).created_at_ms == before_ms
+    house.clock.date_ms += 60_001
+    assert (await house.send("m3")).created_at_ms == before_ms + 1
+
+
+# Bounds and deadlines.
+
+
+async def test_queue_at_its_bound_refuses_at_once(houses: list[House]) -> None:
+    house = House(FakeStore(is_holding=True), queue_sends_max=2)
+    houses.append(house)
+    house.submit("m1")
+    call = await house.store.arrival()
+    for name in ("m2", "m3", "m4"):
+        house.submit(name)
+    await house.answered("m4")
+    refusal = house.answers["m4"]
+    assert isinstance(refusal, Overloaded)
+    assert refusal.code is ErrorCode.SERVICE_UNAVAILABLE
+    assert house.answers.keys() == {"m4"}
+    house.store.is_holding = False
+    call.commit()
+    await house.answered("m1", "m2", "m3")
+    assert house.store.contents == ["m1", "m2", "m3"]
+
+
+async def test_deadline_during_a_commit_does_not_undo_it_and_the_retry_finds_it(
+    held: House,
+) -> None:
+    held.submit("hello", patience_ms=2)
+    call = await held.store.arrival()
+    await held.answered("hello")
+    assert isinstance(held.answers["hello"], DeadlinePassed)
+    async with asyncio.TaskGroup() as group:
+        retry = group.create_task(held.send("hello"))
+        await next_turn()
+        call.commit()
+    again = retry.result()
+    assert (again.sequence, again.deduplicated) == (1, True)
+    assert held.store.contents == ["hello"]
+
+
+async def test_deadline_in_the_queue_takes_the_later_ones_of_the_connection_along(
+    held: House,
+) -> None:
+    held.submit("n1", line="laptop")
+    call = await held.store.arrival()
+    held.submit("m1", patience_ms=2)
+    held.submit("m2")
+    held.submit("n2", line="laptop")
+    await held.answered("m1", "m2")
+    assert all(isinstance(held.answers[name], DeadlinePassed) for name in ("m1", "m2"))
+    held.store.is_holding = False
+    call.commit()
+    await held.answered("n1", "n2")
+    assert held.store.contents == ["n1", "n2"]
+
+
+async def test_earlier_deadline_is_not_missed_behind_a_later_one(held: House) -> None:
+    held.submit("late", line=None, patience_ms=60_000)
+    held.submit("early", line=None, patience_ms=2)
+    await held.answered("early")
+    assert held.answers.keys() == {"early"}
+    held.store.is_holding = False
+    (await held.store.arrival()).commit()
+    await held.answered("late")
+
+
+# Chats side by side.
+
+
+async def test_chats_are_appended_side_by_side_up_to_the_bound(houses: list[House]) -> None:
+    store = FakeStore(appends_per_chat=True, is_holding=True)
+    house = House(store, appends_in_flight_max=3)
+    houses.append(house)
+    names = [f"m{number}" for number in range(5)]
+    for name in names:
+        house.submit(name, chat=f"chat_{name}")
+        house.submit(f"{name}+", chat=f"chat_{name}")
+    calls = [await store.arrival() for _ in range(3)]
+    assert [call.contents for call in calls] == [["m0", "m0+"], ["m1", "m1+"], ["m2", "m2+"]]
+    assert house.service.in_flight_count == 3
+    calls[1].commit()
+    assert (await store.arrival()).contents == ["m3", "m3+"]
+    store.is_holding = False
+    for call in (calls[0], calls[2], store.calls[3]):
+        call.commit()
+    await house.answered(*names)
+    assert store.in_flight_count_max == 3
+    assert len(store.messages) == 10
+
+
+# Bugs: nobody hangs, and the owner of the task is told.
+
+
+@pytest.mark.parametrize("bug", [ValueError("a bug"), StoreUnusable("a page is damaged")])
+async def test_store_that_breaks_fails_its_callers_and_tells_the_owner(
+    held: House, bug: Exception
+) -> None:
+    held.submit("m1")
+    call = await held.store.arrival()
+    held.submit("n1", line="laptop")
+    call.fail(bug)
+    await held.answered("m1")
+    assert isinstance(held.answers["m1"], StoreUnavailable)
+    assert await held.deaths.get() is bug
+    # What the dead runner left behind goes with the next send.
+    held.store.is_holding = False
+    await held.send("m2")
+    assert held.store.contents == ["n1", "m2"]
+
+
+async def test_store_that_answers_too_little_fails_its_callers_and_tells_the_owner(
+    held: House,
+) -> None:
+    held.submit("m1")
+    (await held.store.arrival()).answer([])
+    await held.answered("m1")
+    assert isinstance(held.answers["m1"], StoreUnavailable)
+    assert isinstance(await held.deaths.get(), AssertionError)
+
+
+async def test_cancelled_append_fails_its_callers(held: House) -> None:
+    held.submit("m1")
+    await held.store.arrival()
+    await held.tasks.close()
+    await held.answered("m1")
+    assert isinstance(held.answers["m1"], StoreUnavailable)
+
+
+async def test_done_that_raises_keeps_nobody_from_his_answer(house: House) -> None:
+    def broken(_outcome: AppendOutcome) -> None:
+        raise ZeroDivisionError
+
+    house.service.submit_nowait(
+        chat_id=ChatId("chat_1"),
+        sender_id=UserId("user_anna"),
+        client_message_id=client_message_id("m1"),
+        content="m1",
+        done=broken,
+    )
+    house.submit("m2")
+    await house.answered("m2")
+    assert isinstance(await house.deaths.get(), ZeroDivisionError)
+
+
+# The end.
+
+
+async def test_drain_stores_what_was_taken_in_and_refuses_the_rest(held: House) -> None:
+    held.submit("m1")
+    call = await held.store.arrival()
+    held.submit("m2")
+    held.submit("", label="broken")
+    held.store.is_holding = False
+    async with asyncio.TaskGroup() as group:
+        drain = group.create_task(held.service.drain())
+        await next_turn()
+        held.submit("too late")
+        await held.answered("too late")
+        assert isinstance(held.answers["too late"], Unavailable)
+        assert not drain.done()
+        call.commit()
+    assert held.answers.keys() == {"m1", "m2", "broken", "too late"}
+    assert held.store.contents == ["m1", "m2"]
+    await held.service.drain()
+
+
+async def test_drain_waits_for_answers_that_are_on_their_way(house: House) -> None:
+    house.submit("", label="broken")
+    await house.service.drain()
+    assert house.answers.keys() == {"broken"}
+
+
+async def test_drain_gives_up_in_time_and_answers_everybody(houses: list[House]) -> None:
+    house = House(FakeStore(is_holding=True), drain_ms=2)
+    houses.append(house)
+    house.submit("m1")
+    call = await house.store.arrival()
+    house.submit("m2")
+    await house.service.drain()
+    assert house.answers.keys() == {"m1", "m2"}
+    assert all(isinstance(answer, Unavailable) for answer in house.answers.values())
+    call.commit()
+    await next_turn()
+    assert house.store.contents == ["m1"]
+
+
+async def test_drain_goes_on_with_what_a_dead_runner_left_behind(held: House) -> None:
+    held.submit("m1")
+    call = await held.store.arrival()
+    held.submit("n1", line="laptop")
+    call.fail(ValueError("a bug"))
+    await held.answered("m1")
+    held.store.is_holding = False
+    await held.service.drain()
+    assert held.store.contents == ["n1"]
+
+
+async def test_drain_is_done_when_all_that_was_in_flight_has_expired(held: House) -> None:
+    held.submit("m1", patience_ms=1)
+    call = await held.store.arrival()
+    await held.answered("m1")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(held.service.drain())
+        await next_turn()
+        call.commit()
+    assert held.store.contents == ["m1"]
+
+
+# Many at once.
+
+
+async def test_many_senders_with_retries_end_in_one_message_each(house: House) -> None:
+    house.store.is_holding = True
+    fates = itertools.cycle(("commit", "fail", "commit_then_fail"))
+
+    async def serve() -> None:
+        while True:
+            call = await house.store.arrival()
+            fate = next(fates)
+            if fate == "commit":
+                call.commit()
+            elif fate == "fail":
+                call.fail(AWAY)
+            else:
+                call.commit_then_fail(AWAY)
+
+    async def insist(name: str) -> Appended:
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                return await house.send(name)
+
+    names = [f"{number}" for number in range(200)]
+    async with asyncio.TaskGroup() as group:
+        server = group.create_task(serve())
+        answers = await asyncio.gather(*map(insist, names), *map(insist, names))
+        server.cancel()
+    assert sorted(house.store.contents) == sorted(names)
+    assert {answer.sequence for answer in answers[:200]} == set(range(1, 201))
+    assert [one.sequence for one in answers[:200]] == [one.sequence for one in answers[200:]]
