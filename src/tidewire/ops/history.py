@@ -212,7 +212,6 @@ class History:
         }
         asked = sum(isinstance(entry, Question) for entry in entries)
         assert len(self._began) == asked, "an op is given to one question only"
-        self._answered = {entry.op for entry in entries if isinstance(entry, Answer)}
 
     def exchanges(
         self, asked: type[Asked], answered: type[Answered]
@@ -229,6 +228,3 @@ class History:
     def questions(self, asked: type[Asked]) -> Iterator[Asked]:
         """Questions of one kind, answered or not."""
         return (entry for entry in self.entries if isinstance(entry, asked))
-
-    def is_answered(self, question: Question) -> bool:
-        return question.op in self._answered

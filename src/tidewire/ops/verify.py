@@ -126,7 +126,7 @@ class _Run:
     def chats(self, inspector: Inspector) -> None:
         """Every chat with its messages and keys."""
         total = inspector.messages_estimate()
-        last = "the first one"
+        last: str | None = None
         self._progress("messages", 0, total)
         try:
             for chat in inspector.chats():
@@ -137,7 +137,8 @@ class _Run:
                 last = chat.chat_id
         except Damaged as damage:
             self._has_damaged_messages = True
-            self.note(_damage(damage, None, f"; chats after {last} were not checked"))
+            unchecked = "no chat was" if last is None else f"chats after {last} were not"
+            self.note(_damage(damage, None, f"; {unchecked} checked"))
 
     def _messages(self, inspector: Inspector, chat: ChatRow, total: int) -> None:
         walk = MessageWalk(chat)

@@ -11,7 +11,7 @@ except ModuleNotFoundError as missing:
 
 from tidewire import __version__
 from tidewire.runtime import cli_bench
-from tidewire.runtime.console import EXIT_CHECK_FAILED, errors_told, progress_bar, wrapped
+from tidewire.runtime.console import EXIT_CHECK_FAILED, errors_told, progress_bar, tell
 
 if TYPE_CHECKING:
     from tidewire.ops.recover import Recovery
@@ -113,7 +113,7 @@ def recover_counter(
         done = recover.recover_counter(
             repair, ChatId(chat_id), apply=apply, now_ms=SystemClock().wall_ms()
         )
-        typer.echo(wrapped(_recovery_text(done), indent=""))
+        tell(_recovery_text(done))
 
 
 def _recovery_text(done: "Recovery") -> str:
@@ -155,7 +155,7 @@ def backup(
         with progress_bar() as progress:
             backup_store(data_dir, file, lambda done, total: progress("pages", done, total))
         size_mb = file.stat().st_size / 1e6
-        typer.echo(wrapped(f"{file}: {size_mb:.1f} MB. Check it with: tidewire verify {file}"))
+        tell(f"{file}: {size_mb:.1f} MB. Check it with: tidewire verify {file}")
 
 
 @app.command()
@@ -175,9 +175,9 @@ def restore(
         from tidewire.engines.sqlite.backup import restore as restore_store
 
         epoch = restore_store(file, data_dir)
-        typer.echo(wrapped(f"{data_dir} holds the backup now; its epoch is {epoch}."))
+        tell(f"{data_dir} holds the backup now; its epoch is {epoch}.")
 
 
 def main() -> None:
     """The entry point."""
-    app()
+    app(prog_name="tidewire")

@@ -10,7 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TextIO
 
 import typer
 
@@ -51,22 +51,27 @@ def fail(sentence: str) -> NoReturn:
 
 
 def say(text: str) -> None:
-    """A sentence on stderr, wrapped where somebody reads it on a terminal."""
-    text = f"tidewire: {text}"
-    if sys.stderr.isatty():
-        text = wrapped(text)
-    typer.echo(text, err=True)
+    """A sentence on stderr."""
+    _print(f"tidewire: {text}", sys.stderr, "  ")
 
 
-def wrapped(text: str, indent: str = "  ") -> str:
-    """Lines as wide as the terminal; ids and file names are never broken."""
-    return textwrap.fill(
-        text,
-        width=max(40, shutil.get_terminal_size().columns),
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def tell(text: str, indent: str = "") -> None:
+    """A sentence of the result, on stdout; lines after its first begin with `indent`."""
+    _print(text, sys.stdout, indent)
+
+
+def _print(text: str, stream: TextIO, indent: str) -> None:
+    """Wrapped where somebody reads it on a terminal; for programs one sentence is one line."""
+    if stream.isatty():
+        text = textwrap.fill(
+            text,
+            width=max(40, shutil.get_terminal_size().columns),
+            subsequent_indent=indent,
+            # Ids and file names are copied from here: they stay whole.
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    typer.echo(text, file=stream)
 
 
 @contextmanager
@@ -84,11 +89,18 @@ def progress_bar() -> Iterator[Callable[[str, int, int | None], None]]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
+    shown = ""
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=None)
 
         def show(stage: str, done: int, total: int | None) -> None:
-            progress.update(task, description=stage, completed=done, total=total)
+            nonlocal shown
+            if stage != shown:
+                # A new bar: the old one would not forget its total.
+                for task in progress.task_ids:
+                    progress.remove_task(task)
+                progress.add_task(stage, total=total)
+                shown = stage
+            progress.update(progress.task_ids[0], completed=done)
 
         yield show
 

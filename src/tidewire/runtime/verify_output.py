@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import msgspec
-import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from tidewire.ops.invariants import BY_NAME
 from tidewire.ops.verify import CheckResult, Report
-from tidewire.runtime.console import wrapped
+from tidewire.runtime.console import tell
 
 
 def as_json(report: Report, path: Path, seconds: float) -> str:
@@ -40,19 +39,13 @@ def show(report: Report, seconds: float) -> None:
         f"{len(report.checks)} checks, {seconds:.1f} s"
     )
     if report.violations == 0:
-        typer.echo(wrapped(f"All is well: {looked_at}.", indent=""))
+        tell(f"All is well: {looked_at}.")
         return
     failed = sum(check.violations > 0 for check in report.checks)
-    typer.echo(
-        wrapped(f"FAILED: {report.violations:,} violations of {failed} checks; {looked_at}.")
-    )
-    typer.echo(
-        wrapped(
-            "What to do: keep a copy of the files as they are. A missing counter comes back with "
-            "'tidewire recover-counter'; for everything else restore the last backup that "
-            "verifies.",
-            indent="",
-        )
+    tell(f"FAILED: {report.violations:,} violations of {failed} checks; {looked_at}.")
+    tell(
+        "What to do: keep a copy of the files as they are. A missing counter comes back with "
+        "'tidewire recover-counter'; for everything else restore the last backup that verifies."
     )
 
 
@@ -70,10 +63,10 @@ def _table(report: Report) -> Table:
 
 
 def _show_offenders(check: CheckResult) -> None:
-    typer.echo(wrapped(f"{check.name}: {BY_NAME[check.name].statement}", indent=""))
+    tell(f"{check.name}: {BY_NAME[check.name].statement}")
     for offender in check.offenders:
         place = f"{offender.chat_id}: " if offender.chat_id else ""
-        typer.echo(wrapped(f"- {place}{offender.found}"))
+        tell(f"- {place}{offender.found}", indent="  ")
     if check.violations > len(check.offenders):
-        typer.echo(f"- and {check.violations - len(check.offenders):,} more")
-    typer.echo()
+        tell(f"- and {check.violations - len(check.offenders):,} more")
+    tell("")
