@@ -12,7 +12,9 @@ import asyncio
 import shutil
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -20,16 +22,17 @@ from typing import Final
 import apsw
 
 from tests.crash.power import Lie, Machine, never, write_files
-from tests.support.crash_ledger import Ledger, Promise, read_snapshot, state_faults
-from tests.support.crash_load import START_MS, Cast, Load, establish, make_cast
-from tests.support.crash_records import Record, Sent, content_of
-from tidewire.domain.errors import StoreUnusable, TidewireError, Unavailable
-from tidewire.domain.ids import UlidSource
+from tests.support.crash_ledger import Ledger, Place, place_of
+from tests.support.crash_load import START_MS, Cast, Load, establish, listener, make_cast
+from tests.support.crash_snapshot import page_faults, read_snapshot, state_faults
+from tidewire.domain.errors import NotAMember, StoreUnusable, TidewireError, Unavailable
+from tidewire.domain.ids import ClientMessageId, UlidSource
 from tidewire.domain.messages import Appended, SendMessage
 from tidewire.engines.sqlite import SqliteStorage
 from tidewire.engines.sqlite.database import SqliteOptions
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.service import IngestService
+from tidewire.ops.history import Sent
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.supervise import TaskSupervisor
 
@@ -37,7 +40,8 @@ SMALL: Final = SqliteOptions(checkpoint_bytes=40_000, wal_bytes_max=160_000, rea
 """Logs so small that a short life has checkpoints, restarts and truncates."""
 
 SENDERS: Final = 6
-OPERATIONS_MAX: Final = 2_000
+LIVES_EACH: Final = 12
+OPERATIONS_MAX: Final = 700
 """What a life lasts at most, if the trap that was set for it does not snap."""
 
 RARE_ACTS: Final = (
@@ -45,9 +49,7 @@ RARE_ACTS: Final = (
     "database sync",
     "wal sync",
     "wal truncate",
-    "wal create",
     "wal delete",
-    "journal write",
 )
 
 
@@ -75,29 +77,30 @@ class Lives:
         lie: Lie = never,
         story: Story | None = None,
     ) -> None:
-        self.ledger = Ledger()
+        self._cast: Cast = make_cast(SENDERS)
+        self.ledger = Ledger(self._cast)
         self.story = story or Story()
         self._directory = directory
         self._seed = seed
         self._options = options
         self._lie = lie
-        self._cast: Cast = make_cast(SENDERS)
-        self._number = 0
+        self.number = 0
         self._machine: Machine | None = None
 
     def live_and_die(self) -> list[str]:
         """One life and its end; in what the store has not kept its promises."""
-        self._number += 1
-        random = Random(f"{self._seed}/{self._number}")
+        self.number += 1
+        random = Random(f"{self._seed}/{self.number}")
+        is_brief = random.random() < (0.4 if self._machine else 0.05)
         machine = self._machine or self._new_machine()
         self._machine = None
         _set_trap(machine, random)
-        asyncio.run(self._live(machine, random))
+        asyncio.run(self._live(machine, random, is_brief=is_brief))
         machine.stop()
         leaked = [name for thread in threading.enumerate() if "tidewire" in (name := thread.name)]
         assert not leaked, f"threads that outlive their store: {leaked}"
         self.story.hits[machine.hit or "after the close"] += 1
-        if random.random() < 0.15:
+        if random.random() < 0.2:
             return self._killed(machine)
         return self._cut(machine, random)
 
@@ -107,7 +110,7 @@ class Lives:
             self._machine.close()
 
     def _new_machine(self) -> Machine:
-        home = self._home(self._number)
+        home = self._home(self.number)
         home.mkdir(exist_ok=True)
         return Machine(home, lie=self._lie)
 
@@ -116,7 +119,8 @@ class Lives:
 
     # Living.
 
-    async def _live(self, machine: Machine, random: Random) -> None:
+    async def _live(self, machine: Machine, random: Random, *, is_brief: bool) -> None:
+        """Open, load, close. A brief life only looks at what the last one has left."""
         loop, dead = asyncio.get_running_loop(), asyncio.Event()
 
         def on_fatal(why: str) -> None:
@@ -126,7 +130,10 @@ class Lives:
         options = replace(self._options, vfs=machine.vfs)
         try:
             storage = await SqliteStorage.open(
-                machine.directory, options=options, on_fatal=on_fatal
+                machine.directory,
+                listener=listener(self.ledger.feed),
+                options=options,
+                on_fatal=on_fatal,
             )
         except (TidewireError, apsw.Error):
             if machine.hit is None:
@@ -142,58 +149,60 @@ class Lives:
             options=IngestOptions(),
         )
         try:
-            await self._load(machine, storage, ingest, dead, random)
+            load = Load(
+                storage,
+                ingest,
+                self._cast,
+                life=self.number,
+                seed=self._seed,
+                report=self.ledger.feed,
+                pause_s=0.001,
+            )
+            await establish(storage, self._cast)
+            again = list(self.ledger.open.values())
+            if is_brief:
+                await load.look_back(again)
+                machine.stop("run: after looking back")
+            else:
+                await self._run(machine, load, again, dead, random)
+            await ingest.drain()
+        except (Unavailable, StoreUnusable, asyncio.CancelledError):
+            if machine.hit is None:
+                raise
         finally:
             await tasks.close()
             self.story.restarts += storage.checkpointer.restarts
             await _close(machine, storage)
 
-    async def _load(
+    async def _run(
         self,
         machine: Machine,
-        storage: SqliteStorage,
-        ingest: IngestService,
+        load: Load,
+        again: list[Sent],
         dead: asyncio.Event,
         random: Random,
     ) -> None:
         """Run until the store is dead, or, in some lives, until it is time to end in order."""
         length = random.randint(50, 500) if random.random() < 0.2 else OPERATIONS_MAX
-        load = Load(
-            storage,
-            ingest,
-            self._cast,
-            life=f"{self._seed}-{self._number}",
-            report=self.ledger.feed,
-            pause_s=0.001,
-        )
-
-        async def work() -> None:
-            await establish(storage, self._cast)
-            await load.run(self.ledger.sends(self.ledger.open))
-
-        working = asyncio.create_task(work())
-        while not dead.is_set() and not working.done() and machine.operations < length:
+        working = asyncio.create_task(load.run(again))
+        while not dead.is_set() and not working.done():
             await asyncio.wait([working], timeout=0.002)
-        if dead.is_set() or machine.hit is not None:
+            if machine.phase == "run" and machine.hit is None and machine.operations >= length:
+                machine.phase = "close"
+                machine.cut_at(random.randint(1, 30))
+                load.stop()
+        if not working.done():
             # The process would be gone by now. A moment more, to see that nothing is acked.
             await asyncio.wait([working], timeout=0.01)
             working.cancel()
-        else:
-            machine.phase = "close"
-            machine.cut_at(random.randint(1, 80))
-            load.stop()
-        try:
-            await working
-            await ingest.drain()
-        except (Unavailable, StoreUnusable, asyncio.CancelledError):
-            if machine.hit is None:
-                raise
+        await working
 
     # Dying.
 
     def _killed(self, machine: Machine) -> list[str]:
         self.story.kills += 1
         faults = machine.faults()
+        self.ledger.end_life()
         machine.go_on()
         self._machine = machine
         return [f"the model of the disk is wrong about {name}" for name in faults]
@@ -202,7 +211,7 @@ class Lives:
         self.story.cuts += 1
         files = machine.left_by_cut(random)
         machine.close()
-        next_home, copy = self._home(self._number + 1), self._directory / "copy"
+        next_home, copy = self._home(self.number + 1), self._directory / "copy"
         write_files(next_home, files)
         write_files(copy, files)
         faults = asyncio.run(self._faults_in(copy))
@@ -214,39 +223,57 @@ class Lives:
     async def _faults_in(self, copy: Path) -> list[str]:
         """Open the files as a server would, and hold them against what was promised."""
         try:
-            storage = await SqliteStorage.open(copy)
+            storage = await SqliteStorage.open(copy, options=SMALL)
         except TidewireError as error:
             return [f"cannot be opened: {error}"]
         try:
-            snapshot = read_snapshot(copy, is_thorough=True)
-            faults = self.ledger.faults_in(snapshot) + state_faults(copy)
+            snapshot = read_snapshot(copy)
+            faults = page_faults(copy) + self.ledger.faults_in(snapshot) + state_faults(copy)
+            self.ledger.end_life()
             if not faults:
-                places = {stored.key: stored.place for stored in snapshot.messages}
+                faults = self.ledger.trace_faults(snapshot)
+            if not faults:
                 self.story.found += self.ledger.settle(snapshot)
-                for sent in self.ledger.open.values():
-                    faults += await _retry_faults(storage, sent, places.get(sent.key))
+                places = {
+                    message.client_message_id: place_of(message) for message in snapshot.messages
+                }
+                faults = await _retry_faults(storage, self.ledger.open.values(), places)
+        except apsw.Error as error:
+            faults = [f"cannot be read: {error}"]
         finally:
             await storage.close()
         return faults
 
 
-async def _retry_faults(storage: SqliteStorage, sent: Sent, place: Promise | None) -> list[str]:
-    """A retry is answered with what is stored, or stores it now; the guest may be out by now."""
-    send = SendMessage(
-        chat_id=sent.chat_id,
-        sender_id=sent.sender_id,
-        client_message_id=sent.key,
-        content=content_of(sent),
-        message_id=UlidSource(Random(sent.key).getrandbits).message_id(START_MS),
-    )
-    [outcome] = await storage.append([send], now_ms=START_MS)
-    if place is None:
-        return []
-    if not isinstance(outcome, Appended) or not outcome.deduplicated:
-        return [f"{sent.key} is stored at {place}, but a retry gets {outcome!r}"]
-    told = (outcome.message_id, outcome.sequence, outcome.prev_sequence, outcome.created_at_ms)
-    stored = (place.message_id, place.sequence, place.prev_sequence, place.created_at_ms)
-    return [] if told == stored else [f"{sent.key} is stored at {place}, a retry gets {outcome}"]
+async def _retry_faults(
+    storage: SqliteStorage, sends: Iterable[Sent], places: dict[ClientMessageId, Place]
+) -> list[str]:
+    """A retry is answered with what is stored, or is stored now (the guest may be out by now)."""
+    ids = UlidSource(Random(0).getrandbits)
+    retries = [
+        SendMessage(
+            chat_id=sent.chat_id,
+            sender_id=sent.user_id,
+            client_message_id=sent.client_message_id,
+            content=sent.content,
+            message_id=ids.message_id(START_MS),
+        )
+        for sent in sends
+    ]
+    outcomes = await storage.append(retries, now_ms=START_MS)
+    faults = []
+    for retry, outcome in zip(retries, outcomes, strict=True):
+        place = places.get(retry.client_message_id)
+        if isinstance(outcome, Appended):
+            told = Place(
+                outcome.message_id, outcome.sequence, outcome.prev_sequence, outcome.created_at_ms
+            )
+            is_right = outcome.deduplicated == (place is not None) and told == (place or told)
+        else:
+            is_right = place is None and isinstance(outcome, NotAMember)
+        if not is_right:
+            faults.append(f"{retry.client_message_id} is stored at {place}, retry: {outcome!r}")
+    return faults
 
 
 async def _close(machine: Machine, storage: SqliteStorage) -> None:
@@ -259,8 +286,44 @@ async def _close(machine: Machine, storage: SqliteStorage) -> None:
 
 
 def _set_trap(machine: Machine, random: Random) -> None:
-    """Any operation, or one of a kind that is rare, and then a little after the first one."""
-    if random.random() < 0.5:
-        machine.cut_at(random.randint(1, 600))
+    """Any operation; or one of the first, which are in the opening; or one of a rare kind."""
+    kind = random.random()
+    if kind < 0.4:
+        machine.cut_at(random.randint(1, 500))
+    elif kind < 0.6:
+        machine.cut_at(random.randint(1, 40))
     else:
-        machine.cut_at(random.randint(1, 12), random.choice(RARE_ACTS))
+        machine.cut_at(random.randint(1, 6), random.choice(RARE_ACTS))
+
+
+def survive(
+    directory: Path,
+    seed: str,
+    cuts: int,
+    *,
+    options: SqliteOptions = SMALL,
+    lie: Lie = never,
+    told: Callable[[Story], None] = lambda story: None,
+) -> tuple[Story, list[str]]:
+    """Let stores live until the power was cut so many times, or one breaks its promises.
+
+    What has happened, and the faults. A store lives some ten times, then there is a new one.
+    """
+    story = Story()
+    for number in count(1):
+        home = directory / f"store-{number}"
+        home.mkdir()
+        lives = Lives(home, f"{seed}/{number}", options=options, lie=lie, story=story)
+        try:
+            for _ in range(LIVES_EACH):
+                if faults := lives.live_and_die():
+                    return story, [
+                        f"store {number}, life {lives.number}: {line}" for line in faults
+                    ]
+                told(story)
+                if story.cuts >= cuts:
+                    return story, []
+        finally:
+            lives.end()
+        shutil.rmtree(home)
+    raise AssertionError("unreachable")

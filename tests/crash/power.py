@@ -12,6 +12,7 @@ everything fails, except for closing files and giving back locks: the process ha
 somehow. The real files then no longer matter.
 """
 
+import sys
 import threading
 import time
 from collections import Counter
@@ -32,11 +33,11 @@ SYNC_S: Final = 0.0002
 _SHARED_MEMORY: Final = "-shm"
 _numbers: Final = count(1)
 
-Lie = Callable[[str], bool]
-"""Says, by the name of the file, whether its sync is only pretended."""
+Lie = Callable[[str, str], bool]
+"""Says, by the kind of the file and the phase, whether its sync is only pretended."""
 
 
-def never(name: str) -> bool:
+def never(kind: str, phase: str) -> bool:
     """An honest disk."""
     return False
 
@@ -48,15 +49,15 @@ class Machine:
         self.directory = directory
         self.vfs = f"tidewire-power-{next(_numbers)}"
         self.operations = 0
-        """How often the disk was changed since the power came on."""
+        """How often the process has changed the disk."""
         self.files_open = 0
         self.hit: str | None = None
         """Which operation the power cut or the kill has hit: phase, file and act."""
         self.phase = "open"
         """What the process is doing, for `hit`."""
         self.lie = lie
-        self.syncs_to_fail = 0
-        """How many of the coming syncs fail as a broken disk lets them fail."""
+        self.sync_to_fail: str | None = None
+        """The kind of file whose next sync fails, as a broken disk lets it fail."""
         files = {
             path.name: path.read_bytes() for path in directory.iterdir() if _is_modelled(path.name)
         }
@@ -66,6 +67,12 @@ class Machine:
         self._countdown: int | None = None
         self._counted: str | None = None
         self._registered = _PowerVfs(self)
+        self._unraisablehook = sys.unraisablehook
+        sys.unraisablehook = self._note_unraisable
+
+    @property
+    def is_off(self) -> bool:
+        return self._is_off
 
     def cut_at(self, number: int, act: str | None = None) -> None:
         """Stop at this operation from now on, 1 being the next one; `act` counts only those of one
@@ -74,17 +81,19 @@ class Machine:
             self._countdown = number
             self._counted = act
 
-    def stop(self) -> None:
+    def stop(self, hit: str | None = None) -> None:
         """Stop now: whatever the process still wants to do to the disk fails."""
         with self._lock:
             self._is_off = True
+            self.hit = self.hit or hit
 
     def go_on(self) -> None:
         """The process was killed, the machine goes on: what it has written is in memory still."""
         assert self.files_open == 0, "somebody still has files open"
         self._is_off = False
-        self.hit = None
         self._countdown = None
+        self.hit = None
+        self.operations = 0
         self.phase = "open"
 
     def left_by_cut(self, random: Random) -> dict[str, bytes]:
@@ -94,7 +103,15 @@ class Machine:
         return self.disk.after_cut(random)
 
     def close(self) -> None:
+        """Machines are closed in the reverse order of their making."""
+        assert sys.unraisablehook == self._note_unraisable
+        sys.unraisablehook = self._unraisablehook
         self._registered.unregister()
+
+    def _note_unraisable(self, unraisable: "sys.UnraisableHookArgs") -> None:
+        """SQLite goes on after some errors, so apsw has nobody to raise them to."""
+        if not (isinstance(unraisable.exc_value, apsw.IOError) and self._is_off):
+            self._unraisablehook(unraisable)
 
     def faults(self) -> list[str]:
         """Where the disk of the model and the real files are different: must be nowhere."""
@@ -150,15 +167,21 @@ class Machine:
         with self._lock:
             if self._is_off:
                 raise apsw.IOError("the power goes off")
-            if self.syncs_to_fail > 0:
-                self.syncs_to_fail -= 1
+            if self.sync_to_fail == _kind(name):
+                self.sync_to_fail = None
                 inode.forget_pending()
                 raise apsw.IOError("the disk cannot be written")
-            if self.lie(name):
+            if self.lie(_kind(name), self.phase):
                 return
             inode.sync(changes)
-            if with_names:
-                self.disk.sync_names()
+        if with_names:
+            self.sync_directory(name)
+
+    def sync_directory(self, name: str) -> None:
+        with self.changing(name, "directory sync", lambda: None):
+            pass
+        with self._lock:
+            self.disk.sync_names()
 
 
 class _PowerFile(apsw.VFSFile):
@@ -169,10 +192,10 @@ class _PowerFile(apsw.VFSFile):
         self._machine = machine
         self._name = name
         inode = machine.disk.file(name)
-        # The unix VFS syncs the directory with the first sync of a journal or log that it has made
-        # itself, and of no other file (os_unix.c, UNIXFILE_DIRSYNC).
+        # The unix VFS syncs the directory after the first sync of a journal or log that it was to
+        # make, whether it was there or not, and of no other file (os_unix.c, UNIXFILE_DIRSYNC).
         journals = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL
-        self._syncs_names = inode is None and bool(flags[0] & journals)
+        self._syncs_names = bool(flags[0] & journals and flags[0] & apsw.SQLITE_OPEN_CREATE)
         self._is_open = False
         if inode is not None:
             machine.check_power()
@@ -232,9 +255,7 @@ class _PowerVfs(apsw.VFS):
         with machine.changing(name, "delete", lambda: machine.disk.delete(name)):
             super().xDelete(filename, False)
         if syncdir:
-            with machine.changing(name, "directory sync", lambda: None):
-                pass
-            machine.disk.sync_names()
+            machine.sync_directory(name)
 
 
 def write_files(directory: Path, files: dict[str, bytes]) -> None:

@@ -1,0 +1,93 @@
+"""The process that is killed: the real store and the real ingest service under load.
+
+`python -m tests.crash.child DIRECTORY SEED LIFE` reads from standard input the sends that it
+begins with, one record a line, and reports on standard output. Each line goes out in one piece
+before the next thing happens, so a kill cannot lose what was reported: the pipe is the parent's.
+With `--forgetful` everything is kept in memory only, which the parent must find out.
+"""
+
+import asyncio
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.support.crash_load import Cast, Load, establish, listener, make_cast
+from tests.support.crash_records import (
+    Opened,
+    Opening,
+    Ready,
+    Record,
+    Restarted,
+    decode_line,
+    encode_line,
+)
+from tidewire.domain.ids import UlidSource
+from tidewire.engines.memory import MemoryStorage
+from tidewire.engines.sqlite import SqliteStorage
+from tidewire.engines.sqlite.database import SqliteOptions
+from tidewire.ingest.options import IngestOptions
+from tidewire.ingest.service import IngestService
+from tidewire.ops.history import Sent
+from tidewire.ports.storage import Storage
+from tidewire.runtime.clock import SystemClock
+from tidewire.runtime.supervise import TaskSupervisor
+
+CAST: Final[Cast] = make_cast(16)
+OPTIONS: Final = SqliteOptions(checkpoint_bytes=200_000, wal_bytes_max=800_000)
+"""Small enough for checkpoints and restarts of the log within a life of a fraction of a second."""
+
+PAUSE_S: Final = 0.02
+
+
+def report(record: Record) -> None:
+    line = encode_line(record)
+    written = os.write(sys.stdout.fileno(), line)
+    assert written == len(line)
+
+
+async def live(
+    directory: Path, seed: str, life: int, again: list[Sent], *, is_forgetful: bool
+) -> None:
+    """Open the store and work on it, until somebody kills us."""
+    report(Opening())
+    sqlite = await SqliteStorage.open(directory, listener=listener(report), options=OPTIONS)
+    report(Opened())
+    work = load(MemoryStorage() if is_forgetful else sqlite, seed, life, again)
+    running = asyncio.ensure_future(work)
+    restarts = 0
+    while not running.done():
+        await asyncio.wait([running], timeout=0.005)
+        if sqlite.checkpointer.restarts != restarts:
+            restarts = sqlite.checkpointer.restarts
+            report(Restarted())
+    # Nobody stops the load, so this raises what has gone wrong.
+    await running
+
+
+async def load(storage: Storage, seed: str, life: int, again: list[Sent]) -> None:
+    await establish(storage, CAST)
+    ingest = IngestService(
+        store=storage,
+        clock=SystemClock(),
+        ids=UlidSource(secrets.randbits),
+        tasks=TaskSupervisor(),
+        options=IngestOptions(),
+    )
+    report(Ready())
+    senders = Load(storage, ingest, CAST, life=life, seed=seed, report=report, pause_s=PAUSE_S)
+    await senders.run(again)
+
+
+def main() -> None:
+    directory, seed, life, *options = sys.argv[1:]
+    records = [decode_line(line) for line in sys.stdin.buffer]
+    again = [record for record in records if isinstance(record, Sent)]
+    is_forgetful = options == ["--forgetful"]
+    asyncio.run(live(Path(directory), seed, int(life), again, is_forgetful=is_forgetful))
+    sys.exit("the load has come to an end by itself")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Power cuts by the thousand: `python -m tests.crash.cuts --cuts 2000 [--seed S]`.
+
+The same that `make test` does with a few hundred. Exit code 1 and the faults if one is found; the
+files are kept then.
+"""
+
+import argparse
+import logging
+import secrets
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.crash.lives import Story, survive
+from tests.crash.power import tally
+
+
+def summary(story: Story) -> str:
+    """What has happened, in a few lines."""
+    return (
+        f"{story.cuts} cuts and {story.kills} kills, {story.restarts} restarts of the log, "
+        f"{story.found} unanswered sends stored after all; hit:\n{tally(story.hits)}\n"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cuts", type=int, default=300)
+    parser.add_argument("--seed", default=secrets.token_hex(4))
+    given = parser.parse_args()
+    # A store that dies says so every time; here that is no news.
+    logging.disable()
+    directory = Path(tempfile.mkdtemp(prefix="tidewire-cuts-"))
+    sys.stdout.write(f"seed {given.seed}, files in {directory}\n")
+    began = time.monotonic()
+
+    def progress(story: Story) -> None:
+        sys.stdout.write(f"\r{story.cuts} cuts, {time.monotonic() - began:.0f} s ")
+        sys.stdout.flush()
+
+    story, faults = survive(directory, given.seed, given.cuts, told=progress)
+    sys.stdout.write("\n" + summary(story))
+    for fault in faults:
+        sys.stdout.write(f"FAULT {fault}\n")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

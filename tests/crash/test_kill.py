@@ -1,0 +1,33 @@
+"""Kill -9 under load: see `tests.crash.torture`, which does it as often as one likes."""
+
+import secrets
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.crash.torture import Torture, command, torture
+
+ROUNDS = 40
+
+
+# Slow: every round is a process that starts, opens the store and works for a while.
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_kills_lose_nothing_that_was_promised(tmp_path: Path) -> None:
+    seed = secrets.token_hex(4)
+    tally, faults = torture(tmp_path / "data", seed, ROUNDS)
+    sys.stdout.write(f"seed {seed}: {tally}\n")
+    assert not faults, "\n".join([f"again with: {command(seed, ROUNDS)}", *faults])
+    assert tally.rounds == ROUNDS
+    assert tally.found > 0, "no kill came between a commit and its answer"
+
+
+# Slow: starts processes.
+@pytest.mark.slow
+def test_child_that_keeps_messages_in_memory_is_caught(tmp_path: Path) -> None:
+    run = Torture(tmp_path / "data", "forgetful", is_forgetful=True)
+    faults: list[str] = []
+    while not faults and run.tally.kills < 10:
+        faults = run.round()
+    assert any(fault.startswith("lost: ") for fault in faults), faults

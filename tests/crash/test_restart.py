@@ -1,0 +1,190 @@
+"""What an earlier process has left behind must be durable before anybody is told of it.
+
+A process that is killed while it syncs a commit leaves that commit in the kernel's memory. The next
+process finds it in the log, shows it, and answers retries with it. If the power goes then, before
+anything else was synced, it must still be there. After a sync that failed it is worse: the kernel
+calls the pages clean and never writes them, so another sync of the same file helps nobody.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import apsw
+import pytest
+
+from tests.crash.power import Machine, write_files
+from tests.support.crash_load import START_MS, Cast, establish, make_cast
+from tests.support.crash_snapshot import page_faults, read_snapshot
+from tidewire.domain.errors import StoreUnavailable, StoreUnusable
+from tidewire.domain.ids import ClientMessageId, MessageId
+from tidewire.domain.messages import Appended, SendMessage
+from tidewire.engines.sqlite import SqliteStorage
+from tidewire.engines.sqlite.database import DATABASE_NAME, SqliteOptions
+
+SEEDS = 25
+CAST: Cast = make_cast(3)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    directory = tmp_path / "life"
+    directory.mkdir()
+    machine = Machine(directory)
+    yield machine
+    machine.close()
+
+
+async def opened(machine: Machine, *, checkpoint_bytes: int = 1 << 20) -> SqliteStorage:
+    return await SqliteStorage.open(
+        machine.directory,
+        options=SqliteOptions(
+            vfs=machine.vfs, checkpoint_bytes=checkpoint_bytes, busy_ms_max=10, readers=1
+        ),
+        on_fatal=lambda why: machine.stop(),
+    )
+
+
+async def closed(storage: SqliteStorage) -> None:
+    # The disk is gone by then. A real one would not raise out of a close, but ours does.
+    with suppress(apsw.IOError):
+        await storage.close()
+
+
+async def sent(storage: SqliteStorage, number: int) -> Appended:
+    chat_id, owner, _ = CAST.directs[0]
+    send = SendMessage(
+        chat_id=chat_id,
+        sender_id=owner,
+        client_message_id=ClientMessageId(f"{number:032x}"),
+        content=f"message {number}",
+        message_id=MessageId(f"msg_{number}"),
+    )
+    [outcome] = await storage.append([send], now_ms=START_MS)
+    assert isinstance(outcome, Appended)
+    return outcome
+
+
+async def die_with_a_commit_under_way(machine: Machine) -> None:
+    """Message 1 is acked; message 2 is written, but its process dies before it is synced."""
+    storage = await opened(machine)
+    await establish(storage, CAST)
+    await sent(storage, 1)
+    machine.cut_at(1, "wal sync")
+    with pytest.raises(StoreUnusable):
+        await sent(storage, 2)
+    await closed(storage)
+    machine.go_on()
+
+
+def kept_after_cuts(machine: Machine, directory: Path) -> list[list[str]]:
+    """The messages that are there after each of many cuts at this instant."""
+    machine.stop()
+    kept = []
+    for seed in range(SEEDS):
+        home = directory / f"cut-{seed}"
+        write_files(home, machine.left_by_cut(Random(seed)))
+        assert page_faults(home) == []
+        kept.append([message.content for message in read_snapshot(home).messages])
+    return kept
+
+
+def test_retry_answered_after_a_kill_survives_the_power(machine: Machine, tmp_path: Path) -> None:
+    async def live() -> None:
+        await die_with_a_commit_under_way(machine)
+        storage = await opened(machine)
+        assert (await sent(storage, 2)).deduplicated, "the kill has hit too early"
+        machine.stop()
+        await closed(storage)
+
+    asyncio.run(live())
+    assert kept_after_cuts(machine, tmp_path) == [["message 1", "message 2"]] * SEEDS
+
+
+def test_message_shown_after_a_kill_survives_the_power(machine: Machine, tmp_path: Path) -> None:
+    async def live() -> None:
+        await die_with_a_commit_under_way(machine)
+        storage = await opened(machine)
+        chat_id, reader, _ = CAST.directs[0]
+        page = await storage.messages_after(reader, chat_id, 0, count_max=10, bytes_max=1000)
+        assert [message.content for message in page.messages] == ["message 1", "message 2"]
+        machine.stop()
+        await closed(storage)
+
+    asyncio.run(live())
+    assert kept_after_cuts(machine, tmp_path) == [["message 1", "message 2"]] * SEEDS
+
+
+def test_retry_answered_beside_a_foreign_reader_survives_the_power(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """A backup that runs over the restart keeps the log from being begun anew."""
+
+    async def live() -> None:
+        await die_with_a_commit_under_way(machine)
+        reader = apsw.Connection(str(machine.directory / DATABASE_NAME), vfs=machine.vfs)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM messages").fetchall()
+        storage = await opened(machine)
+        assert (await sent(storage, 2)).deduplicated, "the kill has hit too early"
+        machine.stop()
+        reader.close()
+        await closed(storage)
+
+    asyncio.run(live())
+    assert kept_after_cuts(machine, tmp_path) == [["message 1", "message 2"]] * SEEDS
+
+
+def test_commits_after_a_failed_sync_of_the_log_survive_the_power(
+    machine: Machine, tmp_path: Path
+) -> None:
+    async def live() -> None:
+        storage = await opened(machine)
+        await establish(storage, CAST)
+        await sent(storage, 1)
+        machine.sync_to_fail = "wal"
+        with pytest.raises(StoreUnusable):
+            await sent(storage, 2)
+        await closed(storage)
+        machine.go_on()
+        storage = await opened(machine)
+        assert (await sent(storage, 2)).deduplicated, "the log no longer shows what it held"
+        await sent(storage, 3)
+        machine.stop()
+        await closed(storage)
+
+    asyncio.run(live())
+    expected = ["message 1", "message 2", "message 3"]
+    assert kept_after_cuts(machine, tmp_path) == [expected] * SEEDS
+
+
+def test_commits_after_a_failed_sync_of_the_database_survive_the_power(
+    machine: Machine, tmp_path: Path
+) -> None:
+    async def live() -> None:
+        storage = await opened(machine, checkpoint_bytes=1)
+        await establish(storage, CAST)
+        await sent(storage, 1)
+        machine.sync_to_fail = "database"
+        number = 1
+        with suppress(StoreUnusable, StoreUnavailable):
+            while number < 1_000:
+                await sent(storage, number + 1)
+                number += 1
+        assert machine.is_off, "the failed sync went unnoticed"
+        await closed(storage)
+        machine.go_on()
+        storage = await opened(machine)
+        # The message under way may be stored after all.
+        head = (await sent(storage, 1_000)).prev_sequence
+        assert head in (number, number + 1)
+        machine.stop()
+        await closed(storage)
+        expected.extend([*range(1, head + 1), 1_000])
+
+    expected: list[int] = []
+    asyncio.run(live())
+    kept = [f"message {number}" for number in expected]
+    assert kept_after_cuts(machine, tmp_path) == [kept] * SEEDS
