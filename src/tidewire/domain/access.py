@@ -89,7 +89,7 @@ def check_remove(
 ) -> None:
     """May the actor remove this user, now? Somebody who is not there cannot be removed."""
     if actor is not None and actor.user_id == target_id:
-        raise InvalidOperation("nobody removes himself; leave the chat instead")
+        raise InvalidOperation("nobody removes himself; a group can be left")
     is_admin = target is not None and target.role is Role.ADMIN
     _check_group(chat, actor, Operation.REMOVE_ADMIN if is_admin else Operation.REMOVE_MEMBER)
     if target is None:

@@ -29,6 +29,7 @@ from tidewire.domain.delivery import (
     Advance,
     AdvanceOutcome,
     DeliveryStatus,
+    DigestEntry,
     DigestPage,
     Floors,
 )
@@ -57,11 +58,13 @@ class MessageStore(Protocol):
           the sender's own key, same content   → Appended, deduplicated, the first one's numbers
           the sender's own key, other content  → KeyReused with the original
           not a member, or no such chat        → NotAMember
-          no counter row                       → CounterMissing; nothing is written to this chat
+          no counter, or one behind its chat   → CounterMissing; nothing is written to this chat
           somebody else's key                  → KeyReused without details
           otherwise                            → Appended
         The author's positions move as `positions_after_append` says, before this returns.
         Raises StoreUnavailable or StoreFull for the batch as a whole.
+        Concurrency: may be called again before it returns; with `appends_per_chat` a batch is of
+        one chat.
         Bounds: at most APPEND_SENDS_MAX sends, each key at most once (the batcher sees to both).
         """
         ...
@@ -72,9 +75,9 @@ class MessageStore(Protocol):
         """The messages above a cursor, ascending: what a sync returns.
 
         Membership, head and messages are of one instant. The page ends at `count_max` messages or
-        before `bytes_max` of content, but has at least one message if there is one. It is never
-        cut inside: a reader who has it and everything up to `after` is complete to
-        `synced_through`, which is the last message's sequence, or `after` if there is none.
+        when one more would pass `bytes_max` of content, but has at least one message if there is
+        one. It is never cut inside: a reader who has it and everything up to `after` is complete
+        to `synced_through`, which is the last message's sequence, or `after` if there is none.
         Raises NotAMember; CursorAhead if `after` is above the head.
         """
         ...
@@ -84,7 +87,8 @@ class MessageStore(Protocol):
     ) -> MessagePage:
         """The last messages below a sequence (None: the newest), ascending: history.
 
-        `has_more` says if there are older ones. Otherwise as `messages_after`. Raises NotAMember.
+        `has_more` says if there are older ones; `synced_through` is the last one's sequence, 0 for
+        an empty page. Otherwise as `messages_after`. Raises NotAMember.
         """
         ...
 
@@ -110,7 +114,7 @@ class ChatStore(Protocol):
         """A new group with its counter, its owner and all its members, or nothing.
 
         A retry with the same chat_id finds the first one (`created` False). Raises UserNotFound,
-        ChatIsFull, InvalidOperation.
+        ChatIsFull, and InvalidOperation for a bad name, a member named twice or a taken id.
         """
         ...
 
@@ -147,7 +151,7 @@ class ChatStore(Protocol):
         ...
 
     async def rename(self, actor: UserId, chat_id: ChatId, name: str, *, now_ms: int) -> ChatAccess:
-        """Give a group another name. The same name again changes nothing."""
+        """Give a group another name (InvalidOperation for a bad one). The same changes nothing."""
         ...
 
     async def mute(self, actor: UserId, chat_id: ChatId, muted_until_ms: int | None) -> Member:
@@ -201,6 +205,10 @@ class PositionStore(Protocol):
         """The state of the user's chats, by chat id from above `after`, each of one instant."""
         ...
 
+    async def standing(self, user_id: UserId, chat_id: ChatId) -> DigestEntry | None:
+        """The state of one of the user's chats, as in his digest; None if he is not in it."""
+        ...
+
 
 class UserStore(Protocol):
     """People."""
@@ -227,5 +235,5 @@ class Storage(MessageStore, ChatStore, PositionStore, UserStore, Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish what was taken in, then let go of everything. Calls after it are refused."""
+        """Finish what was taken in, then let go of everything. Later calls: StoreUnavailable."""
         ...

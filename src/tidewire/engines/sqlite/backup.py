@@ -11,6 +11,7 @@ from tidewire.engines.sqlite.copying import (
     Progress,
     copy_database,
     discard_database,
+    make_private,
     no_progress,
     sync_file,
 )
@@ -68,6 +69,7 @@ def restore(file: Path, data_dir: Path) -> str:
         partial = path.with_name(path.name + ".restoring")
         try:
             discard_database(partial)
+            make_private(partial)
             shutil.copyfile(file, partial)
             epoch = _begin_new_life(partial, data_dir)
             sync_file(partial)

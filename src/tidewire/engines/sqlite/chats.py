@@ -132,17 +132,17 @@ def create_direct(
 def create_group(
     database: apsw.Connection, command: CreateGroup, members_max: int, now_ms: int
 ) -> tuple[CreatedChat, list[Event]]:
+    existing = find_chat(database, command.chat_id)
+    if existing is not None:
+        if existing.created_by != command.actor_id or existing.chat_type is not ChatType.GROUP:
+            raise InvalidOperation("this chat id is taken")
+        return CreatedChat(existing, created=False), []
     check_chat_name(command.name)
     roles = {command.actor_id: Role.OWNER} | dict.fromkeys(command.member_ids, Role.MEMBER)
     if len(roles) != 1 + len(command.member_ids) or roles[command.actor_id] is not Role.OWNER:
         raise InvalidOperation("the members of a new group are others, each named once")
     if len(roles) > members_max:
         raise ChatIsFull(members_max)
-    existing = find_chat(database, command.chat_id)
-    if existing is not None:
-        if existing.created_by != command.actor_id or existing.chat_type is not ChatType.GROUP:
-            raise InvalidOperation("this chat id is taken")
-        return CreatedChat(existing, created=False), []
     _check_users(database, roles)
     return _create(
         database, command.chat_id, ChatType.GROUP, command.name, command.actor_id, roles, now_ms

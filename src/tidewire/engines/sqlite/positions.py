@@ -99,6 +99,7 @@ SELECT chat_id, chat_type, head, membership_version, joined_sequence,
         )
     )
 FROM mine
+ORDER BY chat_id
 """  # noqa: S608 - constants
 DIGEST: Final = _STANDINGS.format(compared=">")
 STANDING: Final = _STANDINGS.format(compared="=")
