@@ -1,0 +1,26 @@
+"""What an operator may tune about pushes."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FanoutOptions:
+    """Bounds and times of the fan-out plane."""
+
+    rosters_max: int = 20_000
+    """How many chats' members are remembered; the one used longest ago is forgotten first."""
+    roster_users_max: int = 500_000
+    """How many members are remembered over all chats."""
+    waiting_events_max: int = 10_000
+    """How many events may wait while the members of their chats are read; one more, and everybody
+    connected is told to sync again."""
+    status_interval_ms: int = 250
+    """How far apart two status updates of one chat are at least."""
+    status_chats_max: int = 50_000
+    """How many chats may have a status update due or just sent; past it, updates wait for room."""
+    status_reads_max: int = 8
+    """How many chats' positions are read at the same time for status updates."""
+    retry_ms: int = 500
+    """How long to leave the store alone after it could not be read."""
+    read_attempts_max: int = 5
+    """How often a chat's members are asked for before everybody is told to sync again."""

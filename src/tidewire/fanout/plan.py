@@ -1,0 +1,123 @@
+"""Who is pushed what: from an event and the members of its chat to frames. PURE.
+
+A frame is encoded and framed once, whoever and how many get it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from tidewire.domain.chats import Roster
+from tidewire.domain.delivery import DigestEntry, Floors
+from tidewire.domain.events import (
+    ChatCreated,
+    ChatRenamed,
+    MembershipChange,
+    MembershipChanged,
+    MessageAppended,
+)
+from tidewire.domain.ids import ChatId, ConnectionId, UserId
+from tidewire.wire.codec import encode_message_push, encode_server_frame
+from tidewire.wire.frame_builders import chat_update_frame
+from tidewire.wire.framing import frame_text
+from tidewire.wire.server_frames import (
+    ServerFrame,
+    StatusUpdateFrame,
+    StatusUpdatePayload,
+    TypingIndicatorFrame,
+    TypingIndicatorPayload,
+)
+from tidewire.wire.timestamps import format_time_ms
+
+
+class Push(msgspec.Struct, frozen=True):
+    """A framed frame, and whose connections get it."""
+
+    user_ids: Sequence[UserId]
+    framed: bytes
+    except_connection: ConnectionId | None = None
+
+
+def push_of(
+    event: MessageAppended | ChatCreated | ChatRenamed | MembershipChanged,
+    roster: Roster,
+    *,
+    now_ms: int,
+) -> Push:
+    """The push of an event. The sender's other devices get his message, its own connection does
+    not (D-08); whoever was removed is told so, and nothing after it."""
+    if isinstance(event, MessageAppended):
+        framed = frame_text(encode_message_push(event.message, now_ms))
+        return Push(roster.user_ids, framed, event.origin_connection_id)
+    user_ids = roster.user_ids
+    if isinstance(event, MembershipChanged) and event.change is MembershipChange.REMOVED:
+        user_ids = (*user_ids, event.user_id)
+    return Push(user_ids, _framed(chat_update_frame(event, now_ms=now_ms)))
+
+
+def typing_push(
+    chat_id: ChatId, user_id: UserId, roster: Roster, *, is_typing: bool, now_ms: int
+) -> Push | None:
+    """Tell the others that somebody types; None if he is not one of them, or a block is between."""
+    if user_id not in roster.user_ids or roster.has_block:
+        return None
+    frame = TypingIndicatorFrame(
+        timestamp=format_time_ms(now_ms),
+        payload=TypingIndicatorPayload(chat_id=chat_id, user_id=user_id, is_typing=is_typing),
+    )
+    others = [other for other in roster.user_ids if other != user_id]
+    return Push(others, _framed(frame))
+
+
+def status_pushes(
+    floors: Floors,
+    online: Sequence[UserId],
+    *,
+    told: Floors | None,
+    except_users: Sequence[UserId],
+    now_ms: int,
+) -> Iterator[Push]:
+    """The others' boundaries for every member who is connected, and to whom they are news.
+
+    There are few different answers, because the two lowest positions decide them all: one for the
+    lowest in delivered, one for the lowest in read, one for everybody else.
+    """
+    answers: dict[tuple[int, int], list[UserId]] = {}
+    for user_id in online:
+        boundaries = _boundaries(floors, user_id)
+        if user_id in except_users or (told and boundaries == _boundaries(told, user_id)):
+            continue
+        answers.setdefault(boundaries, []).append(user_id)
+    for (delivered, read), user_ids in answers.items():
+        payload = StatusUpdatePayload(
+            chat_id=floors.chat_id, others_delivered=delivered, others_read=read
+        )
+        yield Push(user_ids, _framed(_status(payload, now_ms)))
+
+
+def _boundaries(floors: Floors, viewer: UserId) -> tuple[int, int]:
+    return (
+        floors.delivered.boundary(viewer, floors.head),
+        floors.read.boundary(viewer, floors.head),
+    )
+
+
+def own_status_push(user_id: UserId, entry: DigestEntry, *, now_ms: int) -> Push:
+    """A user's own numbers, for all his devices: reading on the phone clears the laptop."""
+    payload = StatusUpdatePayload(
+        chat_id=entry.chat_id,
+        others_delivered=entry.others_delivered,
+        others_read=entry.others_read,
+        own_delivered=entry.delivered,
+        own_read=entry.read,
+        unread=entry.unread,
+    )
+    return Push((user_id,), _framed(_status(payload, now_ms)))
+
+
+def _status(payload: StatusUpdatePayload, now_ms: int) -> StatusUpdateFrame:
+    return StatusUpdateFrame(timestamp=format_time_ms(now_ms), payload=payload)
+
+
+def _framed(frame: ServerFrame) -> bytes:
+    return frame_text(encode_server_frame(frame))

@@ -1,0 +1,262 @@
+"""The fan-out: takes every commit, in commit order, and pushes it to those whom it concerns.
+
+The shell around the PURE plan, rosters and ticks. In one process it is the store's commit listener,
+so it runs on the event loop before the senders are answered, and must be quick: what it needs is
+remembered as a rule. If the members of a chat are not known, its events wait, in order, until they
+have been read. What cannot be pushed is never dropped in silence: those concerned sync again.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from tidewire.domain.chats import Roster
+from tidewire.domain.errors import Unavailable
+from tidewire.domain.events import (
+    ChatCreated,
+    ChatRenamed,
+    Event,
+    MembershipChanged,
+    MessageAppended,
+    PositionsAdvanced,
+)
+from tidewire.domain.ids import ChatId, ConnectionId, UserId
+from tidewire.fanout.options import FanoutOptions
+from tidewire.fanout.plan import Push, own_status_push, push_of, status_pushes, typing_push
+from tidewire.fanout.rosters import Rosters
+from tidewire.fanout.ticks import DueChat, Ticks
+from tidewire.ports.router import Router
+from tidewire.ports.runtime import Clock, Tasks
+from tidewire.ports.storage import ChatStore, PositionStore
+
+Pushed = MessageAppended | ChatCreated | ChatRenamed | MembershipChanged
+WithRoster = Callable[[Roster], None]
+
+
+class FanoutCounters:
+    """What has happened so far, as plain numbers for whoever shows them."""
+
+    __slots__ = ("events", "pushes", "resyncs", "roster_hits", "roster_reads", "status_updates")
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.pushes = 0
+        self.resyncs = 0
+        self.roster_hits = 0
+        self.roster_reads = 0
+        self.status_updates = 0
+
+
+class FanoutWorker:
+    """`committed` is the store's commit listener; `typing` is the gateway's typing relay."""
+
+    def __init__(
+        self,
+        *,
+        chats: ChatStore,
+        positions: PositionStore,
+        router: Router,
+        clock: Clock,
+        tasks: Tasks,
+        options: FanoutOptions,
+    ) -> None:
+        """Must be made on the event loop that it is to serve."""
+        self.counters = FanoutCounters()
+        self._chats = chats
+        self._positions = positions
+        self._router = router
+        self._clock = clock
+        self._tasks = tasks
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._rosters = Rosters(rosters_max=options.rosters_max, users_max=options.roster_users_max)
+        self._ticks = Ticks(
+            interval_ms=options.status_interval_ms, chats_max=options.status_chats_max
+        )
+        # What waits for the members of a chat, in order. A chat is here while they are read.
+        self._waiting: dict[ChatId, deque[tuple[int, WithRoster]]] = {}
+        self._waiting_count = 0
+        self._status_reads = 0
+        self._status_timer: asyncio.TimerHandle | None = None
+        self._status_timer_at_ms = 0
+
+    def committed(self, events: Sequence[Event]) -> None:
+        """Take what one commit did."""
+        self.counters.events += len(events)
+        now_ms = self._clock.wall_ms()
+        for event in events:
+            match event:
+                case MessageAppended():
+                    message = event.message
+                    self._with_roster(message.chat_id, event.membership_version, event, now_ms)
+                case ChatCreated() | ChatRenamed() | MembershipChanged():
+                    self._rosters.follow(event)
+                    chat = event.chat
+                    self._with_roster(chat.chat_id, chat.membership_version, event, now_ms)
+                    if isinstance(event, MembershipChanged):
+                        # Whoever leaves is waited for no longer: the boundary may rise.
+                        self.tell_status(chat.chat_id, event.user_id)
+                case PositionsAdvanced():
+                    self.tell_status(event.chat_id, event.user_id)
+                case _:
+                    assert_never(event)
+
+    def typing(
+        self, user_id: UserId, chat_id: ChatId, *, is_typing: bool, origin: ConnectionId
+    ) -> None:
+        """Tell the others of a chat that somebody types, if he is one of them."""
+        now_ms = self._clock.wall_ms()
+
+        def tell(roster: Roster) -> None:
+            push = typing_push(chat_id, user_id, roster, is_typing=is_typing, now_ms=now_ms)
+            if push is not None:
+                self._push(push)
+
+        roster = self._rosters.find(chat_id, 0)
+        if roster is not None and chat_id not in self._waiting:
+            tell(roster)
+        else:
+            self._wait_for_roster(chat_id, 0, tell)
+
+    def tell_status(self, chat_id: ChatId, user_id: UserId, *, is_forced: bool = False) -> None:
+        """Have the members of a chat told about ticks soon. Forced: even if nothing changed."""
+        if self._ticks.moved(chat_id, user_id, is_forced=is_forced):
+            self._set_status_timer()
+
+    def _with_roster(self, chat_id: ChatId, version: int, event: Pushed, now_ms: int) -> None:
+        """Push an event to the members of its chat, now or when they are known."""
+        if chat_id not in self._waiting:
+            roster = self._rosters.find(chat_id, version)
+            if roster is not None:
+                self.counters.roster_hits += 1
+                self._push(push_of(event, roster, now_ms=now_ms))
+                return
+        self._wait_for_roster(
+            chat_id, version, lambda roster: self._push(push_of(event, roster, now_ms=now_ms))
+        )
+
+    def _push(self, push: Push) -> None:
+        self.counters.pushes += 1
+        self._router.push(push.user_ids, push.framed, except_connection=push.except_connection)
+
+    def _wait_for_roster(self, chat_id: ChatId, version: int, act: WithRoster) -> None:
+        if self._waiting_count >= self._options.waiting_events_max:
+            self._give_up("too much is waiting to be pushed")
+            return
+        self._waiting_count += 1
+        queue = self._waiting.get(chat_id)
+        if queue is not None:
+            queue.append((version, act))
+            return
+        self._waiting[chat_id] = deque([(version, act)])
+        self._tasks.start("fanout-roster", self._read_roster(chat_id))
+
+    async def _read_roster(self, chat_id: ChatId) -> None:
+        """Read the members of a chat until nothing of it waits."""
+        attempts = 0
+        while queue := self._waiting.get(chat_id):
+            try:
+                self.counters.roster_reads += 1
+                roster = await self._chats.roster(chat_id)
+            except Unavailable:
+                attempts += 1
+                if attempts >= self._options.read_attempts_max:
+                    self._give_up("the store cannot be read")
+                    return
+                await self._pause()
+                continue
+            if self._waiting.get(chat_id) is not queue:
+                return
+            if roster is None:
+                # Only typing asks for chats that do not exist.
+                self._waiting_count -= len(queue)
+                break
+            self._rosters.learn(roster)
+            while queue and queue[0][0] <= roster.membership_version:
+                _, act = queue.popleft()
+                self._waiting_count -= 1
+                act(roster)
+        self._waiting.pop(chat_id, None)
+
+    def _give_up(self, reason: str) -> None:
+        """Nobody can say whom the waiting events concern, so everybody syncs again."""
+        self._waiting.clear()
+        self._waiting_count = 0
+        self.counters.resyncs += 1
+        self._router.resync(None, reason)
+
+    async def _pause(self) -> None:
+        paused = self._loop.create_future()
+        handle = self._loop.call_later(self._options.retry_ms / 1000, paused.set_result, None)
+        try:
+            await paused
+        finally:
+            handle.cancel()
+
+    # Ticks.
+
+    def _set_status_timer(self) -> None:
+        """One timer for all chats, set anew only for one that is due earlier."""
+        at_ms = self._ticks.next_at_ms()
+        if at_ms is None or self._status_reads >= self._options.status_reads_max:
+            return
+        now_ms = self._clock.monotonic_ms()
+        at_ms = max(at_ms, now_ms)
+        if self._status_timer is not None:
+            if self._status_timer_at_ms <= at_ms:
+                return
+            self._status_timer.cancel()
+        self._status_timer_at_ms = at_ms
+        self._status_timer = self._loop.call_later((at_ms - now_ms) / 1000, self._on_status_timer)
+
+    def _on_status_timer(self) -> None:
+        self._status_timer = None
+        room = self._options.status_reads_max - self._status_reads
+        for due in self._ticks.take(self._clock.monotonic_ms(), room):
+            self._status_reads += 1
+            self._tasks.start("fanout-status", self._tell(due))
+        self._set_status_timer()
+
+    async def _tell(self, due: DueChat) -> None:
+        """Read the latest numbers of one chat and push them to its members who are connected."""
+        try:
+            floors = await self._positions.floors(due.chat_id)
+            roster = None if floors is None else await self._roster(due.chat_id)
+            if floors is not None and roster is not None and not roster.has_block:
+                online = self._router.online(roster.user_ids)
+                movers = [user_id for user_id in due.moved if user_id in online]
+                for user_id in movers:
+                    await self._tell_own(user_id, due.chat_id)
+                for push in status_pushes(
+                    floors,
+                    online,
+                    told=None if due.is_forced else due.told,
+                    except_users=movers,
+                    now_ms=self._clock.wall_ms(),
+                ):
+                    self._push_status(push)
+            self._ticks.told(due, floors, self._clock.monotonic_ms())
+        except Unavailable:
+            self._ticks.failed(due, self._clock.monotonic_ms())
+        finally:
+            self._status_reads -= 1
+            self._set_status_timer()
+
+    async def _tell_own(self, user_id: UserId, chat_id: ChatId) -> None:
+        entry = await self._positions.standing(user_id, chat_id)
+        if entry is not None:
+            self._push_status(own_status_push(user_id, entry, now_ms=self._clock.wall_ms()))
+
+    async def _roster(self, chat_id: ChatId) -> Roster | None:
+        roster = self._rosters.find(chat_id, 0)
+        if roster is None:
+            self.counters.roster_reads += 1
+            roster = await self._chats.roster(chat_id)
+            if roster is not None:
+                self._rosters.learn(roster)
+        return roster
+
+    def _push_status(self, push: Push) -> None:
+        self.counters.status_updates += len(push.user_ids)
+        self._router.push(push.user_ids, push.framed)

@@ -1,0 +1,114 @@
+"""The plan: who gets which frame, and that each is encoded once."""
+
+import msgspec
+
+from tests.unit.fanout.test_rosters import ANN, BEN, CEM, CHAT, changed, chat
+from tidewire.domain.chats import ChatType, Roster
+from tidewire.domain.delivery import DigestEntry, Floors, lowest_of
+from tidewire.domain.events import ChatCreated, ChatRenamed, MembershipChange, MessageAppended
+from tidewire.domain.ids import ClientMessageId, ConnectionId, MessageId
+from tidewire.domain.messages import Message
+from tidewire.fanout.plan import Push, own_status_push, push_of, status_pushes, typing_push
+
+ROSTER = Roster(CHAT, 1, (ANN, BEN, CEM))
+MESSAGE = Message(
+    CHAT,
+    2,
+    1,
+    MessageId("msg_2"),
+    ANN,
+    ClientMessageId("5a0f6f1e-6c0e-4b1e-9a39-1f5b2f9a3c11"),
+    "hello",
+    "text/plain",
+    1_900_000_000_000,
+)
+
+
+def frame(push: Push) -> dict[str, object]:
+    decoded: dict[str, object] = msgspec.json.decode(push.framed[push.framed.index(b"{") :])
+    return decoded
+
+
+def payload(push: Push) -> dict[str, object]:
+    found = frame(push)["payload"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_message_goes_to_everybody_but_the_connection_it_came_from() -> None:
+    push = push_of(MessageAppended(MESSAGE, 1, ConnectionId("conn_1")), ROSTER, now_ms=5)
+    assert push.user_ids == (ANN, BEN, CEM)
+    assert push.except_connection == "conn_1"
+    assert frame(push)["type"] == "message"
+    assert (payload(push)["sequence"], payload(push)["prev_sequence"]) == (2, 1)
+    assert "request_id" not in frame(push)
+
+
+def test_changes_go_to_all_members_and_a_removal_to_the_removed_too() -> None:
+    created = push_of(ChatCreated(chat(1), (ANN, BEN)), Roster(CHAT, 1, (ANN, BEN)), now_ms=5)
+    assert (created.user_ids, payload(created)["change"]) == ((ANN, BEN), "created")
+    renamed = push_of(ChatRenamed(chat(2), ANN, 1), ROSTER, now_ms=5)
+    assert (renamed.user_ids, payload(renamed)["change"]) == ((ANN, BEN, CEM), "renamed")
+    removed = push_of(
+        changed(3, MembershipChange.REMOVED, CEM), Roster(CHAT, 3, (ANN, BEN)), now_ms=5
+    )
+    assert removed.user_ids == (ANN, BEN, CEM)
+    assert payload(removed)["change"] == "member_removed"
+
+
+def test_typing_goes_to_the_others_only() -> None:
+    push = typing_push(CHAT, BEN, ROSTER, is_typing=True, now_ms=5)
+    assert push is not None
+    assert push.user_ids == [ANN, CEM]
+    assert payload(push) == {"chat_id": CHAT, "user_id": BEN, "is_typing": True}
+
+
+def test_typing_of_an_outsider_or_over_a_block_goes_nowhere() -> None:
+    roster = Roster(CHAT, 1, (ANN, CEM))
+    assert typing_push(CHAT, BEN, roster, is_typing=True, now_ms=5) is None
+    blocked = Roster(CHAT, 1, (ANN, BEN), has_block=True)
+    assert typing_push(CHAT, BEN, blocked, is_typing=True, now_ms=5) is None
+
+
+def test_status_is_the_minimum_over_the_others_as_each_sees_it() -> None:
+    delivered = [(ANN, 1), (BEN, 4), (CEM, 6)]
+    read = [(ANN, 1), (BEN, 0), (CEM, 6)]
+    floors = Floors(CHAT, 7, lowest_of(delivered), lowest_of(read))
+    seen = {
+        user_id: (payload(push)["others_delivered"], payload(push)["others_read"])
+        for push in status_pushes(floors, [ANN, BEN, CEM], told=None, except_users=[], now_ms=5)
+        for user_id in push.user_ids
+    }
+    assert seen == {ANN: (4, 0), BEN: (1, 1), CEM: (1, 0)}
+
+
+def test_status_is_encoded_once_for_all_who_see_the_same() -> None:
+    positions = [(ANN, 1), (BEN, 4), (CEM, 6)]
+    floors = Floors(CHAT, 7, lowest_of(positions), lowest_of(positions))
+    pushes = list(status_pushes(floors, [BEN, CEM], told=None, except_users=[], now_ms=5))
+    assert [push.user_ids for push in pushes] == [[BEN, CEM]]
+    assert list(status_pushes(floors, [BEN], told=None, except_users=[BEN], now_ms=5)) == []
+
+
+def test_own_status_has_the_own_numbers_and_the_unread_count() -> None:
+    entry = DigestEntry(CHAT, ChatType.GROUP, 7, 1, 0, 5, 4, 3, 2, 1)
+    push = own_status_push(ANN, entry, now_ms=5)
+    assert push.user_ids == (ANN,)
+    assert payload(push) == {
+        "chat_id": CHAT,
+        "others_delivered": 3,
+        "others_read": 2,
+        "own_delivered": 5,
+        "own_read": 4,
+        "unread": 1,
+    }
+
+
+def test_status_goes_only_to_those_to_whom_it_is_news() -> None:
+    before = [(ANN, 1), (BEN, 4), (CEM, 6)]
+    after = [(ANN, 1), (BEN, 5), (CEM, 6)]
+    told = Floors(CHAT, 7, lowest_of(before), lowest_of(before))
+    floors = Floors(CHAT, 7, lowest_of(after), lowest_of(after))
+    online = [ANN, BEN, CEM]
+    [push] = status_pushes(floors, online, told=told, except_users=[], now_ms=5)
+    assert push.user_ids == [ANN]

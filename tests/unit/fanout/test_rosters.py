@@ -1,0 +1,133 @@
+"""Rosters: never older than the event they serve, never replaced by an older one, bounded."""
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidewire.domain.chats import Chat, ChatType, Role, Roster
+from tidewire.domain.events import ChatCreated, ChatRenamed, MembershipChange, MembershipChanged
+from tidewire.domain.ids import ChatId, UserId
+from tidewire.fanout.rosters import Rosters
+
+CHAT = ChatId("chat_1")
+ANN, BEN, CEM = UserId("user_ann"), UserId("user_ben"), UserId("user_cem")
+
+
+def chat(version: int, chat_id: ChatId = CHAT) -> Chat:
+    return Chat(
+        chat_id=chat_id,
+        chat_type=ChatType.GROUP,
+        name="team",
+        created_by=ANN,
+        created_at_ms=1,
+        updated_at_ms=1,
+        membership_version=version,
+        member_count=2,
+        head=0,
+    )
+
+
+def changed(version: int, change: MembershipChange, user_id: UserId) -> MembershipChanged:
+    return MembershipChanged(
+        chat=chat(version),
+        user_id=user_id,
+        change=change,
+        role=Role.MEMBER,
+        joined_sequence=0,
+        changed_by=ANN,
+        changed_at_ms=1,
+    )
+
+
+def rosters(*, rosters_max: int = 10, users_max: int = 100) -> Rosters:
+    return Rosters(rosters_max=rosters_max, users_max=users_max)
+
+
+def users(held: Rosters, version: int) -> list[UserId] | None:
+    found = held.find(CHAT, version)
+    return None if found is None else list(found.user_ids)
+
+
+def test_roster_is_known_from_the_creation_of_its_chat() -> None:
+    held = rosters()
+    held.follow(ChatCreated(chat(1), (ANN, BEN)))
+    assert users(held, 1) == [ANN, BEN]
+
+
+def test_roster_is_not_given_for_an_event_that_is_newer() -> None:
+    held = rosters()
+    held.learn(Roster(CHAT, 3, (ANN,)))
+    assert users(held, 3) == [ANN]
+    assert users(held, 4) is None
+
+
+def test_roster_follows_changes_one_by_one() -> None:
+    held = rosters()
+    held.follow(ChatCreated(chat(1), (ANN, BEN)))
+    held.follow(changed(2, MembershipChange.ADDED, CEM))
+    assert users(held, 2) == [ANN, BEN, CEM]
+    held.follow(changed(3, MembershipChange.ROLE_CHANGED, CEM))
+    held.follow(ChatRenamed(chat(4), ANN, 1))
+    assert users(held, 4) == [ANN, BEN, CEM]
+    held.follow(changed(5, MembershipChange.REMOVED, BEN))
+    assert users(held, 5) == [ANN, CEM]
+
+
+def test_roster_is_forgotten_when_a_change_was_missed() -> None:
+    held = rosters()
+    held.follow(ChatCreated(chat(1), (ANN, BEN)))
+    held.follow(changed(3, MembershipChange.ADDED, CEM))
+    assert users(held, 0) is None
+
+
+def test_roster_ignores_a_change_that_it_knows_or_whose_chat_it_does_not() -> None:
+    held = rosters()
+    held.follow(changed(2, MembershipChange.ADDED, CEM))
+    assert len(held) == 0
+    held.learn(Roster(CHAT, 5, (ANN,)))
+    held.follow(changed(4, MembershipChange.ADDED, CEM))
+    assert users(held, 5) == [ANN]
+
+
+def test_roster_is_never_replaced_by_an_older_one() -> None:
+    held = rosters()
+    held.learn(Roster(CHAT, 5, (ANN,)))
+    held.learn(Roster(CHAT, 4, (ANN, BEN)))
+    assert users(held, 5) == [ANN]
+
+
+def test_rosters_forget_the_one_used_longest_ago_at_the_bound() -> None:
+    held = rosters(rosters_max=2)
+    for number in (1, 2):
+        held.learn(Roster(ChatId(f"chat_{number}"), 1, (ANN,)))
+    assert held.find(ChatId("chat_1"), 1) is not None
+    held.learn(Roster(ChatId("chat_3"), 1, (ANN,)))
+    assert held.find(ChatId("chat_2"), 1) is None
+    assert held.find(ChatId("chat_1"), 1) is not None
+
+
+def test_rosters_are_bounded_by_members_too_but_keep_the_newest() -> None:
+    held = rosters(users_max=3)
+    held.learn(Roster(ChatId("chat_1"), 1, (ANN, BEN)))
+    held.learn(Roster(ChatId("chat_2"), 1, (ANN, BEN, CEM, UserId("user_dee"))))
+    assert held.find(ChatId("chat_1"), 1) is None
+    assert held.find(ChatId("chat_2"), 1) is not None
+
+
+@given(st.integers(), st.integers(1, 60))
+def test_rosters_agree_with_the_membership_they_follow(seed: int, steps: int) -> None:
+    random = Random(seed)
+    held = rosters()
+    members, version = [ANN, BEN], 1
+    held.follow(ChatCreated(chat(1), (ANN, BEN)))
+    for number in range(steps):
+        version += 1
+        if len(members) > 1 and random.random() < 0.5:
+            gone = members.pop(random.randrange(len(members)))
+            held.follow(changed(version, MembershipChange.REMOVED, gone))
+        else:
+            members.append(UserId(f"user_{number}"))
+            held.follow(changed(version, MembershipChange.ADDED, members[-1]))
+        assert users(held, version) == members
+        assert held.users_count == len(members)

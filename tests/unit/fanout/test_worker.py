@@ -1,0 +1,289 @@
+"""The fan-out worker on a real store: everybody concerned gets every push in order, or is told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support.engines import MemoryHarness
+from tests.support.world import World
+from tidewire.domain.chats import Roster
+from tidewire.domain.errors import StoreUnavailable
+from tidewire.domain.ids import ChatId, ConnectionId, UserId
+from tidewire.engines.memory import MemoryStorage
+from tidewire.fanout.options import FanoutOptions
+from tidewire.fanout.worker import FanoutWorker
+from tidewire.runtime.clock import SystemClock
+from tidewire.runtime.supervise import TaskSupervisor
+
+CONNECTION = ConnectionId("conn_1")
+
+
+class RecordingRouter:
+    """Everybody it is told of is connected once; keeps what they get."""
+
+    def __init__(self) -> None:
+        self.connected: dict[UserId, list[dict[str, object]]] = {}
+        self.resyncs: list[tuple[list[UserId] | None, str]] = []
+        self.changed = asyncio.Event()
+
+    def push(
+        self,
+        user_ids: Sequence[UserId],
+        framed: bytes,
+        *,
+        except_connection: ConnectionId | None = None,
+    ) -> None:
+        frame = msgspec.json.decode(framed[framed.index(b"{") :])
+        for user_id in user_ids:
+            if user_id in self.connected:
+                self.connected[user_id].append(frame)
+        self.changed.set()
+
+    def online(self, user_ids: Sequence[UserId]) -> list[UserId]:
+        return [user_id for user_id in user_ids if user_id in self.connected]
+
+    def resync(self, user_ids: Sequence[UserId] | None, reason: str) -> None:
+        self.resyncs.append((None if user_ids is None else list(user_ids), reason))
+        self.changed.set()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not holds():
+                self.changed.clear()
+                await self.changed.wait()
+
+    def got(self, user_id: UserId, kind: str) -> list[dict[str, object]]:
+        """The payloads of one kind that a user got, in order."""
+        found = []
+        for frame in self.connected[user_id]:
+            payload = frame["payload"]
+            assert isinstance(payload, dict)
+            if frame["type"] == kind:
+                found.append(payload)
+        return found
+
+
+class SlowRosters(MemoryStorage):
+    """Holds or fails the reading of rosters when a test says so."""
+
+    gate: asyncio.Event
+    failures = 0
+
+    async def roster(self, chat_id: ChatId) -> Roster | None:
+        await self.gate.wait()
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailable("the test says so")
+        return await super().roster(chat_id)
+
+
+class Harness(MemoryHarness):
+    async def _open(self) -> SlowRosters:
+        storage = SlowRosters(self._listen)
+        storage.gate = asyncio.Event()
+        storage.gate.set()
+        return storage
+
+
+class Stage:
+    def __init__(self, engine: Harness, **options: int) -> None:
+        self.world = World(engine)
+        self.router = RecordingRouter()
+        self.tasks = TaskSupervisor()
+        storage = engine.storage
+        self.worker = FanoutWorker(
+            chats=storage,
+            positions=storage,
+            router=self.router,
+            clock=SystemClock(),
+            tasks=self.tasks,
+            options=FanoutOptions(status_interval_ms=5, retry_ms=1, **options),
+        )
+        self._engine = engine
+
+    @property
+    def storage(self) -> SlowRosters:
+        assert isinstance(self._engine.storage, SlowRosters)
+        return self._engine.storage
+
+    def fan_out(self) -> None:
+        """Hand the worker what was committed since the last time."""
+        for commit in self.world.new_commits():
+            self.worker.committed(commit)
+
+    def connect(self, *user_ids: UserId) -> None:
+        for user_id in user_ids:
+            self.router.connected[user_id] = []
+
+    def sequences(self, user_id: UserId) -> list[object]:
+        return [payload["sequence"] for payload in self.router.got(user_id, "message")]
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Harness]:
+    engine = Harness(tmp_path)
+    await engine.open()
+    yield engine
+    await engine.close()
+
+
+@pytest.fixture
+async def stage(engine: Harness) -> AsyncIterator[Stage]:
+    stage = Stage(engine)
+    yield stage
+    await stage.tasks.close()
+
+
+async def test_worker_pushes_messages_to_all_members_in_commit_order(stage: Stage) -> None:
+    ann, ben, cem = await stage.world.people(3)
+    stage.connect(ann, ben, cem)
+    chat_id = await stage.world.group(ann, ben)
+    for _ in range(3):
+        await stage.world.send(chat_id, ann)
+    stage.fan_out()
+    assert stage.sequences(ann) == stage.sequences(ben) == [1, 2, 3]
+    assert stage.sequences(cem) == []
+    assert stage.worker.counters.roster_reads == 0
+
+
+async def test_worker_reads_unknown_members_and_keeps_the_order_meanwhile(stage: Stage) -> None:
+    ann, ben = await stage.world.people(2)
+    chat_id = await stage.world.direct(ann, ben)
+    stage.world.new_commits()
+    stage.connect(ann, ben)
+    stage.storage.gate.clear()
+    for _ in range(2):
+        await stage.world.send(chat_id, ann)
+        stage.fan_out()
+    assert stage.sequences(ben) == []
+    stage.storage.gate.set()
+    await stage.router.until(lambda: len(stage.sequences(ben)) == 2)
+    await stage.world.send(chat_id, ann)
+    stage.fan_out()
+    assert stage.sequences(ben) == [1, 2, 3]
+    assert stage.worker.counters.roster_reads == 1
+
+
+async def test_removed_member_is_told_and_gets_nothing_after_it(stage: Stage) -> None:
+    ann, ben, cem = await stage.world.people(3)
+    stage.connect(ann, ben, cem)
+    chat_id = await stage.world.group(ann, ben, cem)
+    await stage.world.send(chat_id, ann)
+    await stage.world.remove(ann, chat_id, cem)
+    await stage.world.send(chat_id, ann)
+    stage.fan_out()
+    assert stage.sequences(ben) == [1, 2]
+    assert stage.sequences(cem) == [1]
+    last = stage.router.got(cem, "chat_update")[-1]
+    assert (last["change"], last["user_id"]) == ("member_removed", cem)
+
+
+async def test_worker_tells_everybody_to_sync_when_members_cannot_be_read(stage: Stage) -> None:
+    ann, ben = await stage.world.people(2)
+    chat_id = await stage.world.direct(ann, ben)
+    stage.world.new_commits()
+    stage.storage.failures = FanoutOptions().read_attempts_max
+    await stage.world.send(chat_id, ann)
+    stage.fan_out()
+    await stage.router.until(lambda: bool(stage.router.resyncs))
+    assert stage.router.resyncs == [(None, "the store cannot be read")]
+
+
+async def test_worker_tries_again_when_members_cannot_be_read_for_a_moment(stage: Stage) -> None:
+    ann, ben = await stage.world.people(2)
+    chat_id = await stage.world.direct(ann, ben)
+    stage.world.new_commits()
+    stage.connect(ben)
+    stage.storage.failures = FanoutOptions().read_attempts_max - 1
+    await stage.world.send(chat_id, ann)
+    stage.fan_out()
+    await stage.router.until(lambda: stage.sequences(ben) == [1])
+    assert stage.router.resyncs == []
+
+
+async def test_worker_tells_everybody_to_sync_when_too_much_waits(engine: Harness) -> None:
+    stage = Stage(engine, waiting_events_max=2)
+    ann, ben = await stage.world.people(2)
+    chat_id = await stage.world.direct(ann, ben)
+    stage.world.new_commits()
+    stage.connect(ben)
+    stage.storage.gate.clear()
+    await stage.world.send_many(chat_id, ann, 2)
+    stage.fan_out()
+    assert stage.router.resyncs == []
+    await stage.world.send(chat_id, ann)
+    stage.fan_out()
+    assert stage.router.resyncs == [(None, "too much is waiting to be pushed")]
+    stage.storage.gate.set()
+    await stage.world.send(chat_id, ann)
+    stage.fan_out()
+    await stage.router.until(lambda: 4 in stage.sequences(ben))
+    await stage.tasks.close()
+
+
+async def test_ticks_reach_the_author_from_delivered_to_read(stage: Stage) -> None:
+    ann, ben = await stage.world.people(2)
+    chat_id = await stage.world.direct(ann, ben)
+    await stage.world.send(chat_id, ann)
+    stage.connect(ann, ben)
+    stage.fan_out()
+    await stage.world.ack(ben, chat_id, 1)
+    stage.fan_out()
+    await stage.router.until(lambda: bool(stage.router.got(ann, "status_update")))
+    await stage.world.read(ben, chat_id, 1)
+    stage.fan_out()
+    await stage.router.until(lambda: len(stage.router.got(ann, "status_update")) == 2)
+    shown = [
+        (update["others_delivered"], update["others_read"])
+        for update in stage.router.got(ann, "status_update")
+    ]
+    assert shown == [(1, 0), (1, 1)]
+    own = stage.router.got(ben, "status_update")[-1]
+    assert (own["own_delivered"], own["own_read"], own["unread"]) == (1, 1, 0)
+
+
+async def test_status_is_not_repeated_unless_somebody_came_back(stage: Stage) -> None:
+    ann, ben, cem = await stage.world.people(3)
+    chat_id = await stage.world.group(ann, ben, cem)
+    await stage.world.send_many(chat_id, ann, 2)
+    stage.connect(ann, ben)
+    stage.fan_out()
+    await stage.world.ack(ben, chat_id, 1)
+    stage.fan_out()
+    await stage.router.until(lambda: bool(stage.router.got(ben, "status_update")))
+    told = len(stage.router.got(ann, "status_update"))
+    await stage.world.ack(ben, chat_id, 2)
+    stage.fan_out()
+    await stage.router.until(lambda: len(stage.router.got(ben, "status_update")) == 2)
+    # Cem still has nothing, so nothing changed for Ann.
+    assert len(stage.router.got(ann, "status_update")) == told
+    stage.worker.tell_status(chat_id, ben, is_forced=True)
+    await stage.router.until(lambda: len(stage.router.got(ann, "status_update")) == told + 1)
+
+
+async def test_leaver_raises_the_boundary_for_the_others(stage: Stage) -> None:
+    ann, ben, cem = await stage.world.people(3)
+    chat_id = await stage.world.group(ann, ben, cem)
+    await stage.world.send(chat_id, ann)
+    await stage.world.ack(ben, chat_id, 1)
+    stage.world.new_commits()
+    stage.connect(ann)
+    await stage.world.leave(cem, chat_id)
+    stage.fan_out()
+    await stage.router.until(lambda: bool(stage.router.got(ann, "status_update")))
+    assert stage.router.got(ann, "status_update")[-1]["others_delivered"] == 1
+
+
+async def test_typing_is_relayed_for_members_only(stage: Stage) -> None:
+    ann, ben, cem = await stage.world.people(3)
+    chat_id = await stage.world.direct(ann, ben)
+    stage.connect(ann, ben, cem)
+    stage.fan_out()
+    stage.worker.typing(ann, chat_id, is_typing=True, origin=CONNECTION)
+    stage.worker.typing(cem, chat_id, is_typing=True, origin=CONNECTION)
+    stage.worker.typing(ann, stage.world.no_chat(), is_typing=True, origin=CONNECTION)
+    assert [payload["user_id"] for payload in stage.router.got(ben, "typing_indicator")] == [ann]
+    assert stage.router.got(ann, "typing_indicator") == []
