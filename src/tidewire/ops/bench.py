@@ -118,10 +118,10 @@ async def bench_ingest(
         for number in range(1, rounds + 1):
             where = directory / f"{senders}-senders-round-{number}"
             progress(f"{senders} senders, round {number} of {rounds}: ceiling")
-            pairs = await _make_chats(where / "ceiling", machine, senders)
+            pairs = await make_chats(where / "ceiling", machine, senders)
             ceiling.append(await asyncio.to_thread(_run_ceiling, where / "ceiling", pairs, seconds))
             progress(f"{senders} senders, round {number} of {rounds}: product")
-            pairs = await _make_chats(where / "product", machine, senders)
+            pairs = await make_chats(where / "product", machine, senders)
             product.append(await _run_product(where / "product", pairs, machine, seconds))
         levels.append(Level(senders=senders, product=_medians(product), ceiling=_medians(ceiling)))
     return levels
@@ -243,7 +243,7 @@ class _Sender:
 # Both.
 
 
-async def _make_chats(data_dir: Path, machine: Machine, count: int) -> list[Pair]:
+async def make_chats(data_dir: Path, machine: Machine, count: int) -> list[Pair]:
     """A fresh store with as many direct chats."""
     storage = await SqliteStorage.open(data_dir)
     now_ms = machine.clock.wall_ms()

@@ -1,6 +1,7 @@
 """The commands `tidewire bench …`: they wire a benchmark of `ops/` and print what it measured."""
 
 import sys
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -9,9 +10,10 @@ import typer
 from tidewire.runtime.console import errors_told
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from tidewire.ops.bench import Level
+    from tidewire.ops.bench import Level, Machine
+    from tidewire.ops.endurance import Endurance
 
 bench_app: Final = typer.Typer(
     help="Measure this machine.", no_args_is_help=True, rich_markup_mode=None
@@ -44,33 +46,82 @@ def ingest(
     with 1, 8, 64 and 256 senders. The databases are deleted afterwards.
     """
     with errors_told():
-        import asyncio
-        import tempfile
+        import uvloop
 
-        parent = Path.cwd() if data_dir is None else data_dir
-        parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="tidewire-bench-", dir=parent) as directory:
-            levels = asyncio.run(_measure(Path(directory), seconds, rounds))
+        with _directory(data_dir) as directory:
+            levels = uvloop.run(_measure(directory, seconds, rounds))
         if json:
             _print_json(levels)
         else:
             _print_table(levels)
 
 
+@bench_app.command()
+def endurance(
+    messages: Annotated[
+        int, typer.Option(min=1_000, help="How many messages to store.")
+    ] = 1_000_000,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where to put the database: 600 bytes a message. Default: this directory.",
+        ),
+    ] = None,
+) -> None:
+    """Store many messages, verify them, and show the memory.
+
+    The memory of the process must not grow with the number of messages.
+    """
+    with errors_told():
+        import msgspec
+        import uvloop
+
+        with _directory(data_dir) as directory:
+            result = uvloop.run(_endure(directory, messages))
+        _show_progress("")
+        typer.echo(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
+
+
+@contextmanager
+def _directory(parent: Path | None) -> "Iterator[Path]":
+    """A directory on the disk to measure, gone afterwards."""
+    import tempfile
+
+    parent = Path.cwd() if parent is None else parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="tidewire-bench-", dir=parent) as directory:
+        yield Path(directory)
+
+
 async def _measure(directory: Path, seconds: float, rounds: int) -> "list[Level]":
+    from tidewire.ops.bench import bench_ingest
+
+    async with _machine() as machine:
+        return await bench_ingest(
+            directory, machine, seconds=seconds, rounds=rounds, progress=_show_progress
+        )
+
+
+async def _endure(directory: Path, messages: int) -> "Endurance":
+    from tidewire.ops.endurance import endure
+
+    async with _machine() as machine:
+        return await endure(directory, machine, messages=messages, progress=_show_progress)
+
+
+@asynccontextmanager
+async def _machine() -> "AsyncIterator[Machine]":
     import secrets
 
     from tidewire.domain.ids import UlidSource
-    from tidewire.ops.bench import Machine, bench_ingest
+    from tidewire.ops.bench import Machine
     from tidewire.runtime.clock import SystemClock
     from tidewire.runtime.supervise import TaskSupervisor
 
     tasks = TaskSupervisor()
-    machine = Machine(SystemClock(), tasks, UlidSource(secrets.randbits))
     try:
-        return await bench_ingest(
-            directory, machine, seconds=seconds, rounds=rounds, progress=_show_progress
-        )
+        yield Machine(SystemClock(), tasks, UlidSource(secrets.randbits))
     finally:
         await tasks.close()
 
