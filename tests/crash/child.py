@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.support.crash_load import Cast, Load, establish, listener, make_cast
+from tests.support.crash_cast import Cast, establish, make_cast
+from tests.support.crash_load import Load, listener
 from tests.support.crash_records import (
     Opened,
     Opening,

@@ -7,6 +7,7 @@ files are kept then.
 import argparse
 import logging
 import secrets
+import shutil
 import sys
 import tempfile
 import time
@@ -43,6 +44,8 @@ def main() -> int:
     sys.stdout.write("\n" + summary(story))
     for fault in faults:
         sys.stdout.write(f"FAULT {fault}\n")
+    if not faults:
+        shutil.rmtree(directory)
     return 1 if faults else 0
 
 

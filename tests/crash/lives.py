@@ -22,8 +22,9 @@ from typing import Final
 import apsw
 
 from tests.crash.power import Lie, Machine, never, write_files
+from tests.support.crash_cast import START_MS, Cast, establish, make_cast
 from tests.support.crash_ledger import Ledger, Place, place_of
-from tests.support.crash_load import START_MS, Cast, Load, establish, listener, make_cast
+from tests.support.crash_load import Load, listener
 from tests.support.crash_snapshot import page_faults, read_snapshot, state_faults
 from tidewire.domain.errors import NotAMember, StoreUnusable, TidewireError, Unavailable
 from tidewire.domain.ids import ClientMessageId, UlidSource
@@ -47,9 +48,10 @@ OPERATIONS_MAX: Final = 700
 RARE_ACTS: Final = (
     "database write",
     "database sync",
+    "database sync",
+    "wal sync",
     "wal sync",
     "wal truncate",
-    "wal delete",
 )
 
 
@@ -183,7 +185,7 @@ class Lives:
         random: Random,
     ) -> None:
         """Run until the store is dead, or, in some lives, until it is time to end in order."""
-        length = random.randint(50, 500) if random.random() < 0.2 else OPERATIONS_MAX
+        length = random.randint(50, 300) if random.random() < 0.4 else OPERATIONS_MAX
         working = asyncio.create_task(load.run(again))
         while not dead.is_set() and not working.done():
             await asyncio.wait([working], timeout=0.002)

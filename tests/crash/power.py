@@ -96,6 +96,14 @@ class Machine:
         self.operations = 0
         self.phase = "open"
 
+    def written_again(self, path: Path) -> None:
+        """The process has written all of a file over itself and synced it, not through SQLite."""
+        inode = self.disk.file(path.name)
+        assert inode is not None
+        with self._lock:
+            inode.forget_pending()
+            inode.durable[:] = path.read_bytes()
+
     def left_by_cut(self, random: Random) -> dict[str, bytes]:
         """The files as the power cut leaves them. Memory, and so the -shm file, is gone."""
         assert self._is_off, "the power is on"
@@ -164,6 +172,7 @@ class Machine:
 
         with self.changing(name, "sync", begin):
             time.sleep(SYNC_S)
+        is_pretended = self.lie(_kind(name), self.phase)
         with self._lock:
             if self._is_off:
                 raise apsw.IOError("the power goes off")
@@ -171,7 +180,7 @@ class Machine:
                 self.sync_to_fail = None
                 inode.forget_pending()
                 raise apsw.IOError("the disk cannot be written")
-            if self.lie(_kind(name), self.phase):
+            if is_pretended:
                 return
             inode.sync(changes)
         if with_names:

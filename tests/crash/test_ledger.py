@@ -8,8 +8,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from tests.support.crash_cast import make_cast
 from tests.support.crash_ledger import Ledger
-from tests.support.crash_load import make_cast
 from tests.support.crash_records import (
     Fault,
     OnLine,

@@ -4,6 +4,7 @@ Both are one thread, so every operation can be hit, one after the other, without
 """
 
 import asyncio
+import os
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from itertools import count
@@ -14,13 +15,14 @@ import apsw
 import pytest
 
 from tests.crash.power import Machine, write_files
-from tests.support.crash_load import Cast, establish, make_cast
+from tests.support.crash_cast import Cast, establish, make_cast
 from tests.support.crash_snapshot import page_faults, state_faults
 from tidewire.domain.errors import TidewireError
 from tidewire.engines.sqlite import SqliteStorage
 from tidewire.engines.sqlite.database import (
     DATABASE_NAME,
     SqliteOptions,
+    check_data_dir,
     connect,
     schema_version,
     single,
@@ -73,6 +75,22 @@ async def opened_and_closed(directory: Path, vfs: str | None = None) -> None:
             await establish(storage, CAST)
     finally:
         await storage.close()
+
+
+def test_new_data_directory_is_synced_into_its_parents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made by the engine itself, not through the VFS: a cut must not take the directory away."""
+    synced: list[Path] = []
+
+    def note(handle: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink())
+
+    monkeypatch.setattr(os, "fsync", note)
+    check_data_dir(tmp_path / "new" / "data")
+    assert sorted(synced) == [tmp_path, tmp_path / "new"]
+    check_data_dir(tmp_path / "new" / "data")
+    assert len(synced) == 2, "it was there already"
 
 
 # Slow: some hundred openings.

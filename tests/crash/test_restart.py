@@ -7,6 +7,7 @@ calls the pages clean and never writes them, so another sync of the same file he
 """
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,12 +17,12 @@ import apsw
 import pytest
 
 from tests.crash.power import Machine, write_files
-from tests.support.crash_load import START_MS, Cast, establish, make_cast
+from tests.support.crash_cast import START_MS, Cast, establish, make_cast
 from tests.support.crash_snapshot import page_faults, read_snapshot
 from tidewire.domain.errors import StoreUnavailable, StoreUnusable
 from tidewire.domain.ids import ClientMessageId, MessageId
 from tidewire.domain.messages import Appended, SendMessage
-from tidewire.engines.sqlite import SqliteStorage
+from tidewire.engines.sqlite import SqliteStorage, checkpointer
 from tidewire.engines.sqlite.database import DATABASE_NAME, SqliteOptions
 
 SEEDS = 25
@@ -35,6 +36,21 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     machine = Machine(directory)
     yield machine
     machine.close()
+
+
+@pytest.fixture
+def log_written_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The engine's own way to save a log that is pinned goes round SQLite: tell the model of it."""
+    done: list[Path] = []
+
+    def write_again(path: Path) -> None:
+        really_write_again(path)
+        machine.written_again(path)
+        done.append(path)
+
+    really_write_again = checkpointer._write_again
+    monkeypatch.setattr(checkpointer, "_write_again", write_again)
+    return done
 
 
 async def opened(machine: Machine, *, checkpoint_bytes: int = 1 << 20) -> SqliteStorage:
@@ -67,12 +83,16 @@ async def sent(storage: SqliteStorage, number: int) -> Appended:
     return outcome
 
 
-async def die_with_a_commit_under_way(machine: Machine) -> None:
-    """Message 1 is acked; message 2 is written, but its process dies before it is synced."""
+async def die_with_a_commit_under_way(machine: Machine, *, has_sync_failed: bool = False) -> None:
+    """Message 1 is acked; message 2 is written, but its process dies before it is synced, or
+    because it cannot be."""
     storage = await opened(machine)
     await establish(storage, CAST)
     await sent(storage, 1)
-    machine.cut_at(1, "wal sync")
+    if has_sync_failed:
+        machine.sync_to_fail = "wal"
+    else:
+        machine.cut_at(1, "wal sync")
     with pytest.raises(StoreUnusable):
         await sent(storage, 2)
     await closed(storage)
@@ -117,20 +137,62 @@ def test_message_shown_after_a_kill_survives_the_power(machine: Machine, tmp_pat
     assert kept_after_cuts(machine, tmp_path) == [["message 1", "message 2"]] * SEEDS
 
 
-def test_retry_answered_beside_a_foreign_reader_survives_the_power(
-    machine: Machine, tmp_path: Path
+@pytest.mark.parametrize("has_sync_failed", [False, True])
+def test_commits_beside_a_foreign_reader_survive_the_power(
+    machine: Machine, log_written_again: list[Path], tmp_path: Path, *, has_sync_failed: bool
 ) -> None:
     """A backup that runs over the restart keeps the log from being begun anew."""
 
     async def live() -> None:
-        await die_with_a_commit_under_way(machine)
+        await die_with_a_commit_under_way(machine, has_sync_failed=has_sync_failed)
         reader = apsw.Connection(str(machine.directory / DATABASE_NAME), vfs=machine.vfs)
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM messages").fetchall()
         storage = await opened(machine)
         assert (await sent(storage, 2)).deduplicated, "the kill has hit too early"
+        await sent(storage, 3)
         machine.stop()
         reader.close()
+        await closed(storage)
+
+    asyncio.run(live())
+    assert len(log_written_again) == 1
+    expected = ["message 1", "message 2", "message 3"]
+    assert kept_after_cuts(machine, tmp_path) == [expected] * SEEDS
+
+
+@pytest.mark.usefixtures("log_written_again")
+def test_retry_answered_beside_a_foreign_checkpoint_survives_the_power(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """Somebody's shell has begun a checkpoint and not synced the log yet: ours finds it busy."""
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def wait_if_foreign(kind: str, phase: str) -> bool:
+        if threading.current_thread() is foreign:
+            has_begun.set()
+            may_end.wait()
+        return False
+
+    def checkpoint() -> None:
+        shell = apsw.Connection(str(machine.directory / DATABASE_NAME), vfs=machine.vfs)
+        with suppress(apsw.IOError):
+            shell.execute("SELECT count(*) FROM messages").fetchall()
+            shell.wal_checkpoint()
+        shell.close()
+
+    foreign = threading.Thread(target=checkpoint)
+    machine.lie = wait_if_foreign
+
+    async def live() -> None:
+        await die_with_a_commit_under_way(machine)
+        foreign.start()
+        has_begun.wait()
+        storage = await opened(machine)
+        assert (await sent(storage, 2)).deduplicated, "the kill has hit too early"
+        machine.stop()
+        may_end.set()
+        foreign.join()
         await closed(storage)
 
     asyncio.run(live())
@@ -141,14 +203,7 @@ def test_commits_after_a_failed_sync_of_the_log_survive_the_power(
     machine: Machine, tmp_path: Path
 ) -> None:
     async def live() -> None:
-        storage = await opened(machine)
-        await establish(storage, CAST)
-        await sent(storage, 1)
-        machine.sync_to_fail = "wal"
-        with pytest.raises(StoreUnusable):
-            await sent(storage, 2)
-        await closed(storage)
-        machine.go_on()
+        await die_with_a_commit_under_way(machine, has_sync_failed=True)
         storage = await opened(machine)
         assert (await sent(storage, 2)).deduplicated, "the log no longer shows what it held"
         await sent(storage, 3)

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tests.support.crash_load import Cast
+from tests.support.crash_cast import Cast
 from tests.support.crash_records import Fault, OnLine, Placed, Record
 from tests.support.crash_snapshot import Snapshot
 from tidewire.domain.delivery import NOWHERE, Positions

@@ -185,14 +185,16 @@ async def test_queries_for_floors_use_their_index(stores: Stores) -> None:
         assert f"INDEX {index} (chat_id=?)" in step
 
 
-async def test_query_for_the_digest_uses_indexes_only(stores: Stores) -> None:
+@pytest.mark.parametrize("query", [positions.DIGEST, positions.STANDING])
+async def test_query_for_the_digest_uses_indexes_only(stores: Stores, query: str) -> None:
     world = await stores.open()
-    plan = plan_of(world, positions.DIGEST, ("user_1", "", 10))
+    plan = plan_of(world, query, ("user_1", "", 10))
     tables = ("delivery_state", "chat_memberships", "messages", "chats", "other", "member")
     scans = [step for step in plan if step.startswith("SCAN") and step.split()[1] in tables]
     assert scans == []
-    assert not any("TEMP B-TREE" in step for step in plan)
-    for index in ("delivered_floor", "read_floor", "user_chats", "messages_by_sequence"):
+    # The finished page is sorted, and nothing that depends on how many members there are.
+    assert [step for step in plan if "TEMP B-TREE" in step][1:] == []
+    for index in ("delivered_floor", "read_floor", "messages_by_sequence"):
         assert any(f"INDEX {index} (" in step for step in plan), index
 
 

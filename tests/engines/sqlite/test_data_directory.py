@@ -4,6 +4,8 @@ Slow where a second process is needed: it takes a while to start.
 """
 
 import asyncio
+import errno
+import fcntl
 import os
 import re
 import signal
@@ -112,6 +114,19 @@ def test_lock_can_be_taken_again_when_it_was_released(tmp_path: Path) -> None:
         lock.release()
         with DataDirectoryLock(tmp_path):
             pass
+
+
+def test_lock_is_refused_when_the_file_system_knows_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(file: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(StoreUnusable, match=r"cannot lock .*: No locks available; .*local disk"):
+        DataDirectoryLock(tmp_path)
+    monkeypatch.undo()
+    DataDirectoryLock(tmp_path).release()
 
 
 def test_lock_names_nobody_when_its_file_is_empty(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tidewire.domain.errors import (
     NotAMember,
     Overloaded,
     StoreUnavailable,
+    StoreUnusable,
     UserNotFound,
 )
 from tidewire.domain.events import Event, PositionsAdvanced
@@ -214,6 +215,34 @@ async def test_a_refusal_is_answered_and_the_others_are_stored(tmp_path: Path) -
         assert desk.notes() == ["first", "last"]
 
 
+async def test_writes_wait_only_so_long_for_another_program(tmp_path: Path) -> None:
+    async with desk_in(tmp_path, SqliteOptions(busy_ms_max=20)) as desk:
+        other = apsw.Connection(str(tmp_path / "notes.db"))
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="another program holds the database"):
+            await desk.writer.write(note("blocked"))
+        other.execute("ROLLBACK")
+        other.close()
+        assert await desk.writer.write(note("free")) == "free"
+        assert desk.notes() == ["free"]
+        assert desk.doubts == []
+
+
+async def test_writer_is_in_doubt_when_a_rollback_fails(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk:
+        desk.database.authorizer = lambda code, first, *more: (
+            apsw.SQLITE_DENY
+            if (code, first) == (apsw.SQLITE_TRANSACTION, "ROLLBACK")
+            else apsw.SQLITE_OK
+        )
+        with pytest.raises(StoreUnusable, match="a rollback failed"):
+            await desk.writer.write(note_then_raise("bad", RuntimeError("a bug")))
+        [doubt] = desk.doubts
+        assert "a rollback failed" in doubt
+        with pytest.raises(StoreUnusable, match="a rollback failed"):
+            await desk.writer.write(note("next"))
+
+
 async def test_refusals_do_not_disturb_the_others(stores: Stores) -> None:
     world = await stores.open()
     chat, one, other = await pair_in(world)
@@ -346,6 +375,23 @@ async def test_a_read_is_refused_at_once_when_too_many_wait(tmp_path: Path) -> N
         finally:
             let_go.set()
             await readers.close()
+
+
+async def test_reads_go_on_when_the_file_can_be_opened_again(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    path.write_text("not a database" * 999)
+    readers = Readers(path, SqliteOptions(readers=1))
+
+    def ask(database: apsw.Connection) -> int:
+        return len(database.execute("SELECT 1 FROM sqlite_schema").fetchall())
+
+    try:
+        with pytest.raises(StoreUnusable, match="is damaged"):
+            await readers.read(ask)
+        path.unlink()
+        assert await readers.read(ask) == 0
+    finally:
+        await readers.close()
 
 
 async def test_sequences_grow_when_the_clock_jumps_back(stores: Stores) -> None:

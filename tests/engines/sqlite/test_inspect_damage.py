@@ -132,6 +132,6 @@ def test_database_of_somebody_else_is_refused(
 
 
 async def test_older_schema_is_refused(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspect, "migrations", lambda: [None, None])
+    monkeypatch.setattr(inspect, "migrations", lambda: [None] * 99)
     with pytest.raises(StoreUnusable, match="start the server once"):
         SqliteInspector(stopped)
