@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidewire.chats.options import ChatOptions
+from tidewire.domain.chat_list import ChatListCursor, ChatListPage
 from tidewire.domain.chats import (
     ChatAccess,
     CreatedChat,
@@ -18,7 +19,7 @@ from tidewire.domain.chats import (
 )
 from tidewire.domain.errors import InvalidOperation
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.domain.limits import MEMBERS_PAGE_MAX, MUTE_HOURS_MAX
+from tidewire.domain.limits import CHAT_LIST_MAX, MEMBERS_PAGE_MAX, MUTE_HOURS_MAX
 from tidewire.ports.runtime import Clock, IdSource
 from tidewire.ports.storage import ChatStore
 
@@ -39,9 +40,14 @@ class ChatService:
         self._options = options
 
     async def create_direct(self, actor: UserId, other: UserId) -> CreatedChat:
-        """The chat of a pair, found or made."""
+        """The chat of a pair, found, or made if that is allowed."""
         now_ms = self._clock.wall_ms()
-        command = CreateDirect(chat_id=self._ids.chat_id(now_ms), actor_id=actor, other_id=other)
+        command = CreateDirect(
+            chat_id=self._ids.chat_id(now_ms),
+            actor_id=actor,
+            other_id=other,
+            policy=self._options.direct_policy,
+        )
         return await self._store.create_direct(command, now_ms=now_ms)
 
     async def create_group(
@@ -119,4 +125,20 @@ class ChatService:
     ) -> list[Member]:
         return await self._store.members(
             reader, chat_id, after=after, count_max=min(count_max, MEMBERS_PAGE_MAX)
+        )
+
+    async def chat_list(
+        self,
+        reader: UserId,
+        *,
+        cursor: ChatListCursor | None = None,
+        count_max: int = CHAT_LIST_MAX,
+        active_since_ms: int = 0,
+    ) -> ChatListPage:
+        """The reader's chats, newest activity first."""
+        return await self._store.chat_list(
+            reader,
+            cursor=cursor,
+            count_max=min(count_max, CHAT_LIST_MAX),
+            active_since_ms=active_since_ms,
         )

@@ -7,7 +7,7 @@ Each `check_*` returns nothing or raises the refusal. `None` stands for "is not 
 from enum import StrEnum
 from typing import Final
 
-from tidewire.domain.chats import Chat, ChatType, Member, Role
+from tidewire.domain.chats import Chat, ChatType, DirectPolicy, Member, Role
 from tidewire.domain.errors import (
     AlreadyAMember,
     ChatIsFull,
@@ -55,6 +55,25 @@ PERMISSIONS: Final[dict[Operation, frozenset[Role]]] = {
 
 def may(role: Role, operation: Operation) -> bool:
     return role in PERMISSIONS[operation]
+
+
+def check_begin_direct(
+    policy: DirectPolicy, *, blocks_other: bool, is_blocked: bool, shares_group: bool
+) -> None:
+    """May somebody begin a direct chat with another, now? Not asked for one that exists."""
+    if blocks_other:
+        raise Forbidden("you have blocked this person; unblock him first")
+    if is_blocked:
+        raise blocked()
+    if policy is DirectPolicy.NOBODY:
+        raise Forbidden("direct chats are switched off here")
+    if policy is DirectPolicy.SHARED_GROUP and not shares_group:
+        raise Forbidden("you may write only to people who share a group with you")
+
+
+def blocked() -> Forbidden:
+    """What the sender of a message learns when the other one has blocked him."""
+    return Forbidden("you cannot write to this person")
 
 
 def check_rename(chat: Chat | None, actor: Member | None) -> None:

@@ -28,8 +28,8 @@ class Role(StrEnum):
 class Chat(msgspec.Struct, frozen=True, kw_only=True):
     """A chat as its members see it.
 
-    `membership_version` rises with every change of members, roles or name (mute does not count);
-    `head` is the sequence of the last stored message, 0 if there is none.
+    `membership_version` rises with every change of members, roles, name or blocks (mute does not
+    count); `head` is the sequence of the last stored message, 0 if there is none.
     """
 
     chat_id: ChatId
@@ -61,12 +61,22 @@ class ChatAccess(msgspec.Struct, frozen=True):
     me: Member
 
 
+class DirectPolicy(StrEnum):
+    """Who may begin a direct chat with whom. One that exists is found whatever the policy is."""
+
+    ANYONE = "anyone"
+    SHARED_GROUP = "shared_group"
+    """People who are in some group together."""
+    NOBODY = "nobody"
+
+
 class CreateDirect(msgspec.Struct, frozen=True, kw_only=True):
     """One chat per pair: if it exists, it is found instead."""
 
     chat_id: ChatId
     actor_id: UserId
     other_id: UserId
+    policy: DirectPolicy = DirectPolicy.ANYONE
 
 
 class CreateGroup(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,13 +5,18 @@ TidewireError                a code for machines, a sentence for people, details
 │  ├─ InvalidMessage, InvalidContent, InvalidEncoding, InvalidContentType,
 │  │  MessageTooLarge, KeyReused                                            about a message
 │  ├─ NotAMember, Forbidden, InvalidOperation, AlreadyAMember, ChatIsFull   about a chat
-│  ├─ UserNotFound, UsernameTaken, MessageNotFound                          about who or what
+│  ├─ UserNotFound, UsernameTaken, MessageNotFound, SessionNotFound         about who or what
+│  ├─ InvalidCredentials, InvalidRefreshToken, InvalidInvite                about a login
+│  ├─ RequestKeyReused                                                      about a REST request
 │  └─ SequenceAboveHead, CursorAhead                                        about a position
+├─ Unauthorized              the same request with a better token
+│  └─ DeviceMismatch
 ├─ Throttled                 the same request later, after `retry_after_ms`
-│  └─ RateLimited
+│  └─ RateLimited, RequestInProgress
 ├─ Unavailable               a dependency failed; the same request may be sent again, unchanged
 │  ├─ Overloaded, DeadlinePassed                       a bound of ours
-│  └─ StoreUnavailable, StoreFull, CounterMissing      the store
+│  ├─ StoreUnavailable, StoreFull, CounterMissing      the store
+│  └─ IdentityUnavailable                              the team's identity provider
 └─ StoreUnusable             the store cannot be opened or trusted; for an operator, not a client
 
 Outcomes that are not errors (a duplicate, a position that does not move) are values.
@@ -21,7 +26,7 @@ HTTP statuses, close codes and client texts of the codes stand in `wire/error_ta
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +80,23 @@ class Retry(StrEnum):
     SAME_REQUEST = "same_request"
 
 
+class AuthFailure(StrEnum):
+    """Why a token is not taken. Stable, as the codes are."""
+
+    INVALID_TOKEN = "invalid_token"  # noqa: S105 - a reason, not a secret
+    TOKEN_EXPIRED = "token_expired"  # noqa: S105 - a reason, not a secret
+    TOKEN_REVOKED = "token_revoked"  # noqa: S105 - a reason, not a secret
+    DEVICE_MISMATCH = "device_mismatch"
+
+
+_AUTH_SENTENCES: Final = {
+    AuthFailure.INVALID_TOKEN: "the token is not valid here",
+    AuthFailure.TOKEN_EXPIRED: "the token has expired: refresh it",
+    AuthFailure.TOKEN_REVOKED: "this session was ended: log in again",
+    AuthFailure.DEVICE_MISMATCH: "the token belongs to another device: log in again",
+}
+
+
 class TidewireError(Exception):
     """The root. `code` is for machines, `str()` for people, `details` for both."""
 
@@ -89,6 +111,34 @@ class TidewireError(Exception):
 
 class Refused(TidewireError):
     """The caller must change something."""
+
+
+class Unauthorized(TidewireError):
+    """A token that is not taken. The sentence says no more than the reason does."""
+
+    code = ErrorCode.UNAUTHORIZED
+    retry = Retry.SAME_REQUEST
+
+    def __init__(self, reason: AuthFailure, *, expired_at_ms: int | None = None) -> None:
+        super().__init__(_AUTH_SENTENCES[reason])
+        self.reason = reason
+        self.expired_at_ms = expired_at_ms
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        if self.expired_at_ms is None:
+            return {"reason": self.reason.value}
+        return {"reason": self.reason.value, "expired_at_ms": self.expired_at_ms}
+
+
+class DeviceMismatch(Unauthorized):
+    """A good token, on another device than the one it was given to (S-06)."""
+
+    code = ErrorCode.DEVICE_MISMATCH
+    retry = Retry.NEVER
+
+    def __init__(self) -> None:
+        super().__init__(AuthFailure.DEVICE_MISMATCH)
 
 
 class Throttled(TidewireError):
@@ -229,6 +279,45 @@ class MessageNotFound(Refused):
         super().__init__("no such message in this chat")
 
 
+class SessionNotFound(Refused):
+    code = ErrorCode.NOT_FOUND
+
+    def __init__(self) -> None:
+        super().__init__("you have no such session")
+
+
+class InvalidCredentials(Refused):
+    """One sentence for an unknown name and a wrong password: nobody learns who has an account."""
+
+    code = ErrorCode.INVALID_CREDENTIALS
+
+    def __init__(self) -> None:
+        super().__init__("the user name or the password is wrong")
+
+
+class InvalidRefreshToken(Refused):
+    code = ErrorCode.INVALID_REFRESH_TOKEN
+
+    def __init__(self) -> None:
+        super().__init__("the refresh token is not valid any more: log in again")
+
+
+class InvalidInvite(Refused):
+    code = ErrorCode.FORBIDDEN
+
+    def __init__(self) -> None:
+        super().__init__("this invite is not known, was used already or has expired")
+
+
+class RequestKeyReused(Refused):
+    """An Idempotency-Key came with another body than the first time."""
+
+    code = ErrorCode.IDEMPOTENCY_KEY_REUSED
+
+    def __init__(self) -> None:
+        super().__init__("this Idempotency-Key was used for another request; use a new one")
+
+
 class SequenceAboveHead(Refused):
     """A position above the last message of the chat would be a lie (D-04)."""
 
@@ -255,6 +344,17 @@ class CursorAhead(Refused):
 
 class RateLimited(Throttled):
     code = ErrorCode.RATE_LIMITED
+
+
+class RequestInProgress(Throttled):
+    """An equal request, with the same Idempotency-Key, is being carried out."""
+
+    code = ErrorCode.CONFLICT
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the same request is being carried out; ask again in a moment", retry_after_ms=1_000
+        )
 
 
 class Overloaded(Unavailable):
@@ -288,6 +388,13 @@ class CounterMissing(Unavailable):
             "an operator sees why and what to do with 'tidewire recover-counter'"
         )
         self.chat_id = chat_id
+
+
+class IdentityUnavailable(Unavailable):
+    """The keys of the team's identity provider cannot be had, so its tokens cannot be checked."""
+
+    def __init__(self) -> None:
+        super().__init__("the identity provider's keys cannot be had now; try again")
 
 
 class StoreUnusable(TidewireError):

@@ -30,6 +30,19 @@ MUTE_HOURS_MAX: Final = 8760
 DIGEST_CHATS_MAX: Final = 200
 MEMBERS_PAGE_MAX: Final = 200
 
+PASSWORD_CHARACTERS_MIN: Final = 8
+PASSWORD_CHARACTERS_MAX: Final = 1024
+BLOCKS_MAX: Final = 10_000
+"""How many people one user may block."""
+LOOKUP_NAMES_MAX: Final = 100
+USERS_PAGE_MAX: Final = 500
+CHAT_LIST_MAX: Final = 100
+PREVIEW_CHARACTERS_MAX: Final = 100
+REQUEST_KEY_LIFE_MS: Final = 24 * 3_600_000
+"""How long an Idempotency-Key is remembered."""
+REQUEST_PENDING_MS_MAX: Final = 60_000
+"""A request that is not finished by then has died: whoever comes with its key takes it over."""
+
 UNREAD_MAX: Final = 100
 """Unread messages are counted up to here; a client shows more as 99+."""
 UNREAD_SCAN_MAX: Final = 1_000

@@ -14,6 +14,10 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     display_name: str
     created_at_ms: int
     updated_at_ms: int
+    disabled_at_ms: int | None = None
+    """Set: he cannot log in, and none of his sessions is left."""
+    enabled_at_ms: int | None = None
+    """When he was last allowed back, if he ever was disabled."""
 
 
 def check_username(username: str) -> str:

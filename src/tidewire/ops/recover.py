@@ -89,10 +89,17 @@ def recover_counter(store: CounterRepair, chat_id: ChatId, *, apply: bool, now_m
     else:
         evidence = store.evidence(chat_id)
         decide(evidence)
+    return recovery_of(chat_id, evidence, new, is_applied=apply)
+
+
+def recovery_of(
+    chat_id: ChatId, evidence: CounterEvidence, new: NewCounter | None, *, is_applied: bool
+) -> Recovery:
+    """What a decision has come to. PURE."""
     if new is None:
         assert evidence.counter is not None
         outcome, counter = RecoveryOutcome.NOTHING_TO_DO, evidence.counter
     else:
-        outcome = RecoveryOutcome.RECOVERED if apply else RecoveryOutcome.WOULD_RECOVER
+        outcome = RecoveryOutcome.RECOVERED if is_applied else RecoveryOutcome.WOULD_RECOVER
         counter = new.sequence_counter
     return Recovery(chat_id=chat_id, outcome=outcome, evidence=evidence, counter=counter)

@@ -26,6 +26,10 @@ class Authenticator(Protocol):
         Signature, algorithm, issuer, audience and time are checked, and that the session is not
         revoked and the user not disabled. If both the token and the caller name a device, they must
         be the same. Raises Unauthorized (reason: `invalid_token`, `token_expired`, `token_revoked`,
-        `device_mismatch`), or StoreUnavailable.
+        `device_mismatch`), or Unavailable: the store or the identity provider cannot be asked.
+
+        A session that is revoked later is refused by the next call. Whoever keeps a connection must
+        also be told of it (`on_revoked`), and look again once the connection is made: it may have
+        been revoked between the two.
         """
         ...

@@ -1,9 +1,11 @@
 """What a program of ours needs from the machine: time, ids, and tasks that somebody owns."""
 
-from collections.abc import Coroutine
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Protocol, TypeVar
 
 from tidewire.domain.ids import ChatId, ConnectionId, MessageId, SessionId, UserId
+
+Result = TypeVar("Result")
 
 
 class Clock(Protocol):
@@ -34,3 +36,17 @@ class Tasks(Protocol):
     def start(self, name: str, work: Coroutine[object, object, None]) -> None:
         """Run the work to its end. If it raises, the owner is told and the process ends."""
         ...
+
+
+class RunBlocking(Protocol):
+    """Runs work that holds its thread up (a password hash) elsewhere than on the event loop."""
+
+    def __call__(self, work: Callable[[], Result]) -> Awaitable[Result]:
+        """What the work returns or raises. A thread in production, inline in a simulation."""
+        ...
+
+
+class RandomBytes(Protocol):
+    """Random bytes that nobody can guess (`secrets.token_bytes`)."""
+
+    def __call__(self, count: int, /) -> bytes: ...

@@ -16,6 +16,7 @@ Common to all methods:
 from collections.abc import Sequence
 from typing import Protocol
 
+from tidewire.domain.chat_list import ChatListCursor, ChatListPage
 from tidewire.domain.chats import (
     ChatAccess,
     CreatedChat,
@@ -36,6 +37,7 @@ from tidewire.domain.delivery import (
 from tidewire.domain.ids import ChatId, MessageId, UserId
 from tidewire.domain.messages import AppendOutcome, Message, MessagePage, SendMessage
 from tidewire.domain.users import User
+from tidewire.ports.accounts import AccountStore
 
 
 class MessageStore(Protocol):
@@ -58,6 +60,7 @@ class MessageStore(Protocol):
           the sender's own key, same content   → Appended, deduplicated, the first one's numbers
           the sender's own key, other content  → KeyReused with the original
           not a member, or no such chat        → NotAMember
+          blocked, in a direct chat            → Forbidden
           no counter, or one behind its chat   → CounterMissing; nothing is written to this chat
           somebody else's key                  → KeyReused without details
           otherwise                            → Appended
@@ -104,7 +107,8 @@ class ChatStore(Protocol):
     async def create_direct(self, command: CreateDirect, *, now_ms: int) -> CreatedChat:
         """The one chat of a pair, made with its counter and both members if it was not there.
 
-        Two that create at once get the same chat. Raises UserNotFound, InvalidOperation (oneself).
+        Two that create at once get the same chat. One that is there is found, whoever blocks whom.
+        Raises UserNotFound, InvalidOperation (oneself), and what `access.check_begin_direct` does.
         """
         ...
 
@@ -173,6 +177,26 @@ class ChatStore(Protocol):
         no such chat."""
         ...
 
+    async def share_group(self, one: UserId, other: UserId) -> bool:
+        """True if some group has both as members."""
+        ...
+
+    async def chat_list(
+        self,
+        reader: UserId,
+        *,
+        cursor: ChatListCursor | None,
+        count_max: int,
+        active_since_ms: int = 0,
+    ) -> ChatListPage:
+        """The reader's chats, newest activity first, each as it is now, all of one instant.
+
+        The order is that of the first page's instant, which the cursor carries on: what happens
+        meanwhile neither hides a chat from the later pages nor shows it twice. A chat that the
+        reader has joined since is not among them. `active_since_ms` leaves older ones out.
+        """
+        ...
+
 
 class PositionStore(Protocol):
     """Delivered and read positions. They only grow, whatever is asked."""
@@ -225,8 +249,20 @@ class UserStore(Protocol):
         """The user of this name, upper and lower case being the same."""
         ...
 
+    async def users_named(self, usernames: Sequence[str]) -> list[User]:
+        """Those of the users that exist, in no order, each once."""
+        ...
 
-class Storage(MessageStore, ChatStore, PositionStore, UserStore, Protocol):
+    async def list_users(self, *, after: str | None, count_max: int) -> list[User]:
+        """Users by name (case ignored), from above the name `after`."""
+        ...
+
+    async def set_display_name(self, user_id: UserId, display_name: str, *, now_ms: int) -> User:
+        """Call a user something else. Raises UserNotFound."""
+        ...
+
+
+class Storage(MessageStore, ChatStore, PositionStore, UserStore, AccountStore, Protocol):
     """The whole store: what an engine provides."""
 
     @property

@@ -9,6 +9,7 @@ from tidewire.domain.access import (
     PERMISSIONS,
     Operation,
     check_add,
+    check_begin_direct,
     check_change_role,
     check_leave,
     check_member,
@@ -16,7 +17,7 @@ from tidewire.domain.access import (
     check_rename,
     may,
 )
-from tidewire.domain.chats import Chat, ChatType, Member, Role
+from tidewire.domain.chats import Chat, ChatType, DirectPolicy, Member, Role
 from tidewire.domain.errors import (
     AlreadyAMember,
     ChatIsFull,
@@ -226,3 +227,21 @@ def test_refusal_names_the_role_and_the_deed() -> None:
         check_rename(chat(), MEMBER)
     with pytest.raises(InvalidOperation, match="a direct chat never changes"):
         check_rename(chat(ChatType.DIRECT), MEMBER)
+
+
+@pytest.mark.parametrize("policy", DirectPolicy)
+@pytest.mark.parametrize("shares_group", [True, False])
+def test_direct_chat_is_begun_as_the_policy_lets(policy: DirectPolicy, shares_group: bool) -> None:
+    begin = partial(check_begin_direct, policy, shares_group=shares_group)
+    allowed = policy is DirectPolicy.ANYONE or (
+        policy is DirectPolicy.SHARED_GROUP and shares_group
+    )
+    if allowed:
+        begin(blocks_other=False, is_blocked=False)
+    else:
+        with pytest.raises(Forbidden):
+            begin(blocks_other=False, is_blocked=False)
+    with pytest.raises(Forbidden, match="unblock"):
+        begin(blocks_other=True, is_blocked=False)
+    with pytest.raises(Forbidden, match="cannot write"):
+        begin(blocks_other=False, is_blocked=True)

@@ -3,7 +3,15 @@
 import pytest
 
 from tidewire.domain import errors
-from tidewire.domain.errors import ErrorCode, Refused, Retry, Throttled, TidewireError, Unavailable
+from tidewire.domain.errors import (
+    AuthFailure,
+    ErrorCode,
+    Refused,
+    Retry,
+    Throttled,
+    TidewireError,
+    Unavailable,
+)
 from tidewire.domain.ids import MessageId
 from tidewire.domain.messages import Appended
 
@@ -35,6 +43,30 @@ CASES: list[tuple[TidewireError, ErrorCode, dict[str, object], str]] = [
     (errors.UserNotFound("user_b", "user_a"), ErrorCode.USER_NOT_FOUND, {}, "user_a, user_b"),
     (errors.UsernameTaken("ann"), ErrorCode.CONFLICT, {}, "'ann'"),
     (errors.MessageNotFound(), ErrorCode.NOT_FOUND, {}, "no such message"),
+    (errors.SessionNotFound(), ErrorCode.NOT_FOUND, {}, "no such session"),
+    (
+        errors.Unauthorized(AuthFailure.TOKEN_EXPIRED, expired_at_ms=5),
+        ErrorCode.UNAUTHORIZED,
+        {"reason": "token_expired", "expired_at_ms": 5},
+        "expired",
+    ),
+    (
+        errors.DeviceMismatch(),
+        ErrorCode.DEVICE_MISMATCH,
+        {"reason": "device_mismatch"},
+        "another device",
+    ),
+    (errors.InvalidCredentials(), ErrorCode.INVALID_CREDENTIALS, {}, "is wrong"),
+    (errors.InvalidRefreshToken(), ErrorCode.INVALID_REFRESH_TOKEN, {}, "log in again"),
+    (errors.InvalidInvite(), ErrorCode.FORBIDDEN, {}, "invite"),
+    (errors.RequestKeyReused(), ErrorCode.IDEMPOTENCY_KEY_REUSED, {}, "use a new one"),
+    (
+        errors.RequestInProgress(),
+        ErrorCode.CONFLICT,
+        {"retry_after_seconds": 1},
+        "being carried out",
+    ),
+    (errors.IdentityUnavailable(), ErrorCode.SERVICE_UNAVAILABLE, {}, "identity provider"),
     (errors.SequenceAboveHead(sequence=9, head=7), ErrorCode.INVALID_SEQUENCE, {}, "9 is above"),
     (errors.CursorAhead(cursor=9, head=7), ErrorCode.CURSOR_AHEAD, {"head": 7}, "cursor 9"),
     (
@@ -95,6 +127,13 @@ def test_branch_says_what_a_client_does() -> None:
 def test_wait_is_rounded_up_to_whole_seconds(retry_after_ms: int, seconds: int) -> None:
     details = errors.RateLimited("slower", retry_after_ms=retry_after_ms).details
     assert details == {"retry_after_seconds": seconds}
+
+
+def test_unauthorized_says_what_its_reason_says_and_no_more() -> None:
+    sentences = {str(errors.Unauthorized(reason)) for reason in AuthFailure}
+    assert len(sentences) == len(AuthFailure)
+    assert errors.Unauthorized.retry is Retry.SAME_REQUEST
+    assert errors.DeviceMismatch.retry is Retry.NEVER
 
 
 def test_refused_content_type_is_quoted_in_part_only() -> None:

@@ -3,6 +3,7 @@
 Both work on the tables at once and add what happened to the events of the running commit.
 """
 
+from tidewire.domain.access import blocked
 from tidewire.domain.chats import Member
 from tidewire.domain.delivery import (
     Advance,
@@ -31,6 +32,8 @@ def append_one(
         return answer if is_same else KeyReused(answer)
     if record is None or (member := record.members.get(send.sender_id)) is None:
         return NotAMember()
+    if send.sender_id in record.blocked:
+        return blocked()
     counter = tables.counters.get(send.chat_id)
     # One that is behind its own messages would give a sequence out again (P-02).
     if counter is None or not record.head <= counter < SEQUENCE_MAX:
@@ -49,7 +52,8 @@ def append_one(
         created_at_ms=now_ms,
     )
     tables.counters[send.chat_id] = message.sequence
-    record.add_message(message)
+    tables.commits += 1
+    record.add_message(message, tables.commits)
     events.append(MessageAppended(message, record.membership_version, send.origin_connection_id))
     _move_author(record, member, message, send.seen_sequence, events)
     return _answer(message, deduplicated=False)

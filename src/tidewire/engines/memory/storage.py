@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tidewire.domain import access
+from tidewire.domain.chat_list import ChatListCursor, ChatListPage
 from tidewire.domain.chats import (
     Chat,
     ChatAccess,
@@ -37,7 +38,6 @@ from tidewire.domain.errors import (
     InvalidOperation,
     MessageNotFound,
     SequenceAboveHead,
-    StoreUnavailable,
     UsernameTaken,
     UserNotFound,
 )
@@ -52,13 +52,15 @@ from tidewire.domain.ids import ChatId, MessageId, UserId
 from tidewire.domain.limits import APPEND_SENDS_MAX
 from tidewire.domain.messages import AppendOutcome, Message, MessagePage, SendMessage
 from tidewire.domain.users import User
+from tidewire.engines.memory.accounts import MemoryAccounts
+from tidewire.engines.memory.chat_list import list_chats
 from tidewire.engines.memory.moves import advance_one, append_one
 from tidewire.engines.memory.tables import ChatRecord, MemoryTables
 from tidewire.ports.event_log import CommitListener, ignore_commits
 from tidewire.ports.storage import Storage
 
 
-class MemoryStorage:
+class MemoryStorage(MemoryAccounts):
     """A whole store in memory."""
 
     def __init__(
@@ -67,10 +69,9 @@ class MemoryStorage:
         epoch: str = "memory",
         tables: MemoryTables | None = None,
     ) -> None:
+        super().__init__(MemoryTables() if tables is None else tables)
         self._listener = listener
         self._epoch = epoch
-        self._tables = MemoryTables() if tables is None else tables
-        self._is_closed = False
 
     @property
     def epoch(self) -> str:
@@ -139,6 +140,13 @@ class MemoryStorage:
         pair = pair_key(command.actor_id, command.other_id)
         if pair in tables.direct_chats:
             return CreatedChat(tables.chats[tables.direct_chats[pair]].as_chat(), created=False)
+        one, other = command.actor_id, command.other_id
+        access.check_begin_direct(
+            command.policy,
+            blocks_other=tables.accounts.is_blocked(user_id=one, blocked_id=other),
+            is_blocked=tables.accounts.is_blocked(user_id=other, blocked_id=one),
+            shares_group=tables.shares_group(one, other),
+        )
         tables.direct_chats[pair] = command.chat_id
         roles = {command.actor_id: Role.MEMBER, command.other_id: Role.MEMBER}
         return self._create(
@@ -310,7 +318,25 @@ class MemoryStorage:
         record = self._open_tables().chats.get(chat_id)
         if record is None:
             return None
-        return Roster(chat_id, record.membership_version, sorted(record.members))
+        return Roster(
+            chat_id,
+            record.membership_version,
+            sorted(record.members),
+            has_block=bool(record.blocked),
+        )
+
+    async def share_group(self, one: UserId, other: UserId) -> bool:
+        return self._open_tables().shares_group(one, other)
+
+    async def chat_list(
+        self,
+        reader: UserId,
+        *,
+        cursor: ChatListCursor | None,
+        count_max: int,
+        active_since_ms: int = 0,
+    ) -> ChatListPage:
+        return list_chats(self._open_tables(), reader, cursor, count_max, active_since_ms)
 
     # Positions.
 
@@ -366,11 +392,9 @@ class MemoryStorage:
         tables = self._open_tables()
         if user.user_id in tables.users:
             return tables.users[user.user_id]
-        name = user.username.casefold()
-        if name in tables.user_ids_by_name:
+        if tables.user_named(user.username) is not None:
             raise UsernameTaken(user.username)
-        tables.users[user.user_id] = user
-        tables.user_ids_by_name[name] = user.user_id
+        tables.add_user(user)
         return user
 
     async def users(self, user_ids: Sequence[UserId]) -> list[User]:
@@ -378,16 +402,28 @@ class MemoryStorage:
         return [users[user_id] for user_id in dict.fromkeys(user_ids) if user_id in users]
 
     async def user_named(self, username: str) -> User | None:
+        return self._open_tables().user_named(username)
+
+    async def users_named(self, usernames: Sequence[str]) -> list[User]:
         tables = self._open_tables()
-        user_id = tables.user_ids_by_name.get(username.casefold())
-        return None if user_id is None else tables.users[user_id]
+        names = dict.fromkeys(username.casefold() for username in usernames)
+        return [user for name in names if (user := tables.user_named(name)) is not None]
+
+    async def list_users(self, *, after: str | None, count_max: int) -> list[User]:
+        tables = self._open_tables()
+        last = "" if after is None else after.casefold()
+        names = sorted(name for name in tables.user_ids_by_name if name > last)
+        return [tables.users[tables.user_ids_by_name[name]] for name in names[:count_max]]
+
+    async def set_display_name(self, user_id: UserId, display_name: str, *, now_ms: int) -> User:
+        tables = self._open_tables()
+        user = self._the_user(user_id)
+        tables.users[user_id] = msgspec.structs.replace(
+            user, display_name=display_name, updated_at_ms=now_ms
+        )
+        return tables.users[user_id]
 
     # The gates and the exit.
-
-    def _open_tables(self) -> MemoryTables:
-        if self._is_closed:
-            raise StoreUnavailable("the store is closed")
-        return self._tables
 
     def _access(self, reader: UserId, chat_id: ChatId) -> tuple[ChatRecord, Member]:
         record = self._open_tables().chats.get(chat_id)

@@ -22,6 +22,7 @@ from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
 from tidewire.domain.limits import UNREAD_MAX, UNREAD_SCAN_MAX
 from tidewire.domain.messages import Message
 from tidewire.domain.users import User
+from tidewire.engines.memory.account_tables import AccountTables
 
 
 @dataclass(slots=True)
@@ -48,7 +49,11 @@ class ChatRecord:
     membership_version: int = 1
     members: dict[UserId, Member] = field(default_factory=dict)
     positions: dict[UserId, PositionRow] = field(default_factory=dict)
+    blocked: dict[UserId, None] = field(default_factory=dict)
+    """Members whose sends are refused, because the other one of this direct chat blocks them."""
     messages: list[Message] = field(default_factory=list)
+    commits: list[int] = field(default_factory=list)
+    """The place of each message in the order of commits over all chats."""
     messages_by_key: dict[ClientMessageId, Message] = field(default_factory=dict)
     messages_by_id: dict[MessageId, Message] = field(default_factory=dict)
 
@@ -73,9 +78,10 @@ class ChatRecord:
         self.members[member.user_id] = member
         self.positions.setdefault(member.user_id, PositionRow(NOWHERE, member.joined_at_ms))
 
-    def add_message(self, message: Message) -> None:
+    def add_message(self, message: Message, commit: int) -> None:
         assert message.sequence > self.head == message.prev_sequence
         self.messages.append(message)
+        self.commits.append(commit)
         self.messages_by_key[message.client_message_id] = message
         self.messages_by_id[message.message_id] = message
 
@@ -118,9 +124,22 @@ class ChatRecord:
 
     def unread(self, member: Member) -> int:
         """Messages of others above what the member has read, as far as it is worth counting."""
-        read = effective(self.positions_of(member.user_id).read, member.joined_sequence)
-        scanned = self.messages_above(read)[:UNREAD_SCAN_MAX]
-        return min(UNREAD_MAX, sum(message.sender_id != member.user_id for message in scanned))
+        return self._count_others(member, self.positions_of(member.user_id).read)
+
+    def undelivered(self, member: Member) -> int:
+        """The same above what one of his devices has."""
+        return self._count_others(member, self.positions_of(member.user_id).delivered)
+
+    def _count_others(self, member: Member, position: int) -> int:
+        above = self.messages_above(effective(position, member.joined_sequence))
+        others = sum(message.sender_id != member.user_id for message in above[:UNREAD_SCAN_MAX])
+        return min(UNREAD_MAX, others)
+
+    def activity_at_ms(self, member: Member, *, snapshot: int) -> int:
+        """When something last happened here for a member, as of a place in the order of commits."""
+        count = bisect_right(self.commits, snapshot)
+        last_ms = self.messages[count - 1].created_at_ms if count else 0
+        return max(member.joined_at_ms, last_ms)
 
     def digest_entry(self, user_id: UserId) -> DigestEntry:
         member = self.members[user_id]
@@ -148,8 +167,27 @@ class MemoryTables:
     counters: dict[ChatId, int] = field(default_factory=dict)
     """The last sequence given out, per chat; apart, so that it can be missing (ADR-004)."""
     direct_chats: dict[str, ChatId] = field(default_factory=dict)
+    commits: int = 0
+    """How many messages were stored, in all chats."""
     users: dict[UserId, User] = field(default_factory=dict)
     user_ids_by_name: dict[str, UserId] = field(default_factory=dict)
+    accounts: AccountTables = field(default_factory=AccountTables)
+
+    def add_user(self, user: User) -> None:
+        """A user whose name is free."""
+        assert user.username.casefold() not in self.user_ids_by_name
+        self.users[user.user_id] = user
+        self.user_ids_by_name[user.username.casefold()] = user.user_id
+
+    def user_named(self, username: str) -> User | None:
+        user_id = self.user_ids_by_name.get(username.casefold())
+        return None if user_id is None else self.users[user_id]
+
+    def shares_group(self, one: UserId, other: UserId) -> bool:
+        return any(
+            record.chat_type is ChatType.GROUP and one in record.members and other in record.members
+            for record in self.chats.values()
+        )
 
 
 def _sequence_of(message: Message) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from tidewire.domain.access import blocked
 from tidewire.domain.delivery import Positions, positions_after_append, read_by_reply
 from tidewire.domain.errors import CounterMissing, KeyReused, NotAMember
 from tidewire.domain.events import Event, MessageAppended, PositionsAdvanced
@@ -29,7 +30,8 @@ CROSS JOIN messages AS message
 FIND_AUTHORS: Final = """
 SELECT question.key, chat.membership_version, counter.sequence_counter,
     (SELECT max(sequence) FROM messages WHERE chat_id = chat.chat_id),
-    member.joined_sequence, state.last_acked_sequence, state.last_read_sequence
+    member.joined_sequence, member.blocked_at IS NOT NULL,
+    state.last_acked_sequence, state.last_read_sequence
 FROM json_each(?) AS question
 CROSS JOIN chats AS chat ON chat.chat_id = question.value ->> 0
 CROSS JOIN chat_memberships AS member
@@ -77,11 +79,14 @@ class _ChatState:
 class _Author:
     """A member as this batch leaves him."""
 
-    __slots__ = ("chat", "joined_sequence", "moved", "positions")
+    __slots__ = ("chat", "is_blocked", "joined_sequence", "moved", "positions")
 
-    def __init__(self, chat: _ChatState, joined_sequence: int, positions: Positions) -> None:
+    def __init__(
+        self, chat: _ChatState, joined_sequence: int, is_blocked: int, positions: Positions
+    ) -> None:
         self.chat = chat
         self.joined_sequence = joined_sequence
+        self.is_blocked = is_blocked
         self.positions = positions
         self.moved = False
 
@@ -106,6 +111,8 @@ def append(
         author = authors.get((send.chat_id, send.sender_id))
         if author is None:
             outcomes.append(NotAMember())
+        elif author.is_blocked:
+            outcomes.append(blocked())
         elif not author.chat.is_writable:
             outcomes.append(CounterMissing(send.chat_id))
         elif first is not None:
@@ -125,12 +132,12 @@ def _find_authors(
     chats: dict[ChatId, _ChatState] = {}
     authors = {}
     rows = database.execute(FIND_AUTHORS, (_encode(pairs).decode(),))
-    for index, version, counter, head, joined, delivered, read in rows:
+    for index, version, counter, head, joined, is_blocked, delivered, read in rows:
         pair = pairs[index]
         chat = chats.get(pair[0])
         if chat is None:
             chat = chats[pair[0]] = _ChatState(version, counter, head)
-        authors[pair] = _Author(chat, joined, Positions(delivered, read))
+        authors[pair] = _Author(chat, joined, is_blocked, Positions(delivered, read))
     return authors
 
 

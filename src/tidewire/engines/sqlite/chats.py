@@ -29,6 +29,7 @@ from tidewire.domain.events import (
     MembershipChanged,
 )
 from tidewire.domain.ids import ChatId, UserId
+from tidewire.engines.sqlite.blocks import is_blocked, share_group
 from tidewire.engines.sqlite.users import missing_users
 
 FIND_CHAT: Final = """
@@ -101,10 +102,17 @@ def roster(database: apsw.Connection, chat_id: ChatId) -> Roster | None:
     ).fetchone()
     if version is None:
         return None
-    users = database.execute(
-        "SELECT user_id FROM chat_memberships WHERE chat_id = ? ORDER BY user_id", (chat_id,)
+    rows: list[tuple[Any, ...]] = database.execute(
+        "SELECT user_id, blocked_at IS NOT NULL FROM chat_memberships"
+        " WHERE chat_id = ? ORDER BY user_id",
+        (chat_id,),
+    ).fetchall()
+    return Roster(
+        chat_id,
+        version[0],
+        tuple(user_id for user_id, _ in rows),
+        has_block=any(is_blocked for _, is_blocked in rows),
     )
-    return Roster(chat_id, version[0], tuple(user_id for (user_id,) in users))
 
 
 def create_direct(
@@ -119,6 +127,13 @@ def create_direct(
     ).fetchone()
     if existing is not None:
         return _found(database, existing[0]), []
+    one, other = command.actor_id, command.other_id
+    access.check_begin_direct(
+        command.policy,
+        blocks_other=is_blocked(database, user_id=one, blocked_id=other),
+        is_blocked=is_blocked(database, user_id=other, blocked_id=one),
+        shares_group=share_group(database, one, other),
+    )
     roles = {command.actor_id: Role.MEMBER, command.other_id: Role.MEMBER}
     created, events = _create(
         database, command.chat_id, ChatType.DIRECT, None, command.actor_id, roles, now_ms
@@ -303,7 +318,8 @@ def _join(
         added_by=added_by,
     )
     database.execute(
-        "INSERT INTO chat_memberships VALUES (?, ?, ?, ?, ?, ?, NULL)",
+        "INSERT INTO chat_memberships"
+        " (chat_id, user_id, role, joined_at, joined_sequence, added_by) VALUES (?, ?, ?, ?, ?, ?)",
         (chat_id, user_id, role, now_ms, joined_sequence, added_by),
     )
     database.execute(JOIN_POSITIONS, (user_id, chat_id, now_ms, joined_sequence))

@@ -10,6 +10,7 @@ from typing import Any, Final
 import apsw
 
 from tidewire.domain.errors import StoreUnusable
+from tidewire.engines.sqlite.copying import sync_file
 from tidewire.engines.sqlite.errors import translate_errors
 
 DATABASE_NAME: Final = "tidewire.db"
@@ -144,8 +145,12 @@ def check_writable(database: apsw.Connection) -> None:
 
 def check_data_dir(data_dir: Path) -> Path:
     """Make the data directory if it is not there; the path of its database file."""
+    missing = [path for path in (data_dir, *data_dir.parents) if not path.exists()]
     try:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # SQLite syncs the names in this directory; that it is there itself is for us to sync.
+        for path in missing:
+            sync_file(path.parent)
     except FileExistsError as error:
         raise StoreUnusable(f"{data_dir} is not a directory; name another one") from error
     except OSError as error:

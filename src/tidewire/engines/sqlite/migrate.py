@@ -13,7 +13,7 @@ from typing import Final
 import apsw
 
 from tidewire.domain.errors import StoreUnusable
-from tidewire.engines.sqlite.copying import copy_database
+from tidewire.engines.sqlite.copying import copy_database, sync_file
 from tidewire.engines.sqlite.database import APPLICATION_ID, schema_version, single
 from tidewire.engines.sqlite.errors import OUR_BUGS, translate_errors
 
@@ -116,6 +116,7 @@ def _keep_copy(database: apsw.Connection, data_dir: Path, version: int) -> None:
     target = data_dir / BACKUPS_NAME / f"before-schema-{version + 1:04d}-{secrets.token_hex(4)}.db"
     try:
         target.parent.mkdir(mode=0o700, exist_ok=True)
+        sync_file(data_dir)
     except OSError as error:
         raise StoreUnusable(f"cannot make {target.parent}: {error.strerror}") from error
     copy_database(database, target)

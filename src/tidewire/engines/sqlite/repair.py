@@ -80,22 +80,32 @@ def _repair(
 ) -> CounterEvidence:
     database.execute("BEGIN IMMEDIATE")
     try:
-        evidence = _read_evidence(database, chat_id)
-        new = decide(evidence)
-        if new is not None:
-            bindings = {
-                "chat": chat_id,
-                "counter": new.sequence_counter,
-                "now": new.now_ms,
-                "from_sequence": new.recovered_from_sequence,
-            }
-            database.execute(_PUT, bindings)
-            assert database.changes() == 1, "the counter was seen to be missing"
+        evidence = repair_counter(database, chat_id, decide)
         database.execute("COMMIT")
     except BaseException:
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise
+    return evidence
+
+
+def repair_counter(
+    database: apsw.Connection,
+    chat_id: ChatId,
+    decide: Callable[[CounterEvidence], NewCounter | None],
+) -> CounterEvidence:
+    """Inside a transaction: read the evidence, and put what `decide` says."""
+    evidence = _read_evidence(database, chat_id)
+    new = decide(evidence)
+    if new is not None:
+        bindings = {
+            "chat": chat_id,
+            "counter": new.sequence_counter,
+            "now": new.now_ms,
+            "from_sequence": new.recovered_from_sequence,
+        }
+        database.execute(_PUT, bindings)
+        assert database.changes() == 1, "the counter was seen to be missing"
     return evidence
 
 

@@ -7,12 +7,13 @@ does stands in the modules beside it.
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Concatenate, Final, NoReturn, ParamSpec, TypeVar
+from typing import Final, NoReturn
 
 import apsw
 
+from tidewire.domain.chat_list import ChatListCursor, ChatListPage
 from tidewire.domain.chats import (
     ChatAccess,
     CreatedChat,
@@ -30,11 +31,20 @@ from tidewire.domain.delivery import (
     DigestPage,
     Floors,
 )
-from tidewire.domain.events import Event
 from tidewire.domain.ids import ChatId, MessageId, UserId
 from tidewire.domain.messages import AppendOutcome, Message, MessagePage, SendMessage
 from tidewire.domain.users import User
-from tidewire.engines.sqlite import append, chats, positions, reading, users
+from tidewire.engines.sqlite import (
+    append,
+    blocks,
+    chat_list,
+    chats,
+    positions,
+    reading,
+    repair,
+    users,
+)
+from tidewire.engines.sqlite.account_storage import SqliteAccounts
 from tidewire.engines.sqlite.checkpointer import Checkpointer, settle_log
 from tidewire.engines.sqlite.copying import make_private
 from tidewire.engines.sqlite.database import (
@@ -50,16 +60,13 @@ from tidewire.engines.sqlite.database import (
 from tidewire.engines.sqlite.lockfile import DataDirectoryLock
 from tidewire.engines.sqlite.migrate import migrate, read_epoch
 from tidewire.engines.sqlite.readers import Readers, ReadGate
-from tidewire.engines.sqlite.writer import FatalHandler, Writer
+from tidewire.engines.sqlite.writer import CommitCounters, FatalHandler, Writer
 from tidewire.ports.event_log import CommitListener, ignore_commits
+from tidewire.ports.inspection import CounterEvidence, NewCounter
 from tidewire.ports.storage import Storage
 
 EXIT_STORE_IN_DOUBT: Final = 74
 """The exit code of a process whose store can no longer be trusted (EX_IOERR)."""
-
-
-Result = TypeVar("Result")
-Given = ParamSpec("Given")
 
 
 def end_process(why: str) -> NoReturn:
@@ -73,7 +80,7 @@ def end_process(why: str) -> NoReturn:
         os._exit(EXIT_STORE_IN_DOUBT)
 
 
-class SqliteStorage:
+class SqliteStorage(SqliteAccounts):
     """Satisfies `ports.storage.Storage`. Made by `open`, used on the loop that opened it."""
 
     def __init__(
@@ -92,8 +99,10 @@ class SqliteStorage:
         gate = ReadGate()
         # What can fail comes before the first thread: an opening that fails leaves none behind.
         self.checkpointer = Checkpointer(path, options, gate, on_fatal)
-        self._readers = Readers(path, options, gate)
-        self._writer = Writer(database, options=options, listener=listener, on_fatal=on_fatal)
+        super().__init__(
+            readers=Readers(path, options, gate),
+            writer=Writer(database, options=options, listener=listener, on_fatal=on_fatal),
+        )
         self.checkpointer.start(database, self._writer.between_commits)
 
     @classmethod
@@ -133,6 +142,24 @@ class SqliteStorage:
             await asyncio.to_thread(self._database.close)
         finally:
             self._lock.release()
+
+    # For whoever looks after the server.
+
+    @property
+    def commits(self) -> CommitCounters:
+        return self._writer.counters
+
+    @property
+    def writes_waiting_count(self) -> int:
+        return self._writer.waiting_count
+
+    async def repair_counter(
+        self, chat_id: ChatId, decide: Callable[[CounterEvidence], NewCounter | None]
+    ) -> CounterEvidence:
+        """Put a chat's missing counter back while the server runs (`ports.inspection`)."""
+        return await self._writer.write(
+            lambda database: (repair.repair_counter(database, chat_id, decide), ())
+        )
 
     # Messages.
 
@@ -210,6 +237,19 @@ class SqliteStorage:
     async def roster(self, chat_id: ChatId) -> Roster | None:
         return await self._read(chats.roster, chat_id)
 
+    async def share_group(self, one: UserId, other: UserId) -> bool:
+        return await self._read(blocks.share_group, one, other)
+
+    async def chat_list(
+        self,
+        reader: UserId,
+        *,
+        cursor: ChatListCursor | None,
+        count_max: int,
+        active_since_ms: int = 0,
+    ) -> ChatListPage:
+        return await self._read(chat_list.chat_list, reader, cursor, count_max, active_since_ms)
+
     # Positions.
 
     async def advance(self, advances: Sequence[Advance], *, now_ms: int) -> list[AdvanceOutcome]:
@@ -240,23 +280,14 @@ class SqliteStorage:
     async def user_named(self, username: str) -> User | None:
         return await self._read(users.user_named, username)
 
-    def _write(
-        self,
-        act: Callable[Concatenate[apsw.Connection, Given], tuple[Result, Sequence[Event]]],
-        *given: Given.args,
-        **named: Given.kwargs,
-    ) -> Awaitable[Result]:
-        """Do one of the acts in the next commit."""
-        return self._writer.write(lambda database: act(database, *given, **named))
+    async def users_named(self, usernames: Sequence[str]) -> list[User]:
+        return await self._read(users.users_named, usernames)
 
-    def _read(
-        self,
-        query: Callable[Concatenate[apsw.Connection, Given], Result],
-        *given: Given.args,
-        **named: Given.kwargs,
-    ) -> Awaitable[Result]:
-        """Ask one of the queries in a read transaction of its own."""
-        return self._readers.read(lambda database: query(database, *given, **named))
+    async def list_users(self, *, after: str | None, count_max: int) -> list[User]:
+        return await self._read(users.list_users, after, count_max)
+
+    async def set_display_name(self, user_id: UserId, display_name: str, *, now_ms: int) -> User:
+        return await self._write(users.set_display_name, user_id, display_name, now_ms)
 
 
 def _open_database(

@@ -7,6 +7,7 @@ the listener and its callers are answered, both on the event loop, in commit ord
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as ThreadFuture
 from queue import Empty, SimpleQueue
@@ -58,6 +59,29 @@ class _Pause:
         self.future: ThreadFuture[None] = ThreadFuture()
 
 
+class CommitCounters:
+    """What has been committed so far, as plain numbers for whoever shows them. Written by the
+    writer's thread alone."""
+
+    __slots__ = ("commits", "last_seconds", "last_writes", "seconds_total", "writes")
+
+    def __init__(self) -> None:
+        self.commits = 0
+        """Transactions, those that failed included."""
+        self.writes = 0
+        self.last_writes = 0
+        self.seconds_total = 0.0
+        """From the begin of each until it was on the disk."""
+        self.last_seconds = 0.0
+
+    def add(self, writes: int, seconds: float) -> None:
+        self.commits += 1
+        self.writes += writes
+        self.last_writes = writes
+        self.seconds_total += seconds
+        self.last_seconds = seconds
+
+
 class Writer:
     """Owns the writing connection. `write` and `close` are called on the event loop."""
 
@@ -69,6 +93,7 @@ class Writer:
         listener: CommitListener,
         on_fatal: FatalHandler,
     ) -> None:
+        self.counters = CommitCounters()
         self._database = database
         self._options = options
         self._listener = listener
@@ -81,6 +106,11 @@ class Writer:
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="tidewire-writer", daemon=True)
         self._thread.start()
+
+    @property
+    def waiting_count(self) -> int:
+        """How many writes wait for their commit, or for its end."""
+        return self._waiting
 
     async def write(self, act: Act[Result]) -> Result:
         """Do the act in the next commit; its result when that is durable."""
@@ -129,6 +159,7 @@ class Writer:
     def _commit(self, writes: list[_Write]) -> None:
         """One transaction for all; an act that fails takes only itself along."""
         events: list[Event] = []
+        started_at = time.perf_counter()
         try:
             self._begin()
             for write in writes:
@@ -139,6 +170,7 @@ class Writer:
             failure = self._abandon(error)
             for write in writes:
                 write.outcome = failure
+        self.counters.add(len(writes), time.perf_counter() - started_at)
         self._loop.call_soon_threadsafe(self._deliver, writes, events)
 
     def _begin(self) -> None:

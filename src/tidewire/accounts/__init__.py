@@ -1,0 +1,1 @@
+"""Accounts: people, their devices and sessions, passwords and tokens."""

@@ -1,0 +1,84 @@
+"""What a token claims, and whether it holds here and now. PURE.
+
+Nothing in here is about signatures: a claim is worth nothing before one was checked.
+"""
+
+import base64
+import binascii
+from typing import Final
+
+import msgspec
+
+from tidewire.domain.errors import AuthFailure, Unauthorized
+
+TOKEN_CHARACTERS_MAX: Final = 8 * 1024
+_SECONDS_MAX: Final = 1 << 40
+"""Some 35 000 years: a later time is nonsense."""
+
+
+class Claims(msgspec.Struct, frozen=True, kw_only=True):
+    """The claims that we know of RFC 7519, and ours: `sid` is the session, `did` the device."""
+
+    iss: str
+    sub: str
+    aud: str | list[str]
+    exp: int | float
+    iat: int | float | None = None
+    nbf: int | float | None = None
+    jti: str | None = None
+    sid: str | None = None
+    did: str | None = None
+
+    @property
+    def expires_at_ms(self) -> int:
+        return int(self.exp * 1000)
+
+
+class _Issuer(msgspec.Struct, frozen=True):
+    iss: str
+
+
+_decode_claims: Final = msgspec.json.Decoder(Claims).decode
+_decode_issuer: Final = msgspec.json.Decoder(_Issuer).decode
+
+
+def check_form(token: str) -> str:
+    """Refuse what is no token at all, before anything is done with it."""
+    if len(token) > TOKEN_CHARACTERS_MAX or not token.isascii() or token.count(".") != 2:
+        raise Unauthorized(AuthFailure.INVALID_TOKEN)
+    return token
+
+
+def issuer_of(token: str) -> str:
+    """Whose token this says it is: tells with whose keys to check it, and nothing else."""
+    payload = check_form(token).split(".")[1]
+    try:
+        return _decode_issuer(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))).iss
+    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unauthorized(AuthFailure.INVALID_TOKEN) from error
+
+
+def read_claims(payload: bytes) -> Claims:
+    """The claims of a token whose signature is good. Those that must be there are there."""
+    try:
+        return _decode_claims(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unauthorized(AuthFailure.INVALID_TOKEN) from error
+
+
+def check_claims(
+    claims: Claims, *, issuer: str, audience: str, leeway_ms: int, now_ms: int
+) -> Claims:
+    """Is it from whom it should be, for us, and for now, if clocks may differ by `leeway_ms`?"""
+    audiences = [claims.aud] if isinstance(claims.aud, str) else claims.aud
+    if claims.iss != issuer or audience not in audiences or not claims.sub:
+        raise Unauthorized(AuthFailure.INVALID_TOKEN)
+    times = [claims.exp, *(time for time in (claims.iat, claims.nbf) if time is not None)]
+    if not all(0 <= time <= _SECONDS_MAX for time in times):
+        raise Unauthorized(AuthFailure.INVALID_TOKEN)
+    # Issued or valid later than now: the clock of one of the two is wrong, or it is forged.
+    if any(time * 1000 > now_ms + leeway_ms for time in times[1:]):
+        raise Unauthorized(AuthFailure.INVALID_TOKEN)
+    if claims.expires_at_ms + leeway_ms <= now_ms:
+        raise Unauthorized(AuthFailure.TOKEN_EXPIRED, expired_at_ms=claims.expires_at_ms)
+    return claims

@@ -1,0 +1,159 @@
+"""Tokens of the team's own identity provider: a shared secret, or its published keys.
+
+The keys are fetched by whoever can reach the network, kept for a while, and asked for again when a
+token names one that is not known, but not at the pace of whoever sends such tokens.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+import msgspec
+
+from tidewire.accounts.claims import check_claims, check_form, read_claims
+from tidewire.accounts.options import ExternalOptions, FetchKeys
+from tidewire.accounts.signatures import VerifyingKey, key_id_of, read_key_set, secret_key
+from tidewire.domain.accounts import ExternalIdentity
+from tidewire.domain.errors import AuthFailure, IdentityUnavailable, InvalidOperation, Unauthorized
+from tidewire.domain.users import check_display_name, check_username
+from tidewire.ports.runtime import Clock
+
+SUBJECT_CHARACTERS_MAX: Final = 256
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class ExternalPerson(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody as his identity provider describes him; names only if they can be used here."""
+
+    identity: ExternalIdentity
+    username: str | None
+    display_name: str | None
+    device_id: str | None
+    expires_at_ms: int
+
+
+class KeySet:
+    """The provider's keys, as fresh as is needed."""
+
+    def __init__(self, fetch: FetchKeys, *, clock: Clock, options: ExternalOptions) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._options = options
+        self._keys: dict[str | None, VerifyingKey] = {}
+        self._fetched_at_ms: int | None = None
+        self._tried_at_ms: int | None = None
+        self._fetching = asyncio.Lock()
+
+    async def key(self, key_id: str | None) -> VerifyingKey:
+        """The key of this id, or the only one if a token names none.
+
+        Raises Unauthorized if there is none, IdentityUnavailable if that cannot be known.
+        """
+        is_stale = self._age_ms() >= self._options.keys_stale_ms_max
+        # While another one fetches, keys that are merely old are good enough.
+        if is_stale or (self._age_ms() >= self._options.keys_cached_ms and not self._is_fetching):
+            await self._refresh()
+        if self._age_ms() >= self._options.keys_stale_ms_max:
+            raise IdentityUnavailable
+        found = self._find(key_id)
+        if found is None:
+            await self._refresh()
+            found = self._find(key_id)
+        if found is None:
+            raise Unauthorized(AuthFailure.INVALID_TOKEN)
+        return found
+
+    def _find(self, key_id: str | None) -> VerifyingKey | None:
+        if key_id is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(key_id)
+
+    def _age_ms(self) -> float:
+        if self._fetched_at_ms is None:
+            return float("inf")
+        return self._clock.monotonic_ms() - self._fetched_at_ms
+
+    @property
+    def _is_fetching(self) -> bool:
+        return self._fetching.locked()
+
+    async def _refresh(self) -> None:
+        """Fetch the keys, unless somebody just has or just failed to. If it fails, the old stay."""
+        async with self._fetching:
+            tried_at_ms, cooldown_ms = self._tried_at_ms, self._options.keys_cooldown_ms
+            if tried_at_ms is not None and self._clock.monotonic_ms() - tried_at_ms < cooldown_ms:
+                return
+            try:
+                self._keys = read_key_set(await self._fetch())
+                self._fetched_at_ms = self._clock.monotonic_ms()
+            except (OSError, ValueError) as error:
+                _logger.warning("the identity provider's keys cannot be had: %s", error)
+            self._tried_at_ms = self._clock.monotonic_ms()
+
+
+class ExternalTokens:
+    """Checks tokens of one identity provider."""
+
+    def __init__(self, options: ExternalOptions, *, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self._secret_key = None if options.secret is None else secret_key(options.secret)
+        self._keys = (
+            None
+            if options.fetch_keys is None
+            else KeySet(options.fetch_keys, clock=clock, options=options)
+        )
+
+    @property
+    def issuer(self) -> str:
+        return self._options.issuer
+
+    async def verify(self, token: str) -> ExternalPerson:
+        """Who the token's bearer is. Raises Unauthorized, IdentityUnavailable."""
+        key = await self._key(check_form(token))
+        payload = key.verified_payload(token)
+        claims = check_claims(
+            read_claims(payload),
+            issuer=self._options.issuer,
+            audience=self._options.audience,
+            leeway_ms=self._options.leeway_ms,
+            now_ms=self._clock.wall_ms(),
+        )
+        if len(claims.sub) > SUBJECT_CHARACTERS_MAX or "\x00" in claims.sub:
+            raise Unauthorized(AuthFailure.INVALID_TOKEN)
+        everything = msgspec.json.decode(payload)
+        return ExternalPerson(
+            identity=ExternalIdentity(claims.iss, claims.sub),
+            username=_username(everything.get(self._options.username_claim)),
+            display_name=_display_name(everything.get(self._options.display_name_claim)),
+            device_id=claims.did.lower() if claims.did else None,
+            expires_at_ms=claims.expires_at_ms + self._options.leeway_ms,
+        )
+
+    async def _key(self, token: str) -> VerifyingKey:
+        if self._secret_key is not None:
+            return self._secret_key
+        assert self._keys is not None
+        return await self._keys.key(key_id_of(token))
+
+
+def _username(claimed: object) -> str | None:
+    """The name, or what stands before the @ of an address, if it is a user name."""
+    if not isinstance(claimed, str):
+        return None
+    for name in (claimed, claimed.partition("@")[0]):
+        try:
+            return check_username(name)
+        except InvalidOperation:
+            continue
+    return None
+
+
+def _display_name(claimed: object) -> str | None:
+    if not isinstance(claimed, str):
+        return None
+    try:
+        return check_display_name(claimed)
+    except InvalidOperation:
+        return None

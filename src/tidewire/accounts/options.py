@@ -1,0 +1,177 @@
+"""What an operator may tune about accounts, and who is trusted to say who somebody is."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from tidewire.domain.accounts import Secret
+
+_SECOND_MS: Final = 1_000
+_MINUTE_MS: Final = 60_000
+_DAY_MS: Final = 24 * 60 * _MINUTE_MS
+
+SECRET_BYTES_MIN: Final = 32
+"""A shorter HS256 secret can be guessed (RFC 7518, 3.2)."""
+
+
+class Registration(StrEnum):
+    """Who may make an account for himself."""
+
+    OPEN = "open"
+    INVITE = "invite"
+    """Who has an invite, which lets one in."""
+    CLOSED = "closed"
+    """Nobody: the operator makes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PasswordOptions:
+    """How passwords are hashed: argon2id. An impossible value raises ValueError.
+
+    The defaults are OWASP's for argon2id; they cost about 30 ms and 19 MiB a login.
+    """
+
+    memory_kib: int = 19 * 1024
+    passes: int = 2
+    lanes: int = 1
+    running_max: int = 2
+    """How many passwords are hashed at the same time."""
+    waiting_max: int = 64
+    """How many may wait for that; one more is refused."""
+
+    def __post_init__(self) -> None:
+        _check(self.lanes >= 1, "lanes is at least 1")
+        _check(self.memory_kib >= 8 * self.lanes, "memory_kib is at least 8 a lane")
+        _check(self.passes >= 1, "passes is at least 1")
+        _check(self.running_max >= 1, "running_max is at least 1")
+        _check(self.waiting_max >= 0, "waiting_max is not negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleOptions:
+    """How often somebody may try: a burst, then one each interval. A login that is good is free."""
+
+    login_name_burst: int = 10
+    login_name_interval_ms: int = 30 * _SECOND_MS
+    """For one user name, from wherever."""
+    login_ip_burst: int = 60
+    login_ip_interval_ms: int = 2 * _SECOND_MS
+    """From one address (a /64 of IPv6), for whatever names."""
+    register_ip_burst: int = 20
+    register_ip_interval_ms: int = 30 * _SECOND_MS
+    """New accounts from one address."""
+    refresh_burst: int = 30
+    refresh_interval_ms: int = 2 * _SECOND_MS
+    """For one session."""
+    keys_max: int = 50_000
+    """How many of each are remembered."""
+
+    def __post_init__(self) -> None:
+        for name in ("login_name", "login_ip", "register_ip", "refresh"):
+            _check(getattr(self, f"{name}_burst") >= 1, f"{name}_burst is at least 1")
+            _check(getattr(self, f"{name}_interval_ms") >= 1, f"{name}_interval_ms is at least 1")
+        _check(self.keys_max >= 1, "keys_max is at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountOptions:
+    """Bounds and times of the account plane. An impossible value raises ValueError."""
+
+    registration: Registration = Registration.OPEN
+    issuer: str = "tidewire"
+    """Our own name in our tokens."""
+    audience: str = "tidewire"
+    """Whom our tokens are for: this server."""
+    access_token_ms: int = 60 * _MINUTE_MS
+    session_ms: int = 30 * _DAY_MS
+    """How long a login lasts, however often it is refreshed."""
+    sessions_max: int = 5
+    """Devices of one user; one more ends the oldest."""
+    refresh_grace_ms: int = 30 * _SECOND_MS
+    """How long a refresh whose answer was lost may be repeated (S-02)."""
+    leeway_ms: int = 5 * _SECOND_MS
+    """How far our own clock may have been set back between issuing a token and checking it."""
+    bot_token_ms: int = 365 * _DAY_MS
+    invite_ms: int = 7 * _DAY_MS
+    touch_ms: int = 5 * _MINUTE_MS
+    """How exact the time of a session's last use is."""
+    sessions_cached_max: int = 20_000
+    """Sessions that are known to be good, or to be revoked, without asking the store."""
+    session_cached_ms: int = _MINUTE_MS
+    """How long that holds. A revocation in this process is effective at once all the same."""
+    passwords: PasswordOptions = field(default_factory=PasswordOptions)
+    throttle: ThrottleOptions = field(default_factory=ThrottleOptions)
+
+    def __post_init__(self) -> None:
+        _check(bool(self.issuer), "issuer is not empty")
+        _check(bool(self.audience), "audience is not empty")
+        _check(
+            _MINUTE_MS <= self.access_token_ms <= 24 * 60 * _MINUTE_MS,
+            "access_token_ms is a minute to a day",
+        )
+        _check(self.session_ms >= self.access_token_ms, "session_ms is at least access_token_ms")
+        _check(self.sessions_max >= 1, "sessions_max is at least 1")
+        _check(0 <= self.refresh_grace_ms <= _DAY_MS, "refresh_grace_ms is at most a day")
+        _check(0 <= self.leeway_ms <= 10 * _MINUTE_MS, "leeway_ms is at most ten minutes")
+        _check(self.bot_token_ms >= 1, "bot_token_ms is at least 1")
+        _check(self.invite_ms >= 1, "invite_ms is at least 1")
+        _check(self.touch_ms >= 1, "touch_ms is at least 1")
+        _check(self.sessions_cached_max >= 1, "sessions_cached_max is at least 1")
+        _check(self.session_cached_ms >= 0, "session_cached_ms is not negative")
+
+
+FetchKeys = Callable[[], Awaitable[bytes]]
+"""Gets the JWKS document, within a time and size of its own. Raises OSError if it cannot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalOptions:
+    """The team's own identity provider. Either a shared secret or a way to its public keys."""
+
+    issuer: str
+    audience: str
+    secret: Secret | None = None
+    """HS256."""
+    fetch_keys: FetchKeys | None = None
+    """RS256 and EdDSA, by JWKS."""
+    username_claim: str = "preferred_username"
+    display_name_claim: str = "name"
+    leeway_ms: int = _MINUTE_MS
+    """How far its clock may be from ours."""
+    keys_cached_ms: int = 300 * _SECOND_MS
+    keys_cooldown_ms: int = 30 * _SECOND_MS
+    """An unknown key id asks for the keys again, but not more often than this."""
+    keys_stale_ms_max: int = 60 * _MINUTE_MS
+    """How long old keys are used while the new ones cannot be had."""
+
+    def __post_init__(self) -> None:
+        _check(bool(self.issuer), "issuer is not empty")
+        _check(bool(self.audience), "audience is not empty")
+        _check(
+            (self.secret is None) != (self.fetch_keys is None),
+            "an identity provider has either a secret or keys",
+        )
+        if self.secret is not None:
+            check_secret(self.secret)
+        _check(0 <= self.leeway_ms <= 10 * _MINUTE_MS, "leeway_ms is at most ten minutes")
+        _check(self.keys_cached_ms >= 1, "keys_cached_ms is at least 1")
+        _check(self.keys_cooldown_ms >= 1, "keys_cooldown_ms is at least 1")
+        _check(
+            self.keys_stale_ms_max >= self.keys_cached_ms,
+            "keys_stale_ms_max is at least keys_cached_ms",
+        )
+
+
+def check_secret(secret: Secret) -> Secret:
+    """The secret if HS256 is safe with it."""
+    _check(
+        len(secret.reveal().encode()) >= SECRET_BYTES_MIN,
+        f"a secret has at least {SECRET_BYTES_MIN} bytes",
+    )
+    return secret
+
+
+def _check(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise ValueError(sentence)

@@ -1,0 +1,344 @@
+"""Logging in and out: accounts, sessions, their tokens, and what ends them.
+
+Each method is one or two acts of the store; this file gives them ids, times, hashes and bounds.
+Whatever ends a session tells `on_revoked` at once, so that its sockets close.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from tidewire.accounts.invites import invite_hash
+from tidewire.accounts.options import AccountOptions, Registration
+from tidewire.accounts.passwords import PasswordCheck, Passwords
+from tidewire.accounts.refresh import (
+    SECRET_BYTES,
+    RefreshToken,
+    parse_refresh_token,
+    refresh_key,
+)
+from tidewire.accounts.throttle import Throttle, address_key
+from tidewire.accounts.tokens import AccessTokens
+from tidewire.domain.accounts import (
+    NewAccount,
+    OpenSession,
+    RefreshOtherDevice,
+    RefreshReused,
+    RefreshRotated,
+    RefreshUnknown,
+    RotateRefresh,
+    Secret,
+    Session,
+    check_device_id,
+    check_password,
+)
+from tidewire.domain.errors import (
+    DeviceMismatch,
+    Forbidden,
+    InvalidCredentials,
+    InvalidRefreshToken,
+    RateLimited,
+    SessionNotFound,
+    UserNotFound,
+)
+from tidewire.domain.ids import SessionId, UserId, is_safe_token
+from tidewire.domain.users import User, check_display_name, check_username
+from tidewire.ports.accounts import AccountStore
+from tidewire.ports.runtime import Clock, IdSource, RandomBytes
+
+OnRevoked = Callable[[Sequence[SessionId]], None]
+"""Is told which sessions have ended, on the event loop, as soon as that is durable."""
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True):
+    """What a device is given to show who it is."""
+
+    access_token: Secret
+    access_expires_at_ms: int
+    refresh_token: Secret
+
+
+class LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
+    user: User
+    session: Session
+    tokens: Tokens
+    is_new_user: bool
+
+
+class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
+    session: Session
+    tokens: Tokens
+
+
+class AccountService:
+    """What people do with their accounts. `on_revoked` must not raise."""
+
+    def __init__(
+        self,
+        *,
+        store: AccountStore,
+        passwords: Passwords,
+        tokens: AccessTokens,
+        secret: Secret,
+        clock: Clock,
+        ids: IdSource,
+        random_bytes: RandomBytes,
+        options: AccountOptions,
+        on_revoked: OnRevoked,
+    ) -> None:
+        """`secret` is the server's own, which access tokens are signed with too."""
+        self._store = store
+        self._passwords = passwords
+        self._tokens = tokens
+        self._refresh_key = refresh_key(secret)
+        self._clock = clock
+        self._ids = ids
+        self._random_bytes = random_bytes
+        self._options = options
+        self._on_revoked = on_revoked
+        limits = options.throttle
+        self._by_name = self._throttle(limits.login_name_burst, limits.login_name_interval_ms)
+        self._by_address = self._throttle(limits.login_ip_burst, limits.login_ip_interval_ms)
+        self._registrations = self._throttle(
+            limits.register_ip_burst, limits.register_ip_interval_ms
+        )
+        self._refreshes = self._throttle(limits.refresh_burst, limits.refresh_interval_ms)
+
+    # Coming in.
+
+    async def register(
+        self,
+        username: str,
+        password: Secret,
+        *,
+        device_id: str,
+        client_ip: str,
+        display_name: str | None = None,
+        invite: Secret | None = None,
+    ) -> LoggedIn:
+        """Make an account and log in.
+
+        Raises InvalidOperation (a name or password that is none), Forbidden (closed, or an invite
+        is needed), InvalidInvite, UsernameTaken, RateLimited, Overloaded.
+        """
+        device_id = check_device_id(device_id)
+        check_username(username)
+        check_display_name(display_name or username)
+        check_password(password)
+        if self._options.registration is Registration.CLOSED:
+            raise Forbidden("nobody can register here; ask whoever runs this server")
+        if self._options.registration is Registration.OPEN:
+            invite = None
+        elif invite is None:
+            raise Forbidden("an invite is needed to register here")
+        self._take(self._registrations, address_key(client_ip))
+        password_hash = await self._passwords.hash(password)
+        now_ms = self._clock.wall_ms()
+        user = User(
+            user_id=self._ids.user_id(now_ms),
+            username=username,
+            display_name=display_name or username,
+            created_at_ms=now_ms,
+            updated_at_ms=now_ms,
+        )
+        account = NewAccount(
+            user=user,
+            password_hash=password_hash,
+            invite_hash=None if invite is None else invite_hash(invite),
+        )
+        user = await self._store.register(account, now_ms=now_ms)
+        check = PasswordCheck(is_right=True)
+        return await self._open(user, device_id, password_hash, check, is_new_user=True)
+
+    async def login(
+        self, username: str, password: Secret, *, device_id: str, client_ip: str
+    ) -> LoggedIn:
+        """Log in on a device; its earlier session ends, and the oldest one beyond the bound.
+
+        A name that nobody has takes as long as a wrong password and gets the same answer. Raises
+        InvalidCredentials, Forbidden (disabled), RateLimited, Overloaded, InvalidOperation (not a
+        device id).
+        """
+        device_id = check_device_id(device_id)
+        name_key, address = username[:64].casefold(), address_key(client_ip)
+        # Counted before they are checked: many at once are many (S-07).
+        self._take(self._by_address, address)
+        self._take(self._by_name, name_key)
+        # What cannot be a name is nobody's, but takes as long.
+        credentials = await self._store.credentials(username) if is_safe_token(username) else None
+        stored = None if credentials is None else credentials.password_hash
+        check = await self._passwords.check(stored, password)
+        if not check.is_right or credentials is None or stored is None:
+            raise InvalidCredentials
+        opened = await self._open(credentials.user, device_id, stored, check, is_new_user=False)
+        now_ms = self._clock.monotonic_ms()
+        self._by_address.give_back(address, now_ms)
+        self._by_name.give_back(name_key, now_ms)
+        return opened
+
+    async def refresh(self, refresh_token: Secret, *, device_id: str) -> Refreshed:
+        """New tokens for old. The refresh token is used up; its next one comes back.
+
+        If the answer is lost, the same token gets the same answer for a while. A token that was
+        used up before that is taken for stolen: the session ends (S-02). Raises
+        InvalidRefreshToken, DeviceMismatch, RateLimited.
+        """
+        token = parse_refresh_token(refresh_token)
+        if token is None:
+            raise InvalidRefreshToken
+        self._take(self._refreshes, token.session_id)
+        following = token.following(self._refresh_key)
+        now_ms = self._clock.wall_ms()
+        outcome = await self._store.rotate_refresh(
+            RotateRefresh(
+                session_id=token.session_id,
+                device_id=device_id.lower(),
+                presented_hash=token.stored_hash(),
+                next_hash=following.stored_hash(),
+                grace_ms=self._options.refresh_grace_ms,
+            ),
+            now_ms=now_ms,
+        )
+        match outcome:
+            case RefreshRotated(session=session):
+                return Refreshed(session=session, tokens=self._issue(session, following, now_ms))
+            case RefreshOtherDevice():
+                raise DeviceMismatch
+            case RefreshReused(session=session):
+                self._reused(session)
+                raise InvalidRefreshToken
+            case RefreshUnknown():
+                await self._unknown(token, outcome)
+                raise InvalidRefreshToken
+
+    # Going out.
+
+    async def logout(self, user_id: UserId, session_id: SessionId) -> None:
+        """End the session that asks. One that is over already is fine, and so is one of an
+        identity provider, who alone can end it."""
+        if await self._store.revoke_session(user_id, session_id):
+            self._on_revoked((session_id,))
+
+    async def sessions(self, user_id: UserId) -> list[Session]:
+        """The user's sessions, bots' among them, the oldest first."""
+        return await self._store.sessions(user_id, now_ms=self._clock.wall_ms())
+
+    async def revoke_session(self, user_id: UserId, session_id: SessionId) -> None:
+        """End one of the user's sessions. Raises SessionNotFound, also for somebody else's."""
+        if not await self._store.revoke_session(user_id, session_id):
+            raise SessionNotFound
+        self._on_revoked((session_id,))
+
+    async def revoke_sessions(self, user_id: UserId, *, keep: SessionId | None) -> int:
+        """End all logins of the user but one (bots' sessions end one by one); how many."""
+        ended = await self._store.revoke_sessions(user_id, keep=keep)
+        self._ended(ended)
+        return len(ended)
+
+    async def change_password(
+        self, user_id: UserId, session_id: SessionId, *, old: Secret, new: Secret
+    ) -> int:
+        """Change one's own password and end all other logins; how many. Raises
+        InvalidCredentials, InvalidOperation, RateLimited, Overloaded."""
+        check_password(new)
+        throttle_key = f"#{user_id}"
+        self._take(self._by_name, throttle_key)
+        credentials = await self._store.credentials_of(user_id)
+        if credentials is None:
+            raise UserNotFound(user_id)
+        stored = credentials.password_hash
+        if not (await self._passwords.check(stored, old)).is_right:
+            raise InvalidCredentials
+        ended = await self._store.set_password(
+            user_id,
+            await self._passwords.hash(new),
+            expected_hash=stored,
+            keep=session_id,
+            now_ms=self._clock.wall_ms(),
+        )
+        self._ended(ended)
+        self._by_name.give_back(throttle_key, self._clock.monotonic_ms())
+        return len(ended)
+
+    # Inside.
+
+    async def _open(
+        self,
+        user: User,
+        device_id: str,
+        password_hash: str,
+        check: PasswordCheck,
+        *,
+        is_new_user: bool,
+    ) -> LoggedIn:
+        now_ms = self._clock.wall_ms()
+        session = Session(
+            session_id=self._ids.session_id(now_ms),
+            user_id=user.user_id,
+            device_id=device_id,
+            created_at_ms=now_ms,
+            last_active_at_ms=now_ms,
+            expires_at_ms=now_ms + self._options.session_ms,
+        )
+        refresh_token = RefreshToken(session.session_id, self._random_bytes(SECRET_BYTES))
+        opened = await self._store.open_session(
+            OpenSession(
+                session=session,
+                refresh_hash=refresh_token.stored_hash(),
+                password_hash=password_hash,
+                rehashed=check.rehashed,
+            ),
+            sessions_max=self._options.sessions_max,
+            now_ms=now_ms,
+        )
+        self._ended(opened.ended)
+        return LoggedIn(
+            user=user,
+            session=session,
+            tokens=self._issue(session, refresh_token, now_ms),
+            is_new_user=is_new_user,
+        )
+
+    def _issue(self, session: Session, refresh_token: RefreshToken, now_ms: int) -> Tokens:
+        access_token, expires_at_ms = self._tokens.issue(
+            session, life_ms=self._options.access_token_ms, now_ms=now_ms
+        )
+        return Tokens(
+            access_token=access_token,
+            access_expires_at_ms=expires_at_ms,
+            refresh_token=refresh_token.encode(),
+        )
+
+    async def _unknown(self, token: RefreshToken, outcome: RefreshUnknown) -> None:
+        """A token of an older generation ends the session; a guess changes nothing."""
+        session, current_hash = outcome.session, outcome.refresh_hash
+        if session is None or current_hash is None:
+            return
+        if token.precedes(current_hash, generations=session.generation, key=self._refresh_key):
+            await self._store.revoke_session(session.user_id, session.session_id)
+            self._reused(session)
+
+    def _reused(self, session: Session) -> None:
+        _logger.warning(
+            "auth.refresh_token_reuse: session %s of %s was ended",
+            session.session_id,
+            session.user_id,
+        )
+        self._on_revoked((session.session_id,))
+
+    def _ended(self, session_ids: Sequence[SessionId]) -> None:
+        if session_ids:
+            self._on_revoked(session_ids)
+
+    def _throttle(self, burst: int, interval_ms: int) -> Throttle:
+        keys_max = self._options.throttle.keys_max
+        return Throttle(burst=burst, interval_ms=interval_ms, keys_max=keys_max)
+
+    def _take(self, throttle: Throttle, key: str) -> None:
+        wait_ms = throttle.take(key, self._clock.monotonic_ms())
+        if wait_ms:
+            raise RateLimited("too many tries; wait a while", retry_after_ms=wait_ms)

@@ -1,0 +1,61 @@
+"""Our own access tokens: short-lived, signed with the server's secret, bound to session and device.
+
+A token is good as long as its session is; that is the authenticator's to ask.
+"""
+
+import base64
+
+from tidewire.accounts.claims import Claims, check_claims, check_form, read_claims
+from tidewire.accounts.options import AccountOptions, check_secret
+from tidewire.accounts.signatures import secret_key, sign
+from tidewire.domain.accounts import Secret, Session
+from tidewire.domain.errors import AuthFailure, Unauthorized
+from tidewire.domain.ids import SESSION_PREFIX, USER_PREFIX, has_form
+from tidewire.ports.runtime import RandomBytes
+
+
+class AccessTokens:
+    """Issues and checks them."""
+
+    def __init__(
+        self, secret: Secret, *, options: AccountOptions, random_bytes: RandomBytes
+    ) -> None:
+        """Raises ValueError if the secret is too short."""
+        self._secret = check_secret(secret)
+        self._key = secret_key(secret)
+        self._options = options
+        self._random_bytes = random_bytes
+
+    @property
+    def issuer(self) -> str:
+        return self._options.issuer
+
+    def issue(self, session: Session, *, life_ms: int, now_ms: int) -> tuple[Secret, int]:
+        """A token of this session, and when it expires: never later than the session."""
+        issued_at_s = now_ms // 1000
+        expires_at_s = min(now_ms + life_ms, session.expires_at_ms) // 1000
+        claims: dict[str, object] = {
+            "iss": self._options.issuer,
+            "aud": self._options.audience,
+            "sub": session.user_id,
+            "sid": session.session_id,
+            "iat": issued_at_s,
+            "exp": expires_at_s,
+            "jti": base64.urlsafe_b64encode(self._random_bytes(15)).decode(),
+        }
+        if session.device_id is not None:
+            claims["did"] = session.device_id
+        return sign(claims, self._secret), expires_at_s * 1000
+
+    def verify(self, token: str, *, now_ms: int) -> Claims:
+        """The claims of a token of ours that holds now. Raises Unauthorized."""
+        claims = check_claims(
+            read_claims(self._key.verified_payload(check_form(token))),
+            issuer=self._options.issuer,
+            audience=self._options.audience,
+            leeway_ms=self._options.leeway_ms,
+            now_ms=now_ms,
+        )
+        if not has_form(claims.sub, USER_PREFIX) or not has_form(claims.sid or "", SESSION_PREFIX):
+            raise Unauthorized(AuthFailure.INVALID_TOKEN)
+        return claims

@@ -1,0 +1,257 @@
+"""Logins: credentials, sessions, invites, blocks and the keys of REST requests, as values. PURE.
+
+Secrets come in and go out as `Secret`, which never shows itself; what is stored of them is a hash.
+"""
+
+import hmac
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from tidewire.domain.errors import InvalidOperation
+from tidewire.domain.ids import (
+    RANDOM_BITS,
+    SESSION_PREFIX,
+    USER_PREFIX,
+    ChatId,
+    SessionId,
+    UserId,
+    encode_ulid,
+    is_uuid,
+)
+from tidewire.domain.limits import PASSWORD_CHARACTERS_MAX, PASSWORD_CHARACTERS_MIN
+from tidewire.domain.users import User
+
+
+class Secret:
+    """A text that must not be seen: a password, a token, a key. Only `reveal` shows it."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __eq__(self, other: object) -> bool:
+        """In a time that tells nothing about where two secrets differ."""
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(
+            self._value.encode(errors="surrogatepass"), other._value.encode(errors="surrogatepass")
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+    """No dict needs a secret for a key."""
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """A user with what his password is checked against; None: he has none (an external user)."""
+
+    user: User
+    password_hash: str | None
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.user.user_id})"
+
+
+class NewAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """The wish to make a user who can log in. With `invite_hash`, that invite is used up."""
+
+    user: User
+    password_hash: str
+    invite_hash: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"NewAccount({self.user.user_id})"
+
+
+class ExternalIdentity(msgspec.Struct, frozen=True):
+    """Who somebody is to the team's own identity provider."""
+
+    issuer: str
+    subject: str
+
+
+class Invite(msgspec.Struct, frozen=True, kw_only=True):
+    """Leave for one person to register. The code itself is not kept."""
+
+    code_hash: bytes
+    created_by: UserId | None
+    """None: the operator."""
+    created_at_ms: int
+    expires_at_ms: int
+
+
+class SessionKind(StrEnum):
+    LOGIN = "login"
+    """One device of a person; refreshed, listed, one of a few."""
+    BOT = "bot"
+    """A token of a program, issued by an operator: long-lived, bound to no device."""
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A login. It ends when it expires or its row is deleted; there is no other mark."""
+
+    session_id: SessionId
+    user_id: UserId
+    device_id: str | None
+    """None for a bot."""
+    kind: SessionKind = SessionKind.LOGIN
+    label: str | None = None
+    """What a person calls it; bots have one."""
+    generation: int = 0
+    """How often its refresh token was rotated."""
+    created_at_ms: int
+    last_active_at_ms: int
+    expires_at_ms: int
+
+
+class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
+    """The wish to open a session.
+
+    `password_hash` is what the password was checked against: if it is another one by now, the login
+    came too late. `rehashed` replaces it (stronger parameters). None for both: no password needed.
+    """
+
+    session: Session
+    refresh_hash: bytes | None
+    password_hash: str | None = None
+    rehashed: str | None = None
+
+    def __repr__(self) -> str:
+        return f"OpenSession({self.session!r})"
+
+
+class OpenedSession(msgspec.Struct, frozen=True):
+    """`ended` are the sessions that had to go: of the same device, and the oldest beyond the bound.
+    Their sockets must be closed."""
+
+    session: Session
+    ended: Sequence[SessionId]
+
+
+class RotateRefresh(msgspec.Struct, frozen=True, kw_only=True):
+    """The wish to exchange a refresh token for the next one. Hashes only."""
+
+    session_id: SessionId
+    device_id: str
+    presented_hash: bytes
+    next_hash: bytes
+    grace_ms: int
+    """How long the token before the last one is still exchanged, if its answer was lost (S-02)."""
+
+
+class RefreshRotated(msgspec.Struct, frozen=True):
+    """`next_hash` is the current one now. `repeated`: the last answer was lost and is given again;
+    the generation stays."""
+
+    session: Session
+    repeated: bool
+
+
+class RefreshReused(msgspec.Struct, frozen=True):
+    """The token before the last one came after its grace: it was stolen. The session is deleted."""
+
+    session: Session
+
+
+class RefreshOtherDevice(msgspec.Struct, frozen=True):
+    """A good token from another device than the session's. Nothing has changed."""
+
+
+class RefreshUnknown(msgspec.Struct, frozen=True):
+    """Not this session's current token nor the one before. Nothing has changed.
+
+    `session` is None if there is no such session, it has expired, or it has no refresh tokens.
+    """
+
+    session: Session | None = None
+    refresh_hash: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"RefreshUnknown({self.session!r})"
+
+
+RefreshOutcome = RefreshRotated | RefreshReused | RefreshOtherDevice | RefreshUnknown
+
+
+class BlockChange(msgspec.Struct, frozen=True):
+    """What a block or unblock did. `chat_id` is the pair's direct chat if there is one: whoever
+    keeps its roster must read it again (its membership version has risen)."""
+
+    changed: bool
+    chat_id: ChatId | None = None
+
+
+class RequestKey(msgspec.Struct, frozen=True, kw_only=True):
+    """An Idempotency-Key: it names one request of one user to one endpoint."""
+
+    user_id: UserId
+    endpoint: str
+    key: str
+
+
+class RequestClaimed(msgspec.Struct, frozen=True):
+    """The request is the caller's to carry out, and then to finish or release.
+
+    `resource_id` is what the thing to be made shall be called. `resumed`: an earlier try died on
+    the way and may have made it already, under this very id.
+    """
+
+    resource_id: str | None
+    resumed: bool = False
+
+
+class RequestReplayed(msgspec.Struct, frozen=True):
+    """The request was carried out; this came of it."""
+
+    http_status: int
+    resource_id: str | None
+
+
+class RequestMismatch(msgspec.Struct, frozen=True):
+    """The key was used for another body."""
+
+
+class RequestPending(msgspec.Struct, frozen=True):
+    """An equal request is being carried out right now."""
+
+
+RequestClaim = RequestClaimed | RequestReplayed | RequestMismatch | RequestPending
+
+
+def external_session_id(user: User) -> SessionId:
+    """The session id of somebody whose sessions another identity provider keeps.
+
+    We keep none of his, so all his connections carry this one: it is what is revoked when he is
+    disabled. Once he is allowed back it is another one, for a session that ended stays ended.
+    """
+    ulid = user.user_id.removeprefix(USER_PREFIX)
+    if user.enabled_at_ms is not None:
+        ulid = encode_ulid(user.enabled_at_ms << RANDOM_BITS)[:10] + ulid[10:]
+    return SessionId(SESSION_PREFIX + ulid)
+
+
+def check_password(password: Secret) -> Secret:
+    """The password if it may be one: 8 to 1024 characters of Unicode text."""
+    text = password.reveal()
+    if not PASSWORD_CHARACTERS_MIN <= len(text) <= PASSWORD_CHARACTERS_MAX:
+        raise InvalidOperation(
+            f"a password has {PASSWORD_CHARACTERS_MIN} to {PASSWORD_CHARACTERS_MAX} characters"
+        )
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InvalidOperation("a password is valid Unicode text")
+    return password
+
+
+def check_device_id(device_id: str) -> str:
+    """The id in the form that is stored and compared: a UUID in lower case."""
+    if not is_uuid(device_id):
+        raise InvalidOperation("a device id is a UUID that the device made for itself")
+    return device_id.lower()

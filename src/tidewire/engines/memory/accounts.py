@@ -1,0 +1,345 @@
+"""The account part of the memory engine: credentials, sessions, blocks, request keys."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from tidewire.domain.accounts import (
+    BlockChange,
+    Credentials,
+    ExternalIdentity,
+    Invite,
+    NewAccount,
+    OpenedSession,
+    OpenSession,
+    RefreshOtherDevice,
+    RefreshOutcome,
+    RefreshReused,
+    RefreshRotated,
+    RefreshUnknown,
+    RequestClaim,
+    RequestClaimed,
+    RequestKey,
+    RequestMismatch,
+    RequestPending,
+    RequestReplayed,
+    RotateRefresh,
+    Session,
+    SessionKind,
+)
+from tidewire.domain.chats import pair_key
+from tidewire.domain.errors import (
+    Forbidden,
+    InvalidCredentials,
+    InvalidInvite,
+    InvalidOperation,
+    StoreUnavailable,
+    UsernameTaken,
+    UserNotFound,
+)
+from tidewire.domain.ids import SessionId, UserId
+from tidewire.domain.limits import BLOCKS_MAX, REQUEST_KEY_LIFE_MS, REQUEST_PENDING_MS_MAX
+from tidewire.domain.users import User
+from tidewire.engines.memory.account_tables import InviteRow, RequestRow, SessionRow
+from tidewire.engines.memory.tables import MemoryTables
+from tidewire.ports.accounts import AccountStore
+
+Key = TypeVar("Key")
+Row = TypeVar("Row")
+
+
+class MemoryAccounts:
+    """Satisfies `ports.accounts.AccountStore`, and holds the tables for the rest of the engine."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
+        self._is_closed = False
+
+    def _open_tables(self) -> MemoryTables:
+        if self._is_closed:
+            raise StoreUnavailable("the store is closed")
+        return self._tables
+
+    def _the_user(self, user_id: UserId) -> User:
+        user = self._open_tables().users.get(user_id)
+        if user is None:
+            raise UserNotFound(user_id)
+        return user
+
+    # Credentials.
+
+    async def register(self, account: NewAccount, *, now_ms: int) -> User:
+        tables, user = self._open_tables(), account.user
+        if user.user_id in tables.users:
+            return tables.users[user.user_id]
+        if tables.user_named(user.username) is not None:
+            raise UsernameTaken(user.username)
+        if account.invite_hash is not None:
+            row = tables.accounts.invites.get(account.invite_hash)
+            if row is None or row.used_by is not None or row.invite.expires_at_ms <= now_ms:
+                raise InvalidInvite
+            row.used_by = user.user_id
+        tables.add_user(user)
+        tables.accounts.passwords[user.user_id] = account.password_hash
+        return user
+
+    async def add_invite(self, invite: Invite) -> None:
+        self._open_tables().accounts.invites.setdefault(invite.code_hash, InviteRow(invite))
+
+    async def credentials(self, username: str) -> Credentials | None:
+        user = self._open_tables().user_named(username)
+        return None if user is None else self._credentials(user)
+
+    async def credentials_of(self, user_id: UserId) -> Credentials | None:
+        user = self._open_tables().users.get(user_id)
+        return None if user is None else self._credentials(user)
+
+    def _credentials(self, user: User) -> Credentials:
+        password_hash = self._tables.accounts.passwords.get(user.user_id)
+        return Credentials(user=user, password_hash=password_hash)
+
+    async def set_password(
+        self,
+        user_id: UserId,
+        password_hash: str,
+        *,
+        expected_hash: str | None,
+        keep: SessionId | None,
+        now_ms: int,
+    ) -> list[SessionId]:
+        self._the_user(user_id)
+        passwords = self._tables.accounts.passwords
+        if expected_hash is not None and passwords.get(user_id) != expected_hash:
+            raise InvalidCredentials
+        passwords[user_id] = password_hash
+        return self._end_sessions(user_id, keep=keep, bots=False)
+
+    async def external_user(self, identity: ExternalIdentity) -> User | None:
+        tables = self._open_tables()
+        user_id = tables.accounts.external_users.get(identity)
+        return None if user_id is None else tables.users[user_id]
+
+    async def ensure_external_user(
+        self, identity: ExternalIdentity, user: User, *, fallback_username: str
+    ) -> User:
+        tables = self._open_tables()
+        known = await self.external_user(identity)
+        if known is not None:
+            return known
+        if tables.user_named(user.username) is not None:
+            user = msgspec.structs.replace(user, username=fallback_username)
+        tables.add_user(user)
+        tables.accounts.external_users[identity] = user.user_id
+        return user
+
+    async def disable_user(self, user_id: UserId, *, now_ms: int) -> list[SessionId]:
+        user = self._the_user(user_id)
+        if user.disabled_at_ms is None:
+            self._tables.users[user_id] = msgspec.structs.replace(user, disabled_at_ms=now_ms)
+        return self._end_sessions(user_id, keep=None, bots=True)
+
+    async def enable_user(self, user_id: UserId, *, now_ms: int) -> User:
+        user = self._the_user(user_id)
+        if user.disabled_at_ms is not None:
+            enabled_at_ms = max(now_ms, (user.enabled_at_ms or user.created_at_ms) + 1)
+            user = msgspec.structs.replace(user, disabled_at_ms=None, enabled_at_ms=enabled_at_ms)
+            self._tables.users[user_id] = user
+        return user
+
+    # Sessions.
+
+    async def open_session(
+        self, command: OpenSession, *, sessions_max: int, now_ms: int
+    ) -> OpenedSession:
+        session, rows = command.session, self._open_tables().accounts.sessions
+        if session.session_id in rows:
+            return OpenedSession(rows[session.session_id].session, ())
+        if self._the_user(session.user_id).disabled_at_ms is not None:
+            raise Forbidden("this account is disabled; ask whoever runs this server")
+        if command.password_hash is not None:
+            passwords = self._tables.accounts.passwords
+            if passwords.get(session.user_id) != command.password_hash:
+                raise InvalidCredentials
+            passwords[session.user_id] = command.rehashed or command.password_hash
+        ended = self._make_room(session, sessions_max, now_ms)
+        rows[session.session_id] = SessionRow(session, command.refresh_hash)
+        return OpenedSession(session, ended)
+
+    def _make_room(self, session: Session, sessions_max: int, now_ms: int) -> list[SessionId]:
+        if session.kind is not SessionKind.LOGIN:
+            return []
+        rows = self._tables.accounts.sessions
+        for own in self._sessions_of(session.user_id):
+            if own.expires_at_ms <= now_ms:
+                del rows[own.session_id]
+        logins = [
+            own for own in self._sessions_of(session.user_id) if own.kind is SessionKind.LOGIN
+        ]
+        ended = [own.session_id for own in logins if own.device_id == session.device_id]
+        others = [own.session_id for own in logins if own.device_id != session.device_id]
+        ended += others[: max(0, len(others) - (sessions_max - 1))]
+        for session_id in ended:
+            del rows[session_id]
+        return ended
+
+    async def session(self, session_id: SessionId) -> Session | None:
+        row = self._open_tables().accounts.sessions.get(session_id)
+        return None if row is None else row.session
+
+    async def sessions(self, user_id: UserId, *, now_ms: int) -> list[Session]:
+        return [own for own in self._sessions_of(user_id) if own.expires_at_ms > now_ms]
+
+    async def rotate_refresh(self, command: RotateRefresh, *, now_ms: int) -> RefreshOutcome:
+        rows = self._open_tables().accounts.sessions
+        row = rows.get(command.session_id)
+        if row is None or row.session.expires_at_ms <= now_ms or row.refresh_hash is None:
+            return RefreshUnknown()
+        is_current = command.presented_hash == row.refresh_hash
+        if not is_current and command.presented_hash != row.previous_hash:
+            return RefreshUnknown(row.session, row.refresh_hash)
+        if not is_current and now_ms - row.rotated_at_ms > command.grace_ms:
+            del rows[command.session_id]
+            return RefreshReused(row.session)
+        if command.device_id != row.session.device_id:
+            return RefreshOtherDevice()
+        if is_current:
+            row.previous_hash, row.rotated_at_ms = row.refresh_hash, now_ms
+            row.session = msgspec.structs.replace(
+                row.session,
+                generation=row.session.generation + 1,
+                last_active_at_ms=max(row.session.last_active_at_ms, now_ms),
+            )
+        row.refresh_hash = command.next_hash
+        return RefreshRotated(row.session, repeated=not is_current)
+
+    async def revoke_session(self, user_id: UserId, session_id: SessionId) -> bool:
+        rows = self._open_tables().accounts.sessions
+        if session_id not in rows or rows[session_id].session.user_id != user_id:
+            return False
+        del rows[session_id]
+        return True
+
+    async def revoke_sessions(self, user_id: UserId, *, keep: SessionId | None) -> list[SessionId]:
+        return self._end_sessions(user_id, keep=keep, bots=False)
+
+    async def touch_sessions(self, session_ids: Sequence[SessionId], *, now_ms: int) -> None:
+        rows = self._open_tables().accounts.sessions
+        for row in [rows[session_id] for session_id in session_ids if session_id in rows]:
+            active_at_ms = max(row.session.last_active_at_ms, now_ms)
+            row.session = msgspec.structs.replace(row.session, last_active_at_ms=active_at_ms)
+
+    def _sessions_of(self, user_id: UserId) -> list[Session]:
+        rows = self._open_tables().accounts.sessions.values()
+        return sorted(
+            (row.session for row in rows if row.session.user_id == user_id),
+            key=lambda session: (session.created_at_ms, session.session_id),
+        )
+
+    def _end_sessions(
+        self, user_id: UserId, *, keep: SessionId | None, bots: bool
+    ) -> list[SessionId]:
+        ended = sorted(
+            own.session_id
+            for own in self._sessions_of(user_id)
+            if own.session_id != keep and (bots or own.kind is SessionKind.LOGIN)
+        )
+        for session_id in ended:
+            del self._tables.accounts.sessions[session_id]
+        return ended
+
+    # Blocks.
+
+    async def block(self, user_id: UserId, blocked_id: UserId, *, now_ms: int) -> BlockChange:
+        if user_id == blocked_id:
+            raise InvalidOperation("nobody blocks himself")
+        self._the_user(blocked_id)
+        blocks = self._tables.accounts.blocks.setdefault(user_id, {})
+        if blocked_id in blocks:
+            return BlockChange(changed=False)
+        if len(blocks) >= BLOCKS_MAX:
+            raise InvalidOperation(f"at most {BLOCKS_MAX} people can be blocked")
+        blocks[blocked_id] = None
+        return self._mark(user_id, blocked_id, is_blocked=True)
+
+    async def unblock(self, user_id: UserId, blocked_id: UserId) -> BlockChange:
+        blocks = self._open_tables().accounts.blocks.get(user_id, {})
+        if blocked_id not in blocks:
+            return BlockChange(changed=False)
+        del blocks[blocked_id]
+        return self._mark(user_id, blocked_id, is_blocked=False)
+
+    def _mark(self, user_id: UserId, blocked_id: UserId, *, is_blocked: bool) -> BlockChange:
+        chat_id = self._tables.direct_chats.get(pair_key(user_id, blocked_id))
+        if chat_id is None:
+            return BlockChange(changed=True)
+        record = self._tables.chats[chat_id]
+        if is_blocked:
+            record.blocked[blocked_id] = None
+        else:
+            del record.blocked[blocked_id]
+        record.membership_version += 1
+        return BlockChange(changed=True, chat_id=chat_id)
+
+    async def blocked_users(
+        self, user_id: UserId, *, after: UserId | None, count_max: int
+    ) -> list[UserId]:
+        blocked = sorted(self._open_tables().accounts.blocks.get(user_id, {}))
+        return [other for other in blocked if after is None or other > after][:count_max]
+
+    # Requests.
+
+    async def claim_request(
+        self, key: RequestKey, body_hash: bytes, *, resource_id: str | None, now_ms: int
+    ) -> RequestClaim:
+        rows = self._open_tables().accounts.requests
+        row = rows.get(key)
+        if row is None or row.created_at_ms <= now_ms - REQUEST_KEY_LIFE_MS:
+            rows[key] = RequestRow(
+                body_hash=body_hash,
+                resource_id=resource_id,
+                created_at_ms=now_ms,
+                claimed_at_ms=now_ms,
+            )
+            return RequestClaimed(resource_id)
+        if row.body_hash != body_hash:
+            return RequestMismatch()
+        if row.http_status is not None:
+            return RequestReplayed(row.http_status, row.resource_id)
+        if now_ms - row.claimed_at_ms < REQUEST_PENDING_MS_MAX:
+            return RequestPending()
+        row.claimed_at_ms = now_ms
+        return RequestClaimed(row.resource_id, resumed=True)
+
+    async def finish_request(
+        self, key: RequestKey, *, http_status: int, resource_id: str | None
+    ) -> None:
+        row = self._open_tables().accounts.requests.get(key)
+        if row is not None and row.http_status is None:
+            row.http_status, row.resource_id = http_status, resource_id
+
+    async def release_request(self, key: RequestKey) -> None:
+        rows = self._open_tables().accounts.requests
+        if key in rows and rows[key].http_status is None:
+            del rows[key]
+
+    async def sweep_accounts(self, *, now_ms: int, count_max: int) -> int:
+        tables = self._open_tables().accounts
+        sessions = [i for i, row in tables.sessions.items() if row.session.expires_at_ms <= now_ms]
+        invites = [i for i, row in tables.invites.items() if row.invite.expires_at_ms <= now_ms]
+        oldest_ms = now_ms - REQUEST_KEY_LIFE_MS
+        requests = [i for i, row in tables.requests.items() if row.created_at_ms <= oldest_ms]
+        return (
+            _drop(tables.sessions, sessions[:count_max])
+            + _drop(tables.invites, invites[:count_max])
+            + _drop(tables.requests, requests[:count_max])
+        )
+
+
+def _drop(rows: dict[Key, Row], keys: Sequence[Key]) -> int:
+    for key in keys:
+        del rows[key]
+    return len(keys)
+
+
+_CONFORMS: type[AccountStore] = MemoryAccounts

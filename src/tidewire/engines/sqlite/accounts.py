@@ -1,0 +1,137 @@
+"""Who can log in, in the database: passwords, invites, external identities."""
+
+from typing import Any, Final
+
+import apsw
+import msgspec
+
+from tidewire.domain.accounts import Credentials, ExternalIdentity, Invite, NewAccount
+from tidewire.domain.errors import InvalidCredentials, InvalidInvite, UsernameTaken
+from tidewire.domain.events import Event
+from tidewire.domain.ids import SessionId, UserId
+from tidewire.domain.users import User
+from tidewire.engines.sqlite.sessions import end_sessions
+from tidewire.engines.sqlite.users import find_users, insert_user, the_user, user_named
+
+PUT_CREDENTIALS: Final = """
+INSERT INTO credentials (user_id, password_hash, updated_at) VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET password_hash = excluded.password_hash, updated_at = excluded.updated_at
+"""
+
+
+def register(
+    database: apsw.Connection, account: NewAccount, now_ms: int
+) -> tuple[User, list[Event]]:
+    user = account.user
+    existing = find_users(database, (user.user_id,))
+    if existing:
+        return existing[0], []
+    if user_named(database, user.username) is not None:
+        raise UsernameTaken(user.username)
+    if account.invite_hash is not None:
+        _use_invite(database, account.invite_hash, user.user_id, now_ms)
+    insert_user(database, user)
+    database.execute(PUT_CREDENTIALS, (user.user_id, account.password_hash, now_ms))
+    return user, []
+
+
+def add_invite(database: apsw.Connection, invite: Invite) -> tuple[None, list[Event]]:
+    database.execute(
+        "INSERT OR IGNORE INTO invites (code_hash, created_by, created_at, expires_at)"
+        " VALUES (?, ?, ?, ?)",
+        (invite.code_hash, invite.created_by, invite.created_at_ms, invite.expires_at_ms),
+    )
+    return None, []
+
+
+def credentials(database: apsw.Connection, username: str) -> Credentials | None:
+    user = user_named(database, username)
+    return None if user is None else _credentials(database, user)
+
+
+def credentials_of(database: apsw.Connection, user_id: UserId) -> Credentials | None:
+    found = find_users(database, (user_id,))
+    return _credentials(database, found[0]) if found else None
+
+
+def set_password(
+    database: apsw.Connection,
+    user_id: UserId,
+    password_hash: str,
+    expected_hash: str | None,
+    keep: SessionId | None,
+    now_ms: int,
+) -> tuple[list[SessionId], list[Event]]:
+    the_user(database, user_id)
+    if expected_hash is not None and stored_hash(database, user_id) != expected_hash:
+        raise InvalidCredentials
+    database.execute(PUT_CREDENTIALS, (user_id, password_hash, now_ms))
+    return end_sessions(database, user_id, keep=keep, bots=False), []
+
+
+def external_user(database: apsw.Connection, identity: ExternalIdentity) -> User | None:
+    row: tuple[Any, ...] | None = database.execute(
+        "SELECT user_id FROM external_identities WHERE issuer = ? AND subject = ?",
+        (identity.issuer, identity.subject),
+    ).fetchone()
+    return None if row is None else the_user(database, row[0])
+
+
+def ensure_external_user(
+    database: apsw.Connection, identity: ExternalIdentity, user: User, fallback_username: str
+) -> tuple[User, list[Event]]:
+    known = external_user(database, identity)
+    if known is not None:
+        return known, []
+    if user_named(database, user.username) is not None:
+        user = msgspec.structs.replace(user, username=fallback_username)
+    insert_user(database, user)
+    database.execute(
+        "INSERT INTO external_identities VALUES (?, ?, ?, ?)",
+        (identity.issuer, identity.subject, user.user_id, user.created_at_ms),
+    )
+    return user, []
+
+
+def disable_user(
+    database: apsw.Connection, user_id: UserId, now_ms: int
+) -> tuple[list[SessionId], list[Event]]:
+    user = the_user(database, user_id)
+    if user.disabled_at_ms is None:
+        database.execute("UPDATE users SET disabled_at = ? WHERE user_id = ?", (now_ms, user_id))
+    return end_sessions(database, user_id, keep=None, bots=True), []
+
+
+def enable_user(
+    database: apsw.Connection, user_id: UserId, now_ms: int
+) -> tuple[User, list[Event]]:
+    user = the_user(database, user_id)
+    if user.disabled_at_ms is None:
+        return user, []
+    enabled_at_ms = max(now_ms, (user.enabled_at_ms or user.created_at_ms) + 1)
+    database.execute(
+        "UPDATE users SET disabled_at = NULL, enabled_at = ? WHERE user_id = ?",
+        (enabled_at_ms, user_id),
+    )
+    return msgspec.structs.replace(user, disabled_at_ms=None, enabled_at_ms=enabled_at_ms), []
+
+
+def stored_hash(database: apsw.Connection, user_id: UserId) -> str | None:
+    row = database.execute(
+        "SELECT password_hash FROM credentials WHERE user_id = ?", (user_id,)
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _credentials(database: apsw.Connection, user: User) -> Credentials:
+    return Credentials(user=user, password_hash=stored_hash(database, user.user_id))
+
+
+def _use_invite(database: apsw.Connection, code_hash: bytes, user_id: UserId, now_ms: int) -> None:
+    database.execute(
+        "UPDATE invites SET used_by = ?1, used_at = ?2"
+        " WHERE code_hash = ?3 AND used_by IS NULL AND expires_at > ?2",
+        (user_id, now_ms, code_hash),
+    )
+    if not database.changes():
+        raise InvalidInvite

@@ -1,0 +1,114 @@
+"""The list of a user's chats: first their order as of an instant, then each as it is now."""
+
+from typing import Any, Final
+
+import apsw
+
+from tidewire.domain.chat_list import ChatListCursor, ChatListItem, ChatListPage, LastMessage
+from tidewire.domain.chats import ChatType
+from tidewire.domain.delivery import Positions
+from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.limits import PREVIEW_CHARACTERS_MAX, UNREAD_MAX, UNREAD_SCAN_MAX
+from tidewire.domain.users import User
+from tidewire.engines.sqlite.chats import access_chat
+from tidewire.engines.sqlite.database import single
+from tidewire.engines.sqlite.users import find_users
+
+# `position` is the order of commits, and part of the index by sequence: looking back over what
+# came after the snapshot touches that index only. The planner would rather scan all messages.
+ORDER: Final = """
+WITH places AS MATERIALIZED (
+    SELECT member.chat_id AS chat_id,
+        max(member.joined_at, coalesce((
+            SELECT message.created_at
+            FROM messages AS message INDEXED BY messages_by_sequence
+            WHERE message.chat_id = member.chat_id AND message.position <= ?2
+            ORDER BY message.sequence DESC LIMIT 1
+        ), 0)) AS activity_at
+    FROM chat_memberships AS member
+    WHERE member.user_id = ?1
+)
+SELECT chat_id, activity_at FROM places
+WHERE activity_at >= ?3 AND (activity_at, chat_id) < (?4, ?5)
+ORDER BY activity_at DESC, chat_id DESC
+LIMIT ?6
+"""
+
+LAST_MESSAGE: Final = f"""
+SELECT message_id, sequence, sender_id, substr(content, 1, {PREVIEW_CHARACTERS_MAX}), created_at
+FROM messages WHERE chat_id = ? ORDER BY sequence DESC LIMIT 1
+"""  # noqa: S608 - a constant
+
+COUNT_OTHERS: Final = f"""
+SELECT count(*) FROM (
+    SELECT 1 FROM (
+        SELECT sender_id FROM messages WHERE chat_id = ?1 AND sequence > ?2
+        ORDER BY sequence LIMIT {UNREAD_SCAN_MAX}
+    ) WHERE sender_id <> ?3 LIMIT {UNREAD_MAX}
+)
+"""  # noqa: S608 - constants
+
+FIND_POSITIONS: Final = """
+SELECT last_acked_sequence, last_read_sequence, effective_delivered, effective_read
+FROM delivery_state WHERE user_id = ? AND chat_id = ?
+"""
+
+_LATER_THAN_ALL: Final = (1 << 62, "")
+
+
+def chat_list(
+    database: apsw.Connection,
+    reader: UserId,
+    cursor: ChatListCursor | None,
+    count_max: int,
+    active_since_ms: int,
+) -> ChatListPage:
+    if cursor is None:
+        snapshot = int(single(database, "SELECT coalesce(max(position), 0) FROM messages"))
+        last: tuple[int, str] = _LATER_THAN_ALL
+    else:
+        snapshot, last = cursor.snapshot, (cursor.activity_at_ms, cursor.chat_id)
+    # One more than asked for tells if there is another page.
+    rows: list[tuple[Any, ...]] = database.execute(
+        ORDER, (reader, snapshot, active_since_ms, *last, count_max + 1)
+    ).fetchall()
+    items = [_item(database, reader, chat_id, activity) for chat_id, activity in rows[:count_max]]
+    if len(rows) <= count_max:
+        return ChatListPage(items, None)
+    chat_id, activity_at_ms = rows[count_max - 1]
+    return ChatListPage(items, ChatListCursor(snapshot, activity_at_ms, chat_id))
+
+
+def _item(
+    database: apsw.Connection, reader: UserId, chat_id: ChatId, activity_at_ms: int
+) -> ChatListItem:
+    access = access_chat(database, reader, chat_id)
+    last_message = database.execute(LAST_MESSAGE, (chat_id,)).fetchone()
+    positions = database.execute(FIND_POSITIONS, (reader, chat_id)).fetchone()
+    assert positions is not None
+    delivered, read, effective_delivered, effective_read = positions
+    is_direct = access.chat.chat_type is ChatType.DIRECT
+    return ChatListItem(
+        chat=access.chat,
+        me=access.me,
+        activity_at_ms=activity_at_ms,
+        last_message=None if last_message is None else LastMessage(*last_message),
+        other=_other(database, reader, chat_id) if is_direct else None,
+        positions=Positions(delivered, read),
+        unread=_count_others(database, chat_id, effective_read, reader),
+        undelivered=_count_others(database, chat_id, effective_delivered, reader),
+    )
+
+
+def _other(database: apsw.Connection, reader: UserId, chat_id: ChatId) -> User | None:
+    row: tuple[Any, ...] | None = database.execute(
+        "SELECT user_id FROM chat_memberships WHERE chat_id = ? AND user_id <> ?", (chat_id, reader)
+    ).fetchone()
+    found = () if row is None else find_users(database, row)
+    return found[0] if found else None
+
+
+def _count_others(database: apsw.Connection, chat_id: ChatId, above: int, reader: UserId) -> int:
+    row = database.execute(COUNT_OTHERS, (chat_id, above, reader)).fetchone()
+    assert row is not None
+    return int(row[0])

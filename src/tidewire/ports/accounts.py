@@ -1,0 +1,199 @@
+"""What is kept of accounts: credentials, sessions, blocks, and the keys of REST requests.
+
+What `ports.storage` says of all methods holds here: a write is durable when it returns, a refusal
+has written nothing, and the same call again after StoreUnavailable is safe. Secrets do not come
+this far: only their hashes do.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidewire.domain.accounts import (
+    BlockChange,
+    Credentials,
+    ExternalIdentity,
+    Invite,
+    NewAccount,
+    OpenedSession,
+    OpenSession,
+    RefreshOutcome,
+    RequestClaim,
+    RequestKey,
+    RotateRefresh,
+    Session,
+)
+from tidewire.domain.ids import SessionId, UserId
+from tidewire.domain.users import User
+
+
+class CredentialStore(Protocol):
+    """Who can log in, and how."""
+
+    async def register(self, account: NewAccount, *, now_ms: int) -> User:
+        """Make a user with a password, and use up his invite if he has one, in one act.
+
+        The same user_id again is found instead, whatever the rest says. An invite lets one in, also
+        of many who come at once. Raises UsernameTaken, and then InvalidInvite (unknown, used or
+        expired): a taken name does not cost the invite.
+        """
+        ...
+
+    async def add_invite(self, invite: Invite) -> None:
+        """Keep an invite. The same code again changes nothing."""
+        ...
+
+    async def credentials(self, username: str) -> Credentials | None:
+        """The user of this name and what his password is checked against, of one instant."""
+        ...
+
+    async def credentials_of(self, user_id: UserId) -> Credentials | None:
+        """The same by id."""
+        ...
+
+    async def set_password(
+        self,
+        user_id: UserId,
+        password_hash: str,
+        *,
+        expected_hash: str | None,
+        keep: SessionId | None,
+        now_ms: int,
+    ) -> list[SessionId]:
+        """Give a user another password and end all his logins but one; those that ended.
+
+        Bots keep their sessions: they never knew the password. With `expected_hash`, only if that
+        is still what is stored, else raises InvalidCredentials. Raises UserNotFound.
+        """
+        ...
+
+    async def external_user(self, identity: ExternalIdentity) -> User | None:
+        """The user of an external identity, if it was seen before."""
+        ...
+
+    async def ensure_external_user(
+        self, identity: ExternalIdentity, user: User, *, fallback_username: str
+    ) -> User:
+        """The user of an external identity, made from `user` if he is seen for the first time.
+
+        If the name is taken by somebody else, he is called `fallback_username`. Two that come at
+        once find the same user.
+        """
+        ...
+
+    async def disable_user(self, user_id: UserId, *, now_ms: int) -> list[SessionId]:
+        """Keep a user from logging in and end all his sessions, bots' too; those that ended.
+
+        Again changes nothing. Raises UserNotFound.
+        """
+        ...
+
+    async def enable_user(self, user_id: UserId, *, now_ms: int) -> User:
+        """Let a user log in again, and note when: later than the last time and than he was made,
+        whatever the clock says. Of one who is not disabled it changes nothing. Raises
+        UserNotFound."""
+        ...
+
+
+class SessionStore(Protocol):
+    """Logins. A session that is not there, or has expired, is over."""
+
+    async def open_session(
+        self, command: OpenSession, *, sessions_max: int, now_ms: int
+    ) -> OpenedSession:
+        """Open a session, in place of one of the same device, and of the oldest beyond the bound.
+
+        Bots' sessions are not counted and not ended. The same session_id again is found instead.
+        Raises UserNotFound; Forbidden for a disabled user; InvalidCredentials if the password was
+        changed since it was checked.
+        """
+        ...
+
+    async def session(self, session_id: SessionId) -> Session | None: ...
+
+    async def sessions(self, user_id: UserId, *, now_ms: int) -> list[Session]:
+        """The user's sessions that have not expired, the oldest first."""
+        ...
+
+    async def rotate_refresh(self, command: RotateRefresh, *, now_ms: int) -> RefreshOutcome:
+        """Exchange a refresh token for the next one. Verdicts, first that fits:
+
+        no session, expired, or without refresh tokens  → RefreshUnknown without a session
+        the current token, another device               → RefreshOtherDevice
+        the current token                               → RefreshRotated; it is the previous one now
+        the previous one in its grace, another device   → RefreshOtherDevice
+        the previous one in its grace                   → RefreshRotated, repeated
+        the previous one later                          → RefreshReused; the session is deleted
+        anything else                                   → RefreshUnknown with the session
+
+        Of two that come at once with one token, one rotates and the other is repeated.
+        """
+        ...
+
+    async def revoke_session(self, user_id: UserId, session_id: SessionId) -> bool:
+        """End a session of this user. False if he has no such session."""
+        ...
+
+    async def revoke_sessions(self, user_id: UserId, *, keep: SessionId | None) -> list[SessionId]:
+        """End all logins of a user but one, not his bots'; those that ended."""
+        ...
+
+    async def touch_sessions(self, session_ids: Sequence[SessionId], *, now_ms: int) -> None:
+        """Note that these were in use. Never moves back; what does not exist is passed over."""
+        ...
+
+
+class BlockStore(Protocol):
+    """Who does not want to hear from whom. A block acts on the pair's direct chat: the blocked
+    one's sends are refused (`MessageStore.append`), and neither can begin one."""
+
+    async def block(self, user_id: UserId, blocked_id: UserId, *, now_ms: int) -> BlockChange:
+        """Block somebody. Again changes nothing.
+
+        The mark on his membership and the chat's version are set in the same act; nobody is told.
+        Raises UserNotFound, InvalidOperation (oneself, or too many).
+        """
+        ...
+
+    async def unblock(self, user_id: UserId, blocked_id: UserId) -> BlockChange:
+        """Undo it. Of somebody who is not blocked it changes nothing."""
+        ...
+
+    async def blocked_users(
+        self, user_id: UserId, *, after: UserId | None, count_max: int
+    ) -> list[UserId]:
+        """Whom the user blocks, by id from above `after`."""
+        ...
+
+
+class RequestStore(Protocol):
+    """Idempotency-Keys of REST requests (A-05). A record older than REQUEST_KEY_LIFE_MS counts as
+    absent; one that has been pending for REQUEST_PENDING_MS_MAX is taken over."""
+
+    async def claim_request(
+        self, key: RequestKey, body_hash: bytes, *, resource_id: str | None, now_ms: int
+    ) -> RequestClaim:
+        """Take a request on, or learn what became of it. Of equal ones at once, one is claimed.
+
+        `resource_id` is what the caller would make; one that resumes gets the first one's instead.
+        Another body is RequestMismatch, whatever the state.
+        """
+        ...
+
+    async def finish_request(
+        self, key: RequestKey, *, http_status: int, resource_id: str | None
+    ) -> None:
+        """Keep the outcome of a claimed request for those who ask again."""
+        ...
+
+    async def release_request(self, key: RequestKey) -> None:
+        """Forget a claimed request that made nothing. A finished one stays."""
+        ...
+
+
+class AccountStore(CredentialStore, SessionStore, BlockStore, RequestStore, Protocol):
+    """All of it: what an engine provides."""
+
+    async def sweep_accounts(self, *, now_ms: int, count_max: int) -> int:
+        """Delete some of what has expired: sessions, invites, request keys. At most `count_max`
+        rows of each; how many rows went. They counted as absent before."""
+        ...

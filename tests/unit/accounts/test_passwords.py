@@ -1,0 +1,152 @@
+"""Passwords: real argon2id with small parameters, off the loop, the same work for everybody."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TypeVar
+
+import pytest
+
+from tests.unit.accounts.parts import PlainHasher
+from tidewire.accounts.options import PasswordOptions
+from tidewire.accounts.passwords import Argon2Hasher, PasswordCheck, Passwords
+from tidewire.domain.accounts import Secret
+from tidewire.domain.errors import Overloaded
+
+SMALL = PasswordOptions(memory_kib=8, passes=1)
+PASSWORD = Secret("correct horse")
+OTHER = Secret("battery staple")
+
+Result = TypeVar("Result")
+
+
+def argon2(options: PasswordOptions = SMALL, seed: int = 1) -> Argon2Hasher:
+    return Argon2Hasher(options, Random(seed).randbytes)
+
+
+class Worker:
+    """Runs blocking work when it is told to."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.running = 0
+        self.running_max = 0
+
+    def __call__(self, work: Callable[[], Result]) -> Awaitable[Result]:
+        async def run() -> Result:
+            self.running += 1
+            self.running_max = max(self.running, self.running_max)
+            try:
+                await self.gate.wait()
+                return work()
+            finally:
+                self.running -= 1
+
+        return run()
+
+
+def passwords(
+    hasher: Argon2Hasher | PlainHasher,
+    worker: Worker | None = None,
+    options: PasswordOptions = SMALL,
+) -> Passwords:
+    return Passwords(
+        hasher,
+        options=options,
+        run_blocking=worker or Worker(),
+        random_bytes=Random(2).randbytes,
+    )
+
+
+def test_argon2_hash_is_argon2id_with_a_salt_and_matches_its_password_only() -> None:
+    hasher = argon2()
+    stored = hasher.hash(PASSWORD)
+    assert stored.startswith("$argon2id$v=19$m=8,t=1,p=1$")
+    assert hasher.hash(PASSWORD) != stored
+    assert hasher.matches(stored, PASSWORD)
+    assert not hasher.matches(stored, OTHER)
+    assert PASSWORD.reveal() not in stored
+
+
+@pytest.mark.parametrize("stored", ["", "plain", "$argon2id$", "$argon2id$v=19$m=8,t=1,p=1$x$y"])
+def test_argon2_hash_that_is_none_matches_nothing(stored: str) -> None:
+    assert not argon2().matches(stored, PASSWORD)
+
+
+def test_argon2_takes_one_text_in_either_composition_and_any_text() -> None:
+    hasher = argon2()
+    stored = hasher.hash(Secret("caf\u00e9 caf\u00e9"))
+    assert hasher.matches(stored, Secret("cafe\u0301 cafe\u0301"))
+    assert not hasher.matches(stored, Secret("cafe cafe"))
+    assert not hasher.matches(stored, Secret("\ud800"))
+
+
+def test_argon2_hash_with_other_parameters_is_outdated_but_good() -> None:
+    weak, strong = argon2(), argon2(PasswordOptions(memory_kib=16, passes=2))
+    stored = weak.hash(PASSWORD)
+    assert strong.matches(stored, PASSWORD)
+    assert strong.is_outdated(stored)
+    assert not weak.is_outdated(stored)
+
+
+def test_default_parameters_are_not_weaker_than_owasps() -> None:
+    options = PasswordOptions()
+    assert (options.memory_kib, options.passes, options.lanes) >= (19 * 1024, 2, 1)
+
+
+async def test_check_says_whether_the_password_is_right() -> None:
+    checker = passwords(argon2())
+    stored = await checker.hash(PASSWORD)
+    assert await checker.check(stored, PASSWORD) == PasswordCheck(is_right=True)
+    assert await checker.check(stored, OTHER) == PasswordCheck(is_right=False)
+    assert await checker.check(None, PASSWORD) == PasswordCheck(is_right=False)
+
+
+async def test_check_without_a_hash_does_the_same_work() -> None:
+    hasher = PlainHasher()
+    checker = passwords(hasher)
+    stored = await checker.hash(PASSWORD)
+    # The first check of all makes the hash of nobody.
+    await checker.check(stored, PASSWORD)
+    hasher.calls.clear()
+    await checker.check(stored, OTHER)
+    wrong, hasher.calls = hasher.calls, []
+    await checker.check(None, OTHER)
+    assert wrong == hasher.calls == ["matches"]
+
+
+async def test_check_never_takes_nobodys_password() -> None:
+    """Not even the very text that the hash of nobody was made from."""
+    hasher = PlainHasher()
+    checker = passwords(hasher)
+    nobodys = Secret(Random(2).randbytes(32).hex())
+    assert await checker.check(None, nobodys) == PasswordCheck(is_right=False)
+
+
+async def test_check_with_an_outdated_hash_gives_a_new_one() -> None:
+    old = await passwords(PlainHasher(version=1)).hash(PASSWORD)
+    checker = passwords(PlainHasher(version=2))
+    assert await checker.check(old, PASSWORD) == PasswordCheck(
+        is_right=True, rehashed="v2:correct horse"
+    )
+    assert (await checker.check(old, OTHER)).rehashed is None
+
+
+async def test_checks_run_a_few_at_a_time_and_are_refused_beyond_the_bound() -> None:
+    worker = Worker()
+    worker.gate.clear()
+    options = PasswordOptions(memory_kib=8, passes=1, running_max=2, waiting_max=3)
+    checker = passwords(PlainHasher(), worker, options)
+    async with asyncio.TaskGroup() as group:
+        waiting = [group.create_task(checker.hash(PASSWORD)) for _ in range(5)]
+        while worker.running < 2:
+            await asyncio.wait(waiting, timeout=0)
+        for _ in range(2):
+            with pytest.raises(Overloaded):
+                await checker.hash(PASSWORD)
+        assert not any(task.done() for task in waiting)
+        worker.gate.set()
+    assert worker.running_max == 2
+    # There is room again.
+    await checker.hash(PASSWORD)

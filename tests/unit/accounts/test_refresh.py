@@ -1,0 +1,88 @@
+"""Refresh tokens: their form, their succession, and how an old one is told from a guess."""
+
+import re
+
+import pytest
+
+from tidewire.accounts.refresh import (
+    GENERATIONS_MAX,
+    RefreshToken,
+    parse_refresh_token,
+    refresh_key,
+)
+from tidewire.domain.accounts import Secret
+from tidewire.domain.ids import SessionId
+
+SESSION = SessionId("sess_01J9ZK4T7Q2M8V5RXB3N6C0DHE")
+KEY = refresh_key(Secret("server secret"))
+FIRST = RefreshToken(SESSION, bytes(range(32)))
+
+
+def test_token_is_the_session_id_and_43_letters() -> None:
+    text = FIRST.encode().reveal()
+    assert re.fullmatch(r"sess_[0-9A-Z]{26}\.[A-Za-z0-9_-]{43}", text)
+    parsed = parse_refresh_token(Secret(text))
+    assert parsed is not None
+    assert parsed.session_id == SESSION
+    assert parsed.stored_hash() == FIRST.stored_hash()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "sess_01J9ZK4T7Q2M8V5RXB3N6C0DHE",
+        "sess_01J9ZK4T7Q2M8V5RXB3N6C0DHE." + "A" * 42,
+        "sess_01J9ZK4T7Q2M8V5RXB3N6C0DHE." + "A" * 44,
+        "sess_01J9ZK4T7Q2M8V5RXB3N6C0DHE." + "A" * 42 + "=",
+        "sess_01J9ZK4T7Q2M8V5RXB3N6C0DHE." + "A" * 42 + "é",
+        "user_01J9ZK4T7Q2M8V5RXB3N6C0DHE." + "A" * 43,
+        "sess_short." + "A" * 43,
+        "sess_01J9ZK4T7Q2M8V5RXB3N6C0DHE." + "A" * 43 + "\n",
+    ],
+)
+def test_text_that_is_no_token_is_none(text: str) -> None:
+    assert parse_refresh_token(Secret(text)) is None
+
+
+def test_token_does_not_show_its_secret() -> None:
+    letters = FIRST.encode().reveal().partition(".")[2]
+    assert letters not in repr(FIRST)
+    assert SESSION in repr(FIRST)
+
+
+def test_following_token_is_always_the_same_and_of_no_other_session_or_key() -> None:
+    following = FIRST.following(KEY)
+    assert following.encode() == FIRST.following(KEY).encode()
+    other_session = RefreshToken(SessionId("sess_11J9ZK4T7Q2M8V5RXB3N6C0DHE"), bytes(range(32)))
+    others = [
+        FIRST,
+        FIRST.following(refresh_key(Secret("another server"))),
+        other_session.following(KEY),
+        following.following(KEY),
+    ]
+    assert following.stored_hash() not in {other.stored_hash() for other in others}
+
+
+def test_old_token_is_recognised_in_every_generation() -> None:
+    token, tokens = FIRST, [FIRST]
+    for _ in range(20):
+        token = token.following(KEY)
+        tokens.append(token)
+    current = tokens[-1].stored_hash()
+    for age in range(1, 21):
+        assert tokens[-1 - age].precedes(current, generations=20, key=KEY)
+    assert not tokens[-1].precedes(current, generations=20, key=KEY)
+
+
+def test_guess_is_no_old_token() -> None:
+    current = FIRST.following(KEY).stored_hash()
+    guess = RefreshToken(SESSION, bytes(32))
+    assert not guess.precedes(current, generations=50, key=KEY)
+    assert not FIRST.precedes(current, generations=0, key=KEY)
+
+
+def test_search_for_an_old_token_is_bounded() -> None:
+    guess = RefreshToken(SESSION, bytes(32))
+    assert not guess.precedes(b"", generations=1 << 60, key=KEY)
+    assert GENERATIONS_MAX < 10_000

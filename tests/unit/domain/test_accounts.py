@@ -1,0 +1,101 @@
+"""Secrets never show themselves; passwords and devices have a form."""
+
+import msgspec
+import pytest
+
+from tidewire.domain.accounts import (
+    Credentials,
+    NewAccount,
+    OpenSession,
+    RefreshUnknown,
+    Secret,
+    Session,
+    check_device_id,
+    check_password,
+    external_session_id,
+)
+from tidewire.domain.errors import InvalidOperation
+from tidewire.domain.ids import SESSION_PREFIX, SessionId, UserId, has_form
+from tidewire.domain.users import User
+
+USER = User(
+    user_id=UserId("user_01J9ZK4T7Q2M8V5RXB3N6C0DHE"),
+    username="ann",
+    display_name="Ann",
+    created_at_ms=1,
+    updated_at_ms=1,
+)
+SESSION = Session(
+    session_id=SessionId("sess_1"),
+    user_id=USER.user_id,
+    device_id="d",
+    created_at_ms=1,
+    last_active_at_ms=1,
+    expires_at_ms=2,
+)
+
+
+def test_secret_shows_itself_only_when_asked() -> None:
+    secret = Secret("hunter2hunter2")
+    for shown in (repr(secret), str(secret), f"{secret}", "%s" % secret, repr([secret])):  # noqa: UP031
+        assert "hunter2" not in shown
+    assert secret.reveal() == "hunter2hunter2"
+
+
+def test_secret_is_equal_to_the_same_secret_only() -> None:
+    assert Secret("a") == Secret("a")
+    assert Secret("a") != Secret("b")
+    assert Secret("a") != "a"
+    with pytest.raises(TypeError):
+        hash(Secret("a"))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Credentials(user=USER, password_hash="$argon2id$secret"),
+        NewAccount(user=USER, password_hash="$argon2id$secret", invite_hash=b"secret"),
+        OpenSession(
+            session=SESSION,
+            refresh_hash=b"secret",
+            password_hash="secret",
+            rehashed="secret",
+        ),
+        RefreshUnknown(SESSION, b"secret"),
+    ],
+)
+def test_values_with_hashes_do_not_show_them(value: object) -> None:
+    assert "secret" not in repr(value)
+
+
+@pytest.mark.parametrize("password", ["x" * 8, "x" * 1024, "pass word 🔑", "ÄÖÜäöüßé"])
+def test_password_is_taken_as_it_is(password: str) -> None:
+    assert check_password(Secret(password)).reveal() == password
+
+
+@pytest.mark.parametrize("password", ["", "x" * 7, "x" * 1025, "\ud800" * 8])
+def test_password_that_is_none_is_refused(password: str) -> None:
+    with pytest.raises(InvalidOperation) as refusal:
+        check_password(Secret(password))
+    assert "xxx" not in str(refusal.value)
+
+
+def test_device_id_is_a_uuid_in_lower_case() -> None:
+    assert (
+        check_device_id("C0A8F3D2-5B1E-4F77-9A43-2D6E8B90C5F1")
+        == "c0a8f3d2-5b1e-4f77-9a43-2d6e8b90c5f1"
+    )
+    for device_id in ("", "phone", "c0a8f3d25b1e4f779a432d6e8b90c5f1", "c0a8f3d2-5b1e\n"):
+        with pytest.raises(InvalidOperation):
+            check_device_id(device_id)
+
+
+def test_external_session_is_named_after_its_user_and_when_he_was_allowed_back() -> None:
+    assert external_session_id(USER) == "sess_01J9ZK4T7Q2M8V5RXB3N6C0DHE"
+    others = {
+        external_session_id(msgspec.structs.replace(USER, enabled_at_ms=at_ms))
+        for at_ms in (1_800_000_000_000, 1_800_000_000_001)
+    }
+    assert len(others) == 2
+    assert all(has_form(session_id, SESSION_PREFIX) for session_id in others)
+    assert all(session_id[15:] == external_session_id(USER)[15:] for session_id in others)
