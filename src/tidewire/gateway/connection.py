@@ -1,0 +1,541 @@
+"""One connection's conversation: what comes of every frame, answer, tick and push. PURE.
+
+Events go in as calls, effects come out as values (`effects`), and nothing is done here. `now_ms` is
+a clock that only goes forward, for lengths and deadlines; `wall_ms` is the calendar's, for stamps.
+
+    CONNECTING   the route is registered and the first digest is being read; only heartbeats
+    READY        connection_established was sent; everything
+    CLOSING      connection_closing was sent; only answers that are still owed, for a short while
+    CLOSED       for good
+
+Every request gets exactly one answer while the connection lives (a digest: one in pages), a frame
+that is one-way gets none, and what comes unasked has no request_id. What a peer sends never raises.
+"""
+
+from enum import Enum
+from typing import Final, assert_never
+
+from tidewire.domain.delivery import DigestPage
+from tidewire.domain.errors import SequenceAboveHead, TidewireError
+from tidewire.domain.ids import ConnectionId, UserId
+from tidewire.domain.messages import Appended, AppendOutcome, MessagePage
+from tidewire.gateway import frames
+from tidewire.gateway.effects import (
+    NOTHING,
+    PING,
+    UNROUTE,
+    Acknowledge,
+    Close,
+    Effect,
+    Effects,
+    Establish,
+    FetchDigest,
+    FetchPage,
+    Report,
+    Send,
+    SendPage,
+    Submit,
+    Typing,
+)
+from tidewire.gateway.limits import Offences, Rate, SendLimiter, TypingGate
+from tidewire.gateway.options import GatewayOptions
+from tidewire.gateway.pages import DigestRun, PageLane, PageWork
+from tidewire.gateway.pulse import Pulse, Verdict
+from tidewire.wire.client_frames import (
+    AckFrame,
+    ClientFrame,
+    DigestRequestFrame,
+    HeartbeatFrame,
+    OneWayFrame,
+    ReadFrame,
+    SendMessageFrame,
+    SyncRequestFrame,
+    TypingStartFrame,
+    TypingStopFrame,
+)
+from tidewire.wire.codec import FrameRefusal, refusal_payload
+from tidewire.wire.error_table import CLOSE_TABLE, CloseCode, CloseReason, error_payload
+from tidewire.wire.frame_builders import send_message_ack_frame, sync_response_frame
+from tidewire.wire.server_frames import ErrorPayload
+
+
+class State(Enum):
+    CONNECTING = "connecting"
+    READY = "ready"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+CONNECTING: Final = State.CONNECTING
+READY: Final = State.READY
+CLOSING: Final = State.CLOSING
+CLOSED: Final = State.CLOSED
+
+TRANSITIONS: Final[dict[State, frozenset[State]]] = {
+    CONNECTING: frozenset({READY, CLOSING, CLOSED}),
+    READY: frozenset({CLOSING, CLOSED}),
+    CLOSING: frozenset({CLOSED}),
+    CLOSED: frozenset(),
+}
+
+LINGERING: Final = frozenset(
+    {CloseReason.SERVER_SHUTDOWN, CloseReason.TOKEN_EXPIRED, CloseReason.DUPLICATE_CONNECTION}
+)
+"""Reasons that leave time for the answers to messages that are being stored."""
+
+_DIGEST_AGAIN_MS: Final = 2_000
+
+
+class Rules:
+    """What all connections of a process have in common."""
+
+    __slots__ = ("control_rate", "epoch", "options", "sends")
+
+    def __init__(self, options: GatewayOptions, *, epoch: str, sends: SendLimiter) -> None:
+        self.options = options
+        self.epoch = epoch
+        self.sends = sends
+        self.control_rate = Rate(options.control_rate_per_second, burst=options.control_burst)
+
+
+class Connection:
+    """The state of one conversation. There may be ten thousand: what few use is made when used."""
+
+    __slots__ = (
+        "_control_full_at_us",
+        "_lane",
+        "_linger_until_ms",
+        "_offences",
+        "_pulse",
+        "_requests_waiting",
+        "_returns_at_ms",
+        "_rules",
+        "_sends_waiting",
+        "_token_ends_at_ms",
+        "_typing",
+        "close_reason",
+        "connection_id",
+        "device_id",
+        "is_backlogged",
+        "state",
+        "user_id",
+    )
+
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        connection_id: ConnectionId,
+        user_id: UserId,
+        device_id: str,
+        token_ends_at_ms: int,
+        now_ms: int,
+    ) -> None:
+        """`token_ends_at_ms` is on the clock of `now_ms`, not on the calendar's."""
+        self.connection_id = connection_id
+        self.user_id = user_id
+        self.device_id = device_id
+        self.state = CONNECTING
+        self.close_reason: str | None = None
+        """Why we closed or are closing it; None if we did not."""
+        self.is_backlogged = False
+        """The peer is slow: `outbound` wants to be told also when it gets better."""
+        self._rules = rules
+        self._lane = PageLane()
+        self._pulse = Pulse(rules.options, now_ms)
+        # Requests whose answers are still to come, and those of them that are being stored.
+        self._requests_waiting = 0
+        self._sends_waiting = 0
+        self._token_ends_at_ms = token_ends_at_ms
+        age_ms_max = rules.options.connection_age_ms_max
+        self._returns_at_ms = None if age_ms_max is None else now_ms + age_ms_max
+        self._linger_until_ms: int | None = None
+        self._control_full_at_us = 0
+        self._offences: Offences | None = None
+        self._typing: TypingGate | None = None
+
+    # The beginning and the end.
+
+    def opened(self) -> Effects:
+        """The route is registered. Only now the digest is read, so that nothing falls between."""
+        assert self.state is CONNECTING
+        return self._fetch(self._lane.offer(self._lane.begin_digest(None)))
+
+    def end(
+        self, reason: CloseReason, now_ms: int, wall_ms: int, *, delay_ms: int | None = None
+    ) -> Effects:
+        """Close for a reason, after saying so. `delay_ms` is when the client may come back."""
+        if self.state is CLOSED:
+            return NOTHING
+        if self.state is CLOSING:
+            # What may not wait overrules what lingers.
+            is_urgent = self._linger_until_ms is not None and reason not in LINGERING
+            return self._close(reason) if is_urgent else NOTHING
+        self._transition(CLOSING)
+        self._lane.clear()
+        closing = Send(frames.closing_frame(reason, delay_ms=delay_ms, wall_ms=wall_ms))
+        if self._sends_waiting and reason in LINGERING:
+            self.close_reason = reason
+            self._linger_until_ms = now_ms + self._rules.options.closing_grace_ms
+            return UNROUTE, closing
+        return UNROUTE, closing, *self._close(reason)
+
+    def lost(self) -> Effects:
+        """The socket is gone. What is being stored will be stored; nobody is there to be told."""
+        if self.state is CLOSED:
+            return NOTHING
+        is_routed = self.state is not CLOSING
+        self._transition(CLOSED)
+        self._lane.clear()
+        self._linger_until_ms = None
+        return (UNROUTE,) if is_routed else NOTHING
+
+    # Time.
+
+    def heard(self, now_ms: int) -> None:
+        """A pong: a sign of life like any frame."""
+        self._pulse.heard_at_ms = now_ms
+
+    def next_deadline_ms(self) -> int | None:
+        """When to call `tick`; it may then find nothing to do. None: not at all."""
+        if self.state is CLOSED:
+            return None
+        if self.state is CLOSING:
+            return self._linger_until_ms
+        deadline_ms = min(self._pulse.next_deadline_ms(), self._token_ends_at_ms)
+        return deadline_ms if self._returns_at_ms is None else min(deadline_ms, self._returns_at_ms)
+
+    def tick(self, now_ms: int, wall_ms: int) -> Effects:
+        """A deadline may have passed."""
+        if self.state is CLOSED:
+            return NOTHING
+        if self.state is CLOSING:
+            has_lingered = self._linger_until_ms is not None and now_ms >= self._linger_until_ms
+            return self._close_lingering() if has_lingered else NOTHING
+        if now_ms >= self._token_ends_at_ms:
+            return self.end(CloseReason.TOKEN_EXPIRED, now_ms, wall_ms)
+        if self._returns_at_ms is not None and now_ms >= self._returns_at_ms:
+            return self.end(CloseReason.SERVER_SHUTDOWN, now_ms, wall_ms)
+        match self._pulse.look(now_ms):
+            case Verdict.ALIVE:
+                return NOTHING
+            case Verdict.ASK:
+                return (PING,)
+            case Verdict.DEAD:
+                return self.end(CloseReason.IDLE_TIMEOUT, now_ms, wall_ms)
+
+    # From the peer.
+
+    def receive(self, frame: ClientFrame | FrameRefusal, now_ms: int, wall_ms: int) -> Effects:
+        """What the peer said, or why it could not be understood."""
+        self._pulse.heard_at_ms = now_ms
+        if self.state is READY:
+            # What is frequent comes first: this is on the path of every message.
+            match frame:
+                case SendMessageFrame():
+                    return self._receive_send(frame, now_ms, wall_ms)
+                case AckFrame() | ReadFrame() | TypingStartFrame() | TypingStopFrame():
+                    return self._receive_one_way(frame, now_ms, wall_ms)
+                case HeartbeatFrame():
+                    return self._receive_heartbeat(frame, now_ms, wall_ms)
+                case SyncRequestFrame() | DigestRequestFrame():
+                    return self._receive_page_request(frame, now_ms, wall_ms)
+                case FrameRefusal():
+                    return self._refuse(frame, now_ms, wall_ms)
+                case _:
+                    assert_never(frame)
+        if self.state is CONNECTING:
+            return self._receive_early(frame, now_ms, wall_ms)
+        return NOTHING
+
+    def _receive_send(self, frame: SendMessageFrame, now_ms: int, wall_ms: int) -> Effects:
+        if self._requests_waiting >= self._rules.options.requests_waiting_max:
+            return self._refuse_as_busy(frame.request_id, now_ms, wall_ms)
+        wait_ms = self._rules.sends.take(self.user_id, frame.payload.chat_id, now_ms)
+        if wait_ms:
+            return self._throttle(frame.request_id, wait_ms, now_ms, wall_ms)
+        self._requests_waiting += 1
+        self._sends_waiting += 1
+        return (Submit(frame),)
+
+    def _receive_one_way(self, frame: OneWayFrame, now_ms: int, wall_ms: int) -> Effects:
+        wait_ms = self._spend_control(now_ms)
+        if wait_ms:
+            return Report.FLOOD_DROPPED, *self._tell_of_flood(wait_ms, now_ms, wall_ms)
+        match frame:
+            case AckFrame():
+                return (Acknowledge(frame.payload.chat_id, frame.payload.last_acked_sequence, 0),)
+            case ReadFrame():
+                return (Acknowledge(frame.payload.chat_id, 0, frame.payload.last_read_sequence),)
+            case TypingStartFrame() | TypingStopFrame():
+                return self._receive_typing(frame, now_ms)
+            case _:
+                assert_never(frame)
+
+    def _receive_typing(self, frame: TypingStartFrame | TypingStopFrame, now_ms: int) -> Effects:
+        if self._typing is None:
+            options = self._rules.options
+            self._typing = TypingGate(
+                interval_ms=options.typing_interval_ms, chats_max=options.typing_chats_max
+            )
+        chat_id = frame.payload.chat_id
+        is_typing = isinstance(frame, TypingStartFrame)
+        gate = self._typing
+        is_passed = gate.start(chat_id, now_ms) if is_typing else gate.stop(chat_id)
+        return (Typing(chat_id, is_typing) if is_passed else Report.TYPING_DROPPED,)
+
+    def _receive_page_request(
+        self, frame: SyncRequestFrame | DigestRequestFrame, now_ms: int, wall_ms: int
+    ) -> Effects:
+        if self._requests_waiting >= self._rules.options.requests_waiting_max:
+            return self._refuse_as_busy(frame.request_id, now_ms, wall_ms)
+        self._requests_waiting += 1
+        lane = self._lane
+        if isinstance(frame, SyncRequestFrame):
+            return self._fetch(lane.offer(frame))
+        return self._fetch(lane.offer(lane.begin_digest(frame.request_id)))
+
+    def _receive_heartbeat(self, frame: HeartbeatFrame, now_ms: int, wall_ms: int) -> Effects:
+        wait_ms = self._spend_control(now_ms)
+        if wait_ms:
+            return self._throttle(frame.request_id, wait_ms, now_ms, wall_ms)
+        return (Send(frames.heartbeat_ack_frame(frame.request_id, wall_ms=wall_ms)),)
+
+    def _receive_early(
+        self, frame: ClientFrame | FrameRefusal, now_ms: int, wall_ms: int
+    ) -> Effects:
+        """A client is silent until connection_established. Heartbeats do no harm."""
+        request_id: str | None
+        match frame:
+            case FrameRefusal():
+                return self._refuse(frame, now_ms, wall_ms)
+            case HeartbeatFrame():
+                return self._receive_heartbeat(frame, now_ms, wall_ms)
+            case SendMessageFrame() | SyncRequestFrame() | DigestRequestFrame():
+                request_id = frame.request_id
+            case AckFrame() | ReadFrame() | TypingStartFrame() | TypingStopFrame():
+                request_id = None
+            case _:
+                assert_never(frame)
+        error = _error(request_id, frames.too_early_payload(), wall_ms)
+        return error, *self._count_invalid(now_ms, wall_ms)
+
+    # From the planes behind.
+
+    def submitted(self, frame: SendMessageFrame, outcome: AppendOutcome, wall_ms: int) -> Effects:
+        """What became of a message."""
+        assert self._sends_waiting > 0
+        self._requests_waiting -= 1
+        self._sends_waiting -= 1
+        is_lingering = self._linger_until_ms is not None
+        if self.state is not READY and not is_lingering:
+            return NOTHING
+        answer: Effect
+        if isinstance(outcome, Appended):
+            answer = Send(
+                send_message_ack_frame(
+                    outcome,
+                    request_id=frame.request_id,
+                    chat_id=frame.payload.chat_id,
+                    client_message_id=frame.payload.client_message_id,
+                    now_ms=wall_ms,
+                )
+            )
+        else:
+            answer = _error(frame.request_id, error_payload(outcome), wall_ms)
+        if is_lingering and not self._sends_waiting:
+            return answer, *self._close_lingering()
+        return (answer,)
+
+    def page_fetched(self, outcome: MessagePage | TidewireError, wall_ms: int) -> Effects:
+        """The messages that FetchPage asked for, or why there are none."""
+        if self.state is not READY:
+            return NOTHING
+        request = self._lane.current
+        assert isinstance(request, SyncRequestFrame)
+        self._requests_waiting -= 1
+        request_id = request.request_id
+        if isinstance(outcome, TidewireError):
+            error = _error(request_id, error_payload(outcome), wall_ms)
+            return error, *self._fetch(self._lane.next())
+        self._lane.is_draining = True
+        chat_id = request.payload.chat_id
+        page = sync_response_frame(outcome, request_id=request_id, chat_id=chat_id, now_ms=wall_ms)
+        return (SendPage(page),)
+
+    def digest_fetched(self, outcome: DigestPage | TidewireError, wall_ms: int) -> Effects:
+        """The chats that FetchDigest asked for, or why there are none."""
+        if self.state is CLOSING or self.state is CLOSED:
+            return NOTHING
+        lane = self._lane
+        run = lane.current
+        assert isinstance(run, DigestRun)
+        if isinstance(outcome, TidewireError):
+            return self._digest_failed(run, outcome, wall_ms)
+        page = frames.chat_digest_frame(run, outcome, wall_ms=wall_ms)
+        lane.is_draining = True
+        if outcome.next_chat_id is not None:
+            lane.offer(run.continued(outcome.next_chat_id))
+        elif run.request_id is not None:
+            self._requests_waiting -= 1
+        if self.state is READY:
+            return (SendPage(page),)
+        self._transition(READY)
+        established = frames.established_frame(
+            connection_id=self.connection_id,
+            user_id=self.user_id,
+            device_id=self.device_id,
+            epoch=self._rules.epoch,
+            heartbeat_interval_ms=self._rules.options.heartbeat_interval_ms,
+            wall_ms=wall_ms,
+        )
+        return (Establish(established, page),)
+
+    def drained(self) -> Effects:
+        """The page has gone out: the next may be read."""
+        if self.state is not READY:
+            return NOTHING
+        assert self._lane.is_draining
+        return self._fetch(self._lane.next())
+
+    def outbound(self, unsent_bytes: int, now_ms: int, wall_ms: int) -> Effects:
+        """So much waits for the peer to read it, pages aside."""
+        if self.state is CLOSING or self.state is CLOSED:
+            return NOTHING
+        options = self._rules.options
+        bytes_max = options.outbound_bytes_max
+        if unsent_bytes > bytes_max:
+            # Said at once and closed at once: a grace would let the buffer grow (N-01).
+            payload = frames.slow_consumer_payload(unsent_bytes, bytes_max)
+            unrouted, *rest = self.end(CloseReason.SLOW_CONSUMER, now_ms, wall_ms)
+            return Report.SLOW_CONSUMER, unrouted, _error(None, payload, wall_ms), *rest
+        was_backlogged = self.is_backlogged
+        self.is_backlogged = unsent_bytes >= options.outbound_warning_bytes
+        return (Report.BACKLOG,) if self.is_backlogged and not was_backlogged else NOTHING
+
+    def position_refused(self, refusal: SequenceAboveHead, wall_ms: int) -> Effects:
+        """An ack or a read lies above the head: it is ignored, and the peer is told so (D-04)."""
+        if self.state is not READY:
+            return NOTHING
+        return (_error(None, error_payload(refusal), wall_ms),)
+
+    def resync(self, reason: str, delay_ms: int, wall_ms: int) -> Effects:
+        """A push may have been missed: the client is to ask for a digest."""
+        if self.state is CLOSING or self.state is CLOSED:
+            return NOTHING
+        return (Send(frames.resync_frame(reason, delay_ms=delay_ms, wall_ms=wall_ms)),)
+
+    # Inside.
+
+    def _digest_failed(self, run: DigestRun, error: TidewireError, wall_ms: int) -> Effects:
+        if self.state is CONNECTING:
+            # Nothing was promised yet: come back later (N-08).
+            self._transition(CLOSING)
+            self._lane.clear()
+            self.close_reason = error.code
+            failure = _error(None, error_payload(error), wall_ms)
+            return UNROUTE, failure, Close(CloseCode.TRY_AGAIN_LATER, error.code)
+        next_work = self._fetch(self._lane.next())
+        if run.request_id is None:
+            # A digest without an end would leave the client waiting for its last page.
+            again = frames.resync_frame(
+                "digest_incomplete", delay_ms=_DIGEST_AGAIN_MS, wall_ms=wall_ms
+            )
+            return Send(again), *next_work
+        self._requests_waiting -= 1
+        return _error(run.request_id, error_payload(error), wall_ms), *next_work
+
+    def _refuse(self, refusal: FrameRefusal, now_ms: int, wall_ms: int) -> Effects:
+        if not refusal.is_answered:
+            return NOTHING
+        error = _error(refusal.request_id, refusal_payload(refusal), wall_ms)
+        if not refusal.counts_against_budget:
+            return (error,)
+        return error, *self._count_invalid(now_ms, wall_ms)
+
+    def _refuse_as_busy(self, request_id: str, now_ms: int, wall_ms: int) -> Effects:
+        error = _error(request_id, frames.server_busy_payload(), wall_ms)
+        return error, *self._count_throttled(now_ms, wall_ms)
+
+    def _throttle(self, request_id: str | None, wait_ms: int, now_ms: int, wall_ms: int) -> Effects:
+        error = _error(request_id, frames.rate_limited_payload(wait_ms), wall_ms)
+        return error, *self._count_throttled(now_ms, wall_ms)
+
+    def _tell_of_flood(self, wait_ms: int, now_ms: int, wall_ms: int) -> Effects:
+        if self._offences_made().flooded(now_ms):
+            return self._throttle(None, wait_ms, now_ms, wall_ms)
+        return self._count_throttled(now_ms, wall_ms)
+
+    def _count_invalid(self, now_ms: int, wall_ms: int) -> Effects:
+        is_spent = self._offences_made().invalid(now_ms)
+        return self.end(CloseReason.PROTOCOL_ERROR, now_ms, wall_ms) if is_spent else NOTHING
+
+    def _count_throttled(self, now_ms: int, wall_ms: int) -> Effects:
+        is_spent = self._offences_made().throttled(now_ms)
+        return self.end(CloseReason.RATE_LIMITED, now_ms, wall_ms) if is_spent else NOTHING
+
+    def _offences_made(self) -> Offences:
+        if self._offences is None:
+            options = self._rules.options
+            self._offences = Offences(
+                invalid_max=options.invalid_frames_max,
+                throttled_max=options.throttled_frames_max,
+                window_ms=options.offence_window_ms,
+            )
+        return self._offences
+
+    def _spend_control(self, now_ms: int) -> int:
+        """Count a small frame: 0, or how long to wait with the next."""
+        rate = self._rules.control_rate
+        wait_ms = rate.wait_ms(self._control_full_at_us, now_ms)
+        if wait_ms == 0:
+            self._control_full_at_us = rate.spent(self._control_full_at_us, now_ms)
+        return wait_ms
+
+    def _fetch(self, work: PageWork | None) -> Effects:
+        match work:
+            case None:
+                return NOTHING
+            case SyncRequestFrame():
+                return (FetchPage(work),)
+            case DigestRun():
+                return (FetchDigest(work.after),)
+            case _:
+                assert_never(work)
+
+    def _close(self, reason: CloseReason) -> Effects:
+        self.close_reason = reason
+        self._linger_until_ms = None
+        return (Close(CLOSE_TABLE[reason].close_code, reason),)
+
+    def _close_lingering(self) -> Effects:
+        assert self.close_reason is not None
+        return self._close(CloseReason(self.close_reason))
+
+    def _transition(self, state: State) -> None:
+        assert state in TRANSITIONS[self.state], (self.state, state)
+        self.state = state
+
+    def _check_invariants(self) -> None:
+        """What must hold between any two calls; for tests to call."""
+        lane = self._lane
+        assert 0 <= self._sends_waiting <= self._requests_waiting
+        assert self._requests_waiting <= self._rules.options.requests_waiting_max
+        assert not lane.is_draining or lane.current is not None
+        match self.state:
+            case State.CONNECTING:
+                assert self._requests_waiting == 0
+                assert isinstance(lane.current, DigestRun)
+                assert len(lane) == 1
+            case State.READY:
+                # Besides what was asked for: the digest that comes unasked, and what drains.
+                assert len(lane) <= self._requests_waiting - self._sends_waiting + 2
+            case State.CLOSING | State.CLOSED:
+                assert len(lane) == 0
+        if self._linger_until_ms is not None:
+            assert self.state is CLOSING
+            assert self._sends_waiting > 0
+
+
+def _error(request_id: str | None, payload: ErrorPayload, wall_ms: int) -> Send:
+    return Send(frames.error_frame(request_id, payload, wall_ms=wall_ms))

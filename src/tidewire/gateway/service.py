@@ -1,0 +1,222 @@
+"""The gateway towards the edge: says who may connect, and begins the conversations.
+
+A request is read, its token is checked, then limits, then room (contract-facts 2.1). What remains
+open until the connection is made (somebody revoked the session meanwhile, the same user came twice
+at the same instant) is decided again by the hub.
+"""
+
+import asyncio
+import logging
+
+from tidewire.domain.errors import Throttled, TidewireError, Unavailable
+from tidewire.domain.ids import UserId
+from tidewire.gateway.connection import Connection, Rules
+from tidewire.gateway.counters import add
+from tidewire.gateway.driver import ConnectionDriver, Desk
+from tidewire.gateway.handshake import Credentials, read_credentials
+from tidewire.gateway.hub import Hub
+from tidewire.gateway.limits import KeyedRate, Rate, SendLimiter
+from tidewire.gateway.options import GatewayOptions
+from tidewire.ports.identity import Authenticator, Identity
+from tidewire.ports.runtime import Clock, IdSource, Tasks
+from tidewire.ports.services import Acknowledger, MessageIntake, TypingRelay
+from tidewire.ports.storage import Storage
+from tidewire.ports.transport import (
+    Admission,
+    HandshakeRefusal,
+    SocketGateway,
+    SocketListener,
+    SocketTransport,
+    UpgradeRequest,
+)
+from tidewire.wire.error_table import error_payload
+
+_logger = logging.getLogger(__name__)
+
+
+def send_limiter(options: GatewayOptions) -> SendLimiter:
+    """How fast users may send; one for the process, whatever edge a message comes over."""
+    return SendLimiter(
+        per_chat=Rate(options.send_chat_rate_per_second, burst=options.send_chat_burst),
+        per_user=Rate(options.send_user_rate_per_second, burst=options.send_user_burst),
+        keys_max=options.limiter_keys_max,
+    )
+
+
+class Gateway:
+    """Admits connections and talks on them (`ports.transport.SocketGateway`)."""
+
+    def __init__(
+        self,
+        *,
+        hub: Hub,
+        authenticator: Authenticator,
+        intake: MessageIntake,
+        acknowledger: Acknowledger,
+        typing: TypingRelay,
+        store: Storage,
+        ids: IdSource,
+        clock: Clock,
+        tasks: Tasks,
+        options: GatewayOptions,
+        sends: SendLimiter | None = None,
+    ) -> None:
+        """`sends` is what limits sending; give the same one to every edge that takes messages."""
+        self._hub = hub
+        self._authenticator = authenticator
+        self._ids = ids
+        self._clock = clock
+        self._options = options
+        self._rules = Rules(
+            options, epoch=store.epoch, sends=send_limiter(options) if sends is None else sends
+        )
+        self._desk = Desk(
+            switchboard=hub,
+            intake=intake,
+            acknowledger=acknowledger,
+            typing=typing,
+            messages=store,
+            positions=store,
+            clock=clock,
+            tasks=tasks,
+            options=options,
+            counters=hub.counters,
+        )
+        keys_max = options.limiter_keys_max
+        self._by_ip: KeyedRate[str] = KeyedRate(
+            _per_minute(options.ip_connects_per_minute), keys_max=keys_max
+        )
+        self._by_user: KeyedRate[UserId] = KeyedRate(
+            _per_minute(options.user_connects_per_minute), keys_max=keys_max
+        )
+        self._handshakes_count = 0
+
+    async def authorise(self, request: UpgradeRequest) -> Admission | HandshakeRefusal:
+        """May this request become a connection? Never raises on what a peer sent."""
+        if self._handshakes_count >= self._options.handshakes_max:
+            outcome: Admission | HandshakeRefusal = self._no_room("too many are connecting")
+        else:
+            self._handshakes_count += 1
+            try:
+                outcome = await self._authorise(request)
+            finally:
+                self._handshakes_count -= 1
+        if isinstance(outcome, HandshakeRefusal):
+            add(self._hub.counters.handshakes_refused_by_error, outcome.error)
+            # Neither the URL nor the headers: they may hold a token.
+            _logger.info(
+                "handshake refused",
+                extra={
+                    "client_ip": request.client_ip,
+                    "error": outcome.error,
+                    "http_status": outcome.http_status,
+                },
+            )
+        return outcome
+
+    def connected(self, admission: Admission, transport: SocketTransport) -> SocketListener:
+        """The upgrade has been answered: begin the conversation."""
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
+        core = Connection(
+            self._rules,
+            connection_id=self._ids.connection_id(wall_ms),
+            user_id=admission.user_id,
+            device_id=admission.device_id,
+            token_ends_at_ms=now_ms + admission.token_expires_at_ms - wall_ms,
+            now_ms=now_ms,
+        )
+        driver = ConnectionDriver(self._desk, core, admission, transport)
+        self._hub.join(driver)
+        return driver
+
+    async def _authorise(self, request: UpgradeRequest) -> Admission | HandshakeRefusal:
+        if self._hub.is_shutting_down:
+            return self._no_room("the server is stopping")
+        credentials = read_credentials(request, self._options)
+        if isinstance(credentials, HandshakeRefusal):
+            return self._charge(request) or credentials
+        identity = await self._identify(credentials)
+        if isinstance(identity, HandshakeRefusal):
+            return self._charge(request) or identity
+        return (
+            self._charge(request)
+            or self._limit(identity.user_id, credentials.device_id)
+            or Admission(
+                user_id=identity.user_id,
+                session_id=identity.session_id,
+                device_id=credentials.device_id,
+                token_expires_at_ms=identity.expires_at_ms,
+                client_ip=request.client_ip,
+                subprotocol=credentials.subprotocol,
+            )
+        )
+
+    async def _identify(self, credentials: Credentials) -> Identity | HandshakeRefusal:
+        try:
+            async with asyncio.timeout(self._options.handshake_timeout_ms / 1000):
+                return await self._authenticator.authenticate(
+                    credentials.token, device_id=credentials.device_id
+                )
+        except (TimeoutError, Unavailable):
+            return self._no_room("the token could not be checked; try again")
+        except Throttled as error:
+            return _throttled(error.retry_after_ms)
+        except TidewireError as error:
+            return self._unauthorised(error)
+
+    def _unauthorised(self, error: TidewireError) -> HandshakeRefusal:
+        payload = error_payload(error)
+        reason = str(getattr(error, "reason", "invalid_token"))
+        details = {"reason": reason, **(payload.details or {})}
+        add(self._hub.counters.auth_failures_by_reason, reason)
+        return HandshakeRefusal(
+            http_status=401,
+            error="token_revoked" if reason == "token_revoked" else "invalid_token",
+            message=payload.message,
+            details=details,
+        )
+
+    def _charge(self, request: UpgradeRequest) -> HandshakeRefusal | None:
+        """Count an attempt of this address, successful or not; a refusal if it makes too many."""
+        wait_ms = self._by_ip.take(request.client_ip, self._clock.monotonic_ms())
+        return _throttled(wait_ms) if wait_ms else None
+
+    def _limit(self, user_id: UserId, device_id: str) -> HandshakeRefusal | None:
+        options, hub = self._options, self._hub
+        wait_ms = self._by_user.take(user_id, self._clock.monotonic_ms())
+        if wait_ms:
+            return _throttled(wait_ms)
+        if hub.connections_count >= options.connections_max:
+            return self._no_room("this server has as many connections as it can hold")
+        if hub.other_devices_count(user_id, device_id) >= options.user_connections_max:
+            return HandshakeRefusal(
+                http_status=429,
+                error="rate_limited",
+                message=f"a user has at most {options.user_connections_max} connections",
+                retry_after_seconds=options.retry_after_seconds,
+            )
+        return None
+
+    def _no_room(self, message: str) -> HandshakeRefusal:
+        return HandshakeRefusal(
+            http_status=503,
+            error="service_unavailable",
+            message=message,
+            retry_after_seconds=self._options.retry_after_seconds,
+        )
+
+
+def _per_minute(count: int) -> Rate:
+    return Rate(count, per_seconds=60, burst=count)
+
+
+def _throttled(wait_ms: int) -> HandshakeRefusal:
+    return HandshakeRefusal(
+        http_status=429,
+        error="rate_limited",
+        message="too many attempts to connect",
+        retry_after_seconds=max(1, -(-wait_ms // 1000)),
+    )
+
+
+_CONFORMS: type[SocketGateway] = Gateway

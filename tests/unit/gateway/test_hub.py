@@ -1,0 +1,358 @@
+"""The hub: pushes reach whom they should, routes come and go, time is looked after in bulk."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.gateway.fakes import DEVICE, OTHER_DEVICE, turns
+from tests.unit.gateway.stage import SETTLED, Peer, Stage, staged
+from tests.unit.gateway.test_driver import push, texts
+from tidewire.domain.delivery import Advance, Advanced, Positions
+from tidewire.domain.errors import SequenceAboveHead
+from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
+from tidewire.gateway import hub as hub_module
+from tidewire.gateway.connection import CLOSING, READY
+from tidewire.gateway.options import GatewayOptions
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with staged(tmp_path) as stage:
+        yield stage
+
+
+async def crowd(stage: Stage, count: int) -> list[Peer]:
+    return [await stage.connect(user_id) for user_id in await stage.world.people(count)]
+
+
+def users(peers: list[Peer]) -> list[UserId]:
+    return [peer.driver.core.user_id for peer in peers]
+
+
+# Pushes.
+
+
+async def test_push_reaches_every_connection_of_the_users_but_one(stage: Stage) -> None:
+    ann, ben, eve = await stage.world.people(3)
+    phone, laptop = await stage.connect(ann), await stage.connect(ann, device_id=OTHER_DEVICE)
+    friend, stranger = await stage.connect(ben), await stage.connect(eve)
+    stage.hub.push([ann, ben], push("hi"), except_connection=phone.connection_id)
+    await turns()
+    assert texts(laptop.new_frames()) == ["hi"]
+    assert texts(friend.new_frames()) == ["hi"]
+    assert phone.new_frames() == []
+    assert stranger.new_frames() == []
+    assert stage.hub.counters.pushes == 2
+    assert stage.hub.counters.frames_sent_by_type["message"] == 2
+
+
+async def test_pushes_keep_their_order(stage: Stage) -> None:
+    ann = await stage.world.person()
+    peer = await stage.connect(ann)
+    for number in range(50):
+        stage.hub.push([ann], push(str(number)))
+        if number % 7 == 0:
+            await turns()
+    await turns()
+    assert texts(peer.new_frames()) == [str(number) for number in range(50)]
+
+
+async def test_push_gives_the_same_bytes_to_all(stage: Stage) -> None:
+    peers = await crowd(stage, 10)
+    framed = push()
+    stage.hub.push(users(peers), framed)
+    await turns()
+    assert all(peer.transport.writes[-1] is framed for peer in peers)
+
+
+async def test_push_to_nobody_is_nothing(stage: Stage) -> None:
+    stage.hub.push([UserId("user_x")], push())
+    assert stage.hub.counters.pushes == 0
+
+
+async def test_online_names_those_who_have_a_connection(stage: Stage) -> None:
+    ann, ben = await stage.world.people(2)
+    peer = await stage.connect(ann)
+    assert stage.hub.online([ben, ann]) == [ann]
+    peer.goes()
+    assert stage.hub.online([ben, ann]) == []
+
+
+async def test_transport_that_raises_keeps_nobody_else_from_his_frames(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = await crowd(stage, 2)
+    raised: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: raised.append(context["exception"]))
+
+    def write(framed: bytes) -> None:
+        raise RuntimeError("it must not")
+
+    monkeypatch.setattr(one.transport, "write", write)
+    stage.hub.push(users([one, other]), push())
+    await turns(3)
+    assert other.new_types() == ["message"]
+    assert len(raised) == 1
+
+
+# Who is here.
+
+
+async def test_second_connection_of_a_device_replaces_the_first(stage: Stage) -> None:
+    ann = await stage.world.person()
+    first = await stage.connect(ann)
+    second = await stage.connect(ann)
+    [closing] = first.new_frames()
+    assert closing["payload"]["reason"] == "duplicate_connection"
+    assert first.closed == (4500, "duplicate_connection")
+    stage.hub.push([ann], push())
+    await turns()
+    assert second.new_types() == ["message"]
+    first.goes()
+    assert stage.hub.online([ann]) == [ann]
+    assert stage.hub.counters.connections_by_status["duplicate_connection"] == 1
+
+
+async def test_replaced_connection_still_gets_the_answers_it_is_owed(stage: Stage) -> None:
+    ann, _, chat_id = await stage.pair()
+    first = await stage.connect(ann)
+    first.sends("r1", chat_id, 1)
+    stage.arrives(ann)
+    assert first.closed is None
+    await turns(SETTLED)
+    assert first.new_types() == ["connection_closing", "send_message_ack"]
+    assert first.closed == (4500, "duplicate_connection")
+
+
+async def test_user_has_so_many_devices_and_no_more(tmp_path: Path) -> None:
+    async with staged(tmp_path, GatewayOptions(user_connections_max=2)) as stage:
+        ann = await stage.world.person()
+        await stage.connect(ann)
+        await stage.connect(ann, device_id=OTHER_DEVICE)
+        third = stage.arrives(ann, device_id="33333333-0000-4000-8000-000000000000")
+        assert third.closed == (1013, "rate_limited")
+        assert third.new_types() == ["connection_closing"]
+        third.goes()
+        # A device that comes back takes its own place.
+        await stage.connect(ann, device_id=OTHER_DEVICE)
+        assert stage.hub.other_devices_count(ann, DEVICE) == 1
+
+
+async def test_revoked_session_loses_its_connections_at_once(stage: Stage) -> None:
+    ann, ben = await stage.world.people(2)
+    phone, laptop = await stage.connect(ann), await stage.connect(ann, device_id=OTHER_DEVICE)
+    friend = await stage.connect(ben)
+    stage.hub.close_session([phone.driver.admission.session_id])
+    assert phone.closed == (1008, "session_revoked")
+    assert phone.new_types() == ["connection_closing"]
+    assert [laptop.closed, friend.closed] == [None, None]
+    stage.hub.close_user(ann)
+    assert [laptop.closed, friend.closed] == [(1008, "session_revoked"), None]
+
+
+async def test_session_revoked_during_the_handshake_never_connects(stage: Stage) -> None:
+    ann = await stage.world.person()
+    stage.hub.close_session([SessionId("sess_1")])
+    peer = stage.arrives(ann, session_id="sess_1")
+    assert peer.closed == (1008, "session_revoked")
+    assert stage.hub.online([ann]) == []
+
+
+async def test_memory_of_revoked_sessions_is_bounded(tmp_path: Path) -> None:
+    async with staged(tmp_path, GatewayOptions(revoked_sessions_max=3)) as stage:
+        stage.hub.close_session(SessionId(f"sess_{number}") for number in range(10))
+        assert list(stage.hub._revoked) == ["sess_7", "sess_8", "sess_9"]
+
+
+async def test_everything_is_forgotten_when_all_have_gone(stage: Stage) -> None:
+    peers = await crowd(stage, 5)
+    for peer in peers:
+        peer.goes()
+    hub = stage.hub
+    assert hub.connections_count == 0
+    assert (hub._by_id, hub._by_user, hub._by_session) == ({}, {}, {})
+    stage.time_passes(80_000)
+    assert hub._wheel._slots == {}
+    assert hub.unsent_bytes == 0
+
+
+async def test_unsent_bytes_are_those_of_all(stage: Stage) -> None:
+    peers = await crowd(stage, 2)
+    for peer in peers:
+        peer.transport.is_reading = False
+    stage.hub.push(users(peers), push())
+    await turns()
+    assert stage.hub.unsent_bytes == 2 * len(push())
+
+
+# Being told to come back.
+
+
+async def test_resync_tells_everybody_with_spread_delays(tmp_path: Path) -> None:
+    async with staged(tmp_path, GatewayOptions(return_rate_per_second=10)) as stage:
+        peers = await crowd(stage, 5)
+        stage.hub.resync(None, "the log was lost")
+        await turns()
+        frames = [peer.new_frames()[0] for peer in peers]
+        assert {frame["type"] for frame in frames} == {"resync"}
+        assert {frame["payload"]["reason"] for frame in frames} == {"the log was lost"}
+        assert [frame["payload"]["delay_ms"] for frame in frames] == [0, 100, 200, 300, 400]
+        assert stage.hub.counters.resyncs == 5
+
+
+async def test_resync_of_some_leaves_the_others_alone(stage: Stage) -> None:
+    one, other = await crowd(stage, 2)
+    stage.hub.resync(users([one]), "a roster was lost")
+    await turns()
+    assert one.new_types() == ["resync"]
+    assert other.new_frames() == []
+
+
+async def test_delays_stay_below_the_longest(tmp_path: Path) -> None:
+    options = GatewayOptions(return_rate_per_second=1, return_spread_ms_max=1_000)
+    async with staged(tmp_path, options) as stage:
+        delays = [stage.hub._return_delay_ms(index, 100) for index in range(100)]
+        assert delays == sorted(delays)
+        assert (delays[0], delays[-1]) == (0, 990)
+
+
+async def test_shutdown_tells_everybody_and_closes(stage: Stage) -> None:
+    peers = await crowd(stage, 3)
+    stage.hub.shutdown()
+    for peer in peers:
+        [closing] = peer.new_frames()
+        assert closing["payload"]["reason"] == "server_shutdown"
+        assert peer.closed == (1012, "server_shutdown")
+    assert not stage.hub._is_empty.is_set()
+    for peer in peers:
+        peer.goes()
+    await stage.hub.empty()
+
+
+async def test_shutdown_waits_for_messages_that_are_being_stored(stage: Stage) -> None:
+    ann, ben, chat_id = await stage.pair()
+    peer = await stage.connect(ann)
+    peer.sends("r1", chat_id, 1)
+    stage.hub.shutdown()
+    await stage.ingest.drain()
+    await turns()
+    assert peer.new_types() == ["connection_closing", "send_message_ack"]
+    assert peer.closed == (1012, "server_shutdown")
+    assert len(await stage.world.messages(ben, chat_id)) == 1
+
+
+async def test_nobody_is_taken_in_after_shutdown(stage: Stage) -> None:
+    stage.hub.shutdown()
+    late = stage.arrives(await stage.world.person())
+    [closing] = late.new_frames()
+    assert closing["payload"]["reconnect_delay_ms"] == 5_000
+    assert late.closed == (1012, "server_shutdown")
+
+
+# Acknowledgements.
+
+
+async def test_first_ack_that_moves_nothing_has_the_status_told(stage: Stage) -> None:
+    ann, ben, chat_id = await stage.pair()
+    await stage.world.send_many(chat_id, ann, 3)
+    await stage.world.ack(ben, chat_id, 3)
+    told: list[tuple[ChatId, UserId]] = []
+    stage.hub.tell_status = lambda chat, user: told.append((chat, user))
+    peer = await stage.connect(ben)
+    for _ in range(3):
+        peer.says("ack", chat_id=chat_id, last_acked_sequence=3)
+        await stage.delivery.drain()
+    assert told == [(chat_id, ben)]
+    for _ in range(3):
+        peer.says("read", chat_id=chat_id, last_read_sequence=1)
+        await stage.delivery.drain()
+    # The first read moved something, which the fan-out hears of by itself; the second did not.
+    assert told == [(chat_id, ben)] * 2
+
+
+async def test_outcome_for_a_connection_that_has_gone_is_ignored(stage: Stage) -> None:
+    gone = ConnectionId("conn_x")
+    wish = Advance(user_id=UserId("u"), chat_id=ChatId("c"), delivered=9)
+    stage.hub.on_advanced(gone, wish, Advanced(Positions(9, 0), moved=False))
+    stage.hub.on_advanced(gone, wish, SequenceAboveHead(sequence=9, head=1))
+    assert stage.hub.counters.acks_above_head == 1
+
+
+# Time.
+
+
+async def test_silent_connection_is_pinged_and_closed_within_a_minute(stage: Stage) -> None:
+    alive, silent = await crowd(stage, 2)
+    pings = 0
+    for _ in range(60):
+        stage.time_passes(1_000)
+        if alive.transport.pings > pings:
+            pings += 1
+            alive.driver.pong_received()
+    assert silent.transport.pings == 1
+    assert silent.closed == (4000, "idle_timeout")
+    assert alive.driver.core.state is READY
+    assert alive.transport.pings == 2
+
+
+async def test_connection_ends_with_its_token(stage: Stage) -> None:
+    [peer] = await crowd(stage, 1)
+    for _ in range(361):
+        stage.clock.forward(10_000)
+        peer.driver.pong_received()
+        stage.hub.tick()
+    assert peer.closed == (1008, "token_expired")
+
+
+async def test_lingering_connection_is_closed_after_its_grace(stage: Stage) -> None:
+    ann, _, chat_id = await stage.pair()
+    peer = await stage.connect(ann)
+    stage.ingest.submit_nowait = lambda **_: None  # type: ignore[method-assign]
+    peer.sends("r1", chat_id, 1)
+    stage.hub.shutdown()
+    assert peer.driver.core.state is CLOSING
+    stage.time_passes(4_500)
+    assert peer.closed is None
+    stage.time_passes(1_500)
+    assert peer.closed == (1012, "server_shutdown")
+
+
+async def test_many_deadlines_at_once_leave_the_loop_its_turns(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "TICKS_PER_TURN_MAX", 2)
+    peers = await crowd(stage, 5)
+    stage.clock.forward(26_000)
+    stage.hub.tick()
+    assert sum(peer.transport.pings for peer in peers) == 2
+    await turns(2)
+    assert sum(peer.transport.pings for peer in peers) == 5
+
+
+async def test_timer_runs_while_somebody_is_connected(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [peer] = await crowd(stage, 1)
+    assert stage.hub._timer is not None
+    stage.hub._on_timer()
+    assert stage.hub._timer is not None
+    peer.goes()
+    stage.hub._timer.cancel()
+    stage.hub._on_timer()
+    assert stage.hub._timer is None
+
+
+async def test_hub_does_not_grow_with_connections_that_come_and_go(stage: Stage) -> None:
+    ann = await stage.world.person()
+    for _ in range(200):
+        peer = stage.arrives(ann)
+        await turns(5)
+        peer.goes()
+        stage.time_passes(500)
+    await turns(SETTLED)
+    waiting = sum(len(drivers) for drivers in stage.hub._wheel._slots.values())
+    # Each is on the wheel until its first deadline would have come.
+    assert waiting <= 2 * (stage.options.ping_interval_ms // 500 + 2)

@@ -1,0 +1,217 @@
+"""Who may connect: order of the checks, limits, and what somebody is told who may not."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.gateway.fakes import DEVICE, OTHER_DEVICE, WALL_MS, NoSuchToken, turns
+from tests.unit.gateway.stage import Stage, staged
+from tidewire.domain.errors import RateLimited, StoreUnavailable
+from tidewire.domain.ids import SessionId, UserId
+from tidewire.gateway.options import GatewayOptions
+from tidewire.gateway.service import send_limiter
+from tidewire.ports.identity import Identity
+from tidewire.ports.transport import Admission, HandshakeRefusal, UpgradeRequest
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with staged(tmp_path) as stage:
+        admit(stage, "ann")
+        yield stage
+
+
+def admit(stage: Stage, name: str) -> UserId:
+    """From now on the token of this name is good."""
+    user_id = UserId(f"user_{name}")
+    stage.authenticator.outcomes[name] = Identity(
+        user_id=user_id,
+        session_id=SessionId(f"sess_{name}"),
+        device_id=None,
+        expires_at_ms=WALL_MS + 60_000,
+    )
+    return user_id
+
+
+async def refused(stage: Stage, request: UpgradeRequest) -> HandshakeRefusal:
+    outcome = await stage.gateway.authorise(request)
+    assert isinstance(outcome, HandshakeRefusal)
+    return outcome
+
+
+async def test_valid_token_is_admitted(stage: Stage) -> None:
+    admission = await stage.gateway.authorise(stage.request("ann"))
+    assert admission == Admission(
+        user_id=UserId("user_ann"),
+        session_id=SessionId("sess_ann"),
+        device_id=DEVICE,
+        token_expires_at_ms=WALL_MS + 60_000,
+        client_ip="192.0.2.1",
+    )
+    assert stage.authenticator.asked == [("ann", DEVICE)]
+
+
+async def test_browser_is_admitted_by_subprotocols(stage: Stage) -> None:
+    request = UpgradeRequest(
+        path="/v1/ws",
+        query="",
+        headers={"sec-websocket-protocol": f"tidewire.v1, bearer.ann, device.{DEVICE}"},
+        client_ip="192.0.2.1",
+    )
+    admission = await stage.gateway.authorise(request)
+    assert isinstance(admission, Admission)
+    assert admission.subprotocol == "tidewire.v1"
+
+
+async def test_connection_ends_when_the_admitted_token_does(stage: Stage) -> None:
+    admission = await stage.gateway.authorise(stage.request("ann"))
+    assert isinstance(admission, Admission)
+    peer = stage.arrives(UserId("user_ann"))
+    assert peer.driver.core._token_ends_at_ms == stage.clock.now_ms + 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [
+        ("invalid_token", "invalid_token"),
+        ("token_expired", "invalid_token"),
+        ("device_mismatch", "invalid_token"),
+        ("token_revoked", "token_revoked"),
+    ],
+)
+async def test_bad_token_is_refused_with_the_reason(stage: Stage, reason: str, error: str) -> None:
+    stage.authenticator.outcomes["bad"] = NoSuchToken(reason)
+    refusal = await refused(stage, stage.request("bad"))
+    assert (refusal.http_status, refusal.error) == (401, error)
+    assert refusal.details == {"reason": reason}
+    assert stage.hub.counters.auth_failures_by_reason == {reason: 1}
+
+
+async def test_request_that_cannot_be_read_is_refused_before_anybody_is_asked(
+    stage: Stage,
+) -> None:
+    refusal = await refused(stage, stage.request("ann", device_id="my phone"))
+    assert (refusal.http_status, refusal.error) == (400, "invalid_request")
+    assert stage.authenticator.asked == []
+    assert stage.hub.counters.handshakes_refused_by_error == {"invalid_request": 1}
+
+
+async def test_store_that_fails_is_no_reason_to_refuse_a_token(stage: Stage) -> None:
+    stage.authenticator.outcomes["ann"] = StoreUnavailable("no")
+    refusal = await refused(stage, stage.request("ann"))
+    assert (refusal.http_status, refusal.error) == (503, "service_unavailable")
+    assert refusal.retry_after_seconds == 5
+
+
+async def test_authenticator_may_throttle(stage: Stage) -> None:
+    stage.authenticator.outcomes["ann"] = RateLimited("slowly", retry_after_ms=2_500)
+    refusal = await refused(stage, stage.request("ann"))
+    assert (refusal.http_status, refusal.retry_after_seconds) == (429, 3)
+
+
+async def test_token_that_takes_too_long_is_refused_for_now(tmp_path: Path) -> None:
+    async with staged(tmp_path, GatewayOptions(handshake_timeout_ms=1)) as stage:
+        stage.authenticator.gate = asyncio.Event()
+        refusal = await refused(stage, stage.request("ann"))
+        assert (refusal.http_status, refusal.error) == (503, "service_unavailable")
+
+
+async def test_address_may_try_so_often_a_minute(tmp_path: Path) -> None:
+    async with staged(tmp_path, GatewayOptions(ip_connects_per_minute=3)) as stage:
+        for name in ("ann", "ben", "eve", "bob"):
+            admit(stage, name)
+        assert isinstance(await stage.gateway.authorise(stage.request("ann")), Admission)
+        # What fails counts as well.
+        assert (await refused(stage, stage.request("bad"))).http_status == 401
+        assert (await refused(stage, stage.request("x", device_id="y"))).http_status == 400
+        for token in ("ben", "bad"):
+            refusal = await refused(stage, stage.request(token))
+            assert (refusal.http_status, refusal.error) == (429, "rate_limited")
+            assert refusal.retry_after_seconds == 20
+        elsewhere = stage.request("eve", client_ip="192.0.2.2")
+        assert isinstance(await stage.gateway.authorise(elsewhere), Admission)
+        stage.clock.forward(20_000)
+        assert isinstance(await stage.gateway.authorise(stage.request("bob")), Admission)
+
+
+async def test_user_may_connect_so_often_a_minute(tmp_path: Path) -> None:
+    async with staged(tmp_path, GatewayOptions(user_connects_per_minute=2)) as stage:
+        admit(stage, "ann")
+        admit(stage, "ben")
+        for _ in range(2):
+            assert isinstance(await stage.gateway.authorise(stage.request("ann")), Admission)
+        refusal = await refused(stage, stage.request("ann"))
+        assert (refusal.http_status, refusal.retry_after_seconds) == (429, 30)
+        assert isinstance(await stage.gateway.authorise(stage.request("ben")), Admission)
+
+
+async def test_user_has_so_many_devices(tmp_path: Path) -> None:
+    async with staged(tmp_path, GatewayOptions(user_connections_max=1)) as stage:
+        ann = admit(stage, "ann")
+        stage.arrives(ann)
+        refusal = await refused(stage, stage.request("ann", device_id=OTHER_DEVICE))
+        assert (refusal.http_status, refusal.error) == (429, "rate_limited")
+        assert isinstance(await stage.gateway.authorise(stage.request("ann")), Admission)
+        await turns(5)
+
+
+async def test_full_server_has_no_room(tmp_path: Path) -> None:
+    async with staged(tmp_path, GatewayOptions(connections_max=1)) as stage:
+        admit(stage, "ann")
+        peer = stage.arrives(UserId("user_ben"))
+        assert (await refused(stage, stage.request("ann"))).http_status == 503
+        await turns(5)
+        peer.goes()
+        assert isinstance(await stage.gateway.authorise(stage.request("ann")), Admission)
+
+
+async def test_handshakes_under_way_are_bounded(tmp_path: Path) -> None:
+    async with staged(tmp_path, GatewayOptions(handshakes_max=2)) as stage:
+        admit(stage, "ann")
+        stage.authenticator.gate = asyncio.Event()
+        outcomes: list[object] = []
+
+        async def try_it() -> None:
+            outcomes.append(await stage.gateway.authorise(stage.request("ann")))
+
+        for _ in range(3):
+            stage.tasks.start("handshake", try_it())
+        await turns(5)
+        [refusal] = outcomes
+        assert isinstance(refusal, HandshakeRefusal)
+        assert refusal.http_status == 503
+        stage.authenticator.gate.set()
+        await turns(5)
+        assert [type(outcome) for outcome in outcomes[1:]] == [Admission, Admission]
+        assert stage.gateway._handshakes_count == 0
+
+
+async def test_server_that_stops_takes_nobody(stage: Stage) -> None:
+    stage.hub.shutdown()
+    assert (await refused(stage, stage.request("ann"))).http_status == 503
+
+
+async def test_refusal_is_one_line_without_the_token(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="tidewire")
+    await refused(stage, stage.request("verysecret"))
+    [record] = caplog.records
+    fields = vars(record)
+    assert (record.message, fields["error"]) == ("handshake refused", "invalid_token")
+    assert (fields["client_ip"], fields["http_status"]) == ("192.0.2.1", 401)
+    assert "verysecret" not in str(fields)
+
+
+def test_send_limiter_has_the_limits_of_the_options() -> None:
+    options = GatewayOptions(send_chat_burst=2, send_user_burst=3)
+    limiter = send_limiter(options)
+    one, other = "chat_1", "chat_2"
+    passed = [
+        limiter.take(UserId("u"), chat, 0) == 0  # type: ignore[arg-type]
+        for chat in (one, one, one, other, other)
+    ]
+    assert passed == [True, True, False, True, False]
