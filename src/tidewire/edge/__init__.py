@@ -1,0 +1,1 @@
+"""The edge: sockets, and the vendors that own them (uvicorn, picows, Litestar)."""

@@ -1,0 +1,112 @@
+"""Builds the REST application from the services behind it."""
+
+from typing import Any, Final
+
+from litestar import Litestar, Request, Router
+from litestar.config.cors import CORSConfig
+from litestar.di import Provide
+from litestar.exceptions import HTTPException
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.spec import Components, License, SecurityScheme, Tag
+from litestar.types import ASGIApp
+
+from tidewire import __version__
+from tidewire.domain.errors import TidewireError
+from tidewire.edge.rest import auth, chats, delivery, members, messages, server, sessions, users
+from tidewire.edge.rest.body import JsonBody
+from tidewire.edge.rest.docs import DocsPage, docs_router
+from tidewire.edge.rest.faults import fail, refuse, refuse_http
+from tidewire.edge.rest.gate import Gate
+from tidewire.edge.rest.options import RestOptions
+from tidewire.edge.rest.services import RestServices
+from tidewire.edge.rest.shell import RequestShell
+from tidewire.ports.identity import Identity
+
+API_PATH: Final = "/api/v1"
+
+_TAGS: Final = {
+    "auth": "Accounts, logging in and out.",
+    "users": "People.",
+    "chats": "Direct chats and groups.",
+    "members": "Who is in a group.",
+    "messages": "History and sending.",
+    "delivery": "What has arrived, and what was read.",
+    "sessions": "Where you are logged in.",
+    "server": "The server itself.",
+}
+_DESCRIPTION: Final = """\
+Every success is `{"data": …}`, lists add `pagination`; every error is `{"error": …}` with a `code`
+for programs, a `message` for people and the `request_id` of the request. Times are UTC in ISO 8601
+with milliseconds. Log in, then send the access token as `Authorization: Bearer …`.
+"""
+
+
+def build_rest_app(services: RestServices, options: RestOptions) -> ASGIApp:
+    """An ASGI application for everything that is not a WebSocket. It needs no lifespan events."""
+    gate = Gate(services, options)
+
+    def provide_services() -> RestServices:
+        return services
+
+    app = Litestar(
+        route_handlers=[_api(), *server.PROBES],
+        dependencies={
+            "services": Provide(provide_services, sync_to_thread=False),
+            "caller": Provide(_provide_caller, sync_to_thread=False),
+        },
+        guards=[gate.admit],
+        dto=JsonBody,
+        return_dto=None,
+        exception_handlers={
+            TidewireError: refuse,
+            HTTPException: refuse_http,
+            Exception: fail,
+        },
+        request_max_body_size=options.body_bytes_max,
+        openapi_config=_openapi(),
+        cors_config=_cors(options),
+        logging_config=None,
+        debug=False,
+    )
+    return RequestShell(app, gate=gate, clock=services.clock, random_bytes=services.random_bytes)
+
+
+def _api() -> Router:
+    rooms = (auth, users, chats, members, messages, delivery, sessions, server)
+    return Router(API_PATH, route_handlers=[each for room in rooms for each in room.HANDLERS])
+
+
+def _provide_caller(request: Request[Any, Any, Any]) -> Identity:
+    identity = request.scope["state"]["identity"]
+    assert isinstance(identity, Identity), "the gate lets nobody in without one"
+    return identity
+
+
+def _openapi() -> OpenAPIConfig:
+    return OpenAPIConfig(
+        title="Tidewire",
+        version=__version__,
+        description=_DESCRIPTION,
+        license=License(name="Apache-2.0", identifier="Apache-2.0"),
+        tags=[Tag(name=name, description=sentence) for name, sentence in _TAGS.items()],
+        components=Components(
+            security_schemes={
+                "bearer": SecurityScheme(type="http", scheme="bearer", bearer_format="JWT")
+            }
+        ),
+        security=[{"bearer": []}],
+        use_handler_docstrings=True,
+        render_plugins=[DocsPage()],
+        openapi_router=docs_router(),
+    )
+
+
+def _cors(options: RestOptions) -> CORSConfig | None:
+    """None: pages of other origins may not call this API."""
+    if not options.cors_origins:
+        return None
+    return CORSConfig(
+        allow_origins=list(options.cors_origins),
+        allow_headers=["authorization", "content-type", "idempotency-key", "x-device-id"],
+        expose_headers=["x-request-id", "x-idempotent-replay", "retry-after"],
+    )

@@ -1,0 +1,185 @@
+"""Errors as REST tells them: one shape, whatever went wrong, and no word about our insides.
+
+Litestar's own exceptions are translated here, most specific first.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from litestar import Request, Response
+from litestar.exceptions import (
+    ClientException,
+    HTTPException,
+    MethodNotAllowedException,
+    NotFoundException,
+    ValidationException,
+)
+from litestar.exceptions.http_exceptions import RequestEntityTooLarge
+
+from tidewire.domain.errors import (
+    ErrorCode,
+    Refused,
+    Throttled,
+    TidewireError,
+    Unauthorized,
+    Unavailable,
+)
+from tidewire.wire.error_table import ERROR_TABLE, error_payload
+from tidewire.wire.rest_faults import field_error
+from tidewire.wire.rest_models import ErrorBody, ErrorDetail, FieldError
+
+RETRY_UNAVAILABLE_SECONDS: Final = 1
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class BadRequest(Refused):
+    """The request cannot be understood; the sentence says why."""
+
+    code = ErrorCode.BAD_REQUEST
+
+
+class NotFound(Refused):
+    code = ErrorCode.NOT_FOUND
+
+    def __init__(self) -> None:
+        super().__init__("there is nothing at this address")
+
+
+class PayloadTooLarge(Refused):
+    code = ErrorCode.PAYLOAD_TOO_LARGE
+
+    def __init__(self, *, bytes_max: int, received: int | None) -> None:
+        super().__init__(f"a request has at most {bytes_max} bytes")
+        self._details = {"max_bytes": bytes_max}
+        if received is not None:
+            self._details["received_bytes"] = received
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        return self._details
+
+
+class InvalidFields(Refused):
+    """Fields of the request are not valid; each says what is wrong with it."""
+
+    code = ErrorCode.VALIDATION_ERROR
+
+    def __init__(self, faults: Sequence[FieldError]) -> None:
+        super().__init__("; ".join(f"{fault.field}: {fault.message}" for fault in faults))
+        self.faults = tuple(faults)
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        return {"field_errors": self.faults}
+
+
+def invalid_field(field: str, message: str, code: str = "INVALID_VALUE") -> InvalidFields:
+    return InvalidFields((FieldError(field=field, code=code, message=message),))
+
+
+AnyRequest = Request[Any, Any, Any]
+
+
+def request_id_of(request: AnyRequest) -> str:
+    return str(request.scope["state"]["request_id"])
+
+
+def refuse(request: AnyRequest, error: TidewireError) -> Response[ErrorBody]:
+    """The answer to a request that one of our own errors ended."""
+    return _answer(request, error, ERROR_TABLE[error.code].http_status)
+
+
+def refuse_http(request: AnyRequest, exception: HTTPException) -> Response[ErrorBody]:
+    """The answer to a request that Litestar has refused."""
+    if exception.status_code >= 500:
+        return fail(request, exception)
+    match exception:
+        case RequestEntityTooLarge():
+            received = request.headers.get("content-length", "")
+            error: TidewireError = PayloadTooLarge(
+                bytes_max=request.route_handler.resolve_request_max_body_size() or 0,
+                received=int(received) if received.isdecimal() else None,
+            )
+            # The rest of the body is not read, so the connection is of no further use.
+            answer = _answer(request, error, 413)
+            answer.headers["connection"] = "close"
+            return answer
+        case MethodNotAllowedException():
+            error = BadRequest("this method is not possible at this address")
+            answer = _answer(request, error, 405)
+            answer.headers.update(exception.headers or {})
+            return answer
+        case NotFoundException():
+            return _answer(request, NotFound(), 404)
+        case ValidationException():
+            return _answer(request, _invalid(exception), 400)
+        case ClientException():
+            return _answer(request, BadRequest(exception.detail), exception.status_code)
+        case _:
+            return _answer(request, BadRequest("this is not possible here"), exception.status_code)
+
+
+def fail(request: AnyRequest, exception: Exception) -> Response[ErrorBody]:
+    """The answer when the fault is ours. The log has the reason, the client has an id to name."""
+    _logger.error(
+        "request failed",
+        exc_info=exception,
+        extra={"request_id": request_id_of(request), "route": _route(request)},
+    )
+    error = TidewireError()
+    return _answer(request, error, ERROR_TABLE[error.code].http_status)
+
+
+def _answer(request: AnyRequest, error: TidewireError, http_status: int) -> Response[ErrorBody]:
+    request_id = request_id_of(request)
+    told = error_payload(error)
+    if error.code is not ErrorCode.INTERNAL_ERROR:
+        _logger.info(
+            "request refused",
+            extra={"request_id": request_id, "route": _route(request), "code": str(error.code)},
+        )
+    return Response(
+        ErrorBody(
+            error=ErrorDetail(
+                code=told.code, message=told.message, details=told.details, request_id=request_id
+            )
+        ),
+        status_code=http_status,
+        headers=_headers(error),
+        media_type="application/json",
+    )
+
+
+def _headers(error: TidewireError) -> dict[str, str]:
+    match error:
+        case Throttled():
+            return {"retry-after": str(error.details["retry_after_seconds"])}
+        case Unavailable():
+            return {"retry-after": str(RETRY_UNAVAILABLE_SECONDS)}
+        case Unauthorized():
+            return {"www-authenticate": "Bearer"}
+        case _:
+            return {}
+
+
+def _invalid(exception: ValidationException) -> TidewireError:
+    """Litestar tells of each parameter by name and with msgspec's sentence."""
+    complaints = exception.extra
+    if complaints == [{"key": "data", "message": "'data'", "source": "body"}]:
+        return BadRequest("this request needs a body")
+    if not isinstance(complaints, list) or not complaints:
+        return BadRequest(exception.detail)
+    return InvalidFields(
+        [
+            field_error(str(each.get("message", "")), str(each.get("key", "")))
+            for each in complaints
+            if isinstance(each, dict)
+        ]
+    )
+
+
+def _route(request: AnyRequest) -> str:
+    """Method and path; never the query, which may hold what is nobody's business."""
+    return f"{request.scope['method']} {request.scope['path']}"

@@ -1,0 +1,131 @@
+"""Who comes in: the token of a request, and how many requests are too many.
+
+Endpoints are private unless they say otherwise. Who shows a good token is counted by his user id;
+all others are counted by their address, so that guessing tokens is slow.
+"""
+
+from enum import StrEnum
+from typing import Any, Final
+
+from litestar.connection import ASGIConnection
+from litestar.di import NamedDependency
+from litestar.handlers import BaseRouteHandler
+from litestar.params import SkipValidation
+
+from tidewire.accounts.throttle import address_key
+from tidewire.domain.errors import AuthFailure, RateLimited, Unauthorized
+from tidewire.edge.rest.options import RestOptions
+from tidewire.edge.rest.quotas import Allowance, Quota, take_all
+from tidewire.edge.rest.services import RestServices
+from tidewire.ports.identity import Identity
+
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 60 * _MINUTE_MS
+_TOKEN_CHARACTERS_MAX: Final = 8_192
+
+
+class Tier(StrEnum):
+    """What a request counts as."""
+
+    READ = "read"
+    WRITE = "write"
+    SEND = "send"
+    LOOKUP = "lookup"
+
+
+PUBLIC: Final = {"public": True}
+"""`opt` of an endpoint that needs no token."""
+UNLIMITED: Final = {"public": True, "unlimited": True}
+"""`opt` of an endpoint for probes and scrapers, which come often and cost nothing."""
+
+
+def counted_as(tier: Tier) -> dict[str, Any]:
+    """`opt` of an endpoint that does not count as a read or a write."""
+    return {"tier": tier}
+
+
+Services = NamedDependency[SkipValidation[RestServices]]
+Caller = NamedDependency[SkipValidation[Identity]]
+
+
+class LimitPassed(RateLimited):
+    """Too many requests, with the limit that was passed."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        super().__init__("too many requests; wait a while", retry_after_ms=allowance.wait_ms)
+        self._allowance = allowance
+
+    @property
+    def details(self) -> dict[str, object]:
+        return {
+            "limit": self._allowance.limit,
+            "window_seconds": self._allowance.window_seconds,
+            **super().details,
+        }
+
+
+class Gate:
+    """Checks every request before its body is read."""
+
+    def __init__(self, services: RestServices, options: RestOptions) -> None:
+        self._services = services
+        self._options = options
+        self._anonymous = self._quota(options.anonymous_per_minute)
+        self._quotas: dict[Tier, tuple[Quota, ...]] = {
+            Tier.READ: (self._quota(options.reads_per_minute),),
+            Tier.WRITE: (self._quota(options.writes_per_minute),),
+            Tier.SEND: (self._quota(options.sends_per_minute),),
+            Tier.LOOKUP: (
+                self._quota(options.lookups_per_minute),
+                self._quota(options.lookups_per_hour, _HOUR_MS),
+            ),
+        }
+
+    async def admit(
+        self, connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler
+    ) -> None:
+        """A Litestar guard. Raises Unauthorized, RateLimited, Unavailable."""
+        method = str(connection.scope.get("method", ""))
+        state: dict[str, Any] = connection.scope["state"]
+        if handler.opt.get("unlimited") or method == "OPTIONS":
+            return
+        if handler.opt.get("public"):
+            self._count(state, (self._anonymous,), state["address"])
+            return
+        try:
+            identity = await self._services.authenticator.authenticate(
+                _bearer(connection.headers.get("authorization", "")),
+                device_id=connection.headers.get("x-device-id"),
+            )
+        except Unauthorized:
+            self._count(state, (self._anonymous,), state["address"])
+            raise
+        state["identity"] = identity
+        tier = handler.opt.get("tier", Tier.READ if method == "GET" else Tier.WRITE)
+        self._count(state, self._quotas[tier], identity.user_id)
+
+    def address(self, peer_ip: str, forwarded_for: str | None) -> str:
+        """What a request without a token is counted by."""
+        return address_key(self._services.proxies.client_ip(peer_ip, forwarded_for))
+
+    def allowance_of(self, address: str) -> Allowance:
+        """What an address may do still."""
+        return self._anonymous.look(address, self._services.clock.monotonic_ms())
+
+    def _count(self, state: dict[str, Any], quotas: tuple[Quota, ...], key: str) -> None:
+        allowance = take_all(quotas, key, self._services.clock.monotonic_ms())
+        state["allowance"] = allowance
+        if allowance.wait_ms:
+            raise LimitPassed(allowance)
+
+    def _quota(self, limit: int, window_ms: int = _MINUTE_MS) -> Quota:
+        return Quota(limit, window_ms=window_ms, keys_max=self._options.limiter_keys_max)
+
+
+def _bearer(authorization: str) -> str:
+    """The token of an Authorization header."""
+    scheme, _, token = authorization.partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token or len(token) > _TOKEN_CHARACTERS_MAX:
+        raise Unauthorized(AuthFailure.INVALID_TOKEN)
+    return token

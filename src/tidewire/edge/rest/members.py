@@ -1,0 +1,116 @@
+"""Endpoints of a group's members: added, removed, promoted, and leaving by themselves."""
+
+from litestar import Response, delete, patch, post
+from litestar.params import FromPath, JSONBody
+
+from tidewire.domain.accounts import RequestClaimed
+from tidewire.domain.chats import Member, Role
+from tidewire.domain.errors import AlreadyAMember, UserNotFound
+from tidewire.domain.ids import ChatId, UserId
+from tidewire.edge.rest.chats import all_members
+from tidewire.edge.rest.checks import chat_id_of, user_id_of
+from tidewire.edge.rest.described import IdempotencyKey, refusals
+from tidewire.edge.rest.gate import Caller, Services
+from tidewire.edge.rest.once import carry_out_once
+from tidewire.edge.rest.services import RestServices
+from tidewire.wire.rest_models import AddedMember, ChangedMember, Envelope
+from tidewire.wire.rest_requests import AddMember, ChangeRole
+from tidewire.wire.rest_views import added_member, changed_member
+
+
+@post(
+    "/chats/{chat_id:str}/members",
+    tags=["members"],
+    responses=refusals(403, 404, 409, 413, again=Envelope[AddedMember]),
+)
+async def add_member(
+    chat_id: FromPath[str],
+    data: JSONBody[AddMember],
+    services: Services,
+    caller: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Response[Envelope[AddedMember]]:
+    """Add somebody to a group. For its owner and its admins; an admin is added by the owner."""
+    actor, known_id = caller.user_id, chat_id_of(chat_id)
+    # Before anything is remembered: an outsider leaves no trace and learns nothing.
+    await services.chats.access(actor, known_id)
+    user_id = UserId(data.user_id)
+
+    async def view(member: Member) -> Envelope[AddedMember]:
+        return Envelope(added_member(known_id, member, await services.people.users([user_id])))
+
+    async def carry(claim: RequestClaimed) -> tuple[Response[Envelope[AddedMember]], str]:
+        try:
+            member = await services.chats.add_member(actor, known_id, user_id, Role(data.role))
+        except AlreadyAMember:
+            # An earlier try of this very request may have added him before it died.
+            found = await _member(services, actor, known_id, user_id) if claim.resumed else None
+            if found is None or found.added_by != actor:
+                raise
+            member = found
+        return Response(await view(member), status_code=201), user_id
+
+    async def replay(made_id: str) -> Envelope[AddedMember]:
+        member = await _member(services, actor, known_id, user_id)
+        if member is None:
+            raise UserNotFound(user_id)
+        return await view(member)
+
+    return await carry_out_once(
+        services,
+        actor,
+        endpoint="POST /chats/members",
+        key=idempotency_key,
+        request=(known_id, data),
+        new_id=None,
+        carry=carry,
+        replay=replay,
+    )
+
+
+@delete(
+    "/chats/{chat_id:str}/members/{user_id:str}", tags=["members"], responses=refusals(403, 404)
+)
+async def remove_member(
+    chat_id: FromPath[str], user_id: FromPath[str], services: Services, caller: Caller
+) -> None:
+    """Remove somebody from a group: from this instant he can neither send nor read."""
+    known_id = chat_id_of(chat_id)
+    await services.chats.access(caller.user_id, known_id)
+    await services.chats.remove_member(caller.user_id, known_id, user_id_of(user_id))
+
+
+@patch(
+    "/chats/{chat_id:str}/members/{user_id:str}",
+    tags=["members"],
+    responses=refusals(403, 404, 413),
+)
+async def change_role(
+    chat_id: FromPath[str],
+    user_id: FromPath[str],
+    data: JSONBody[ChangeRole],
+    services: Services,
+    caller: Caller,
+) -> Envelope[ChangedMember]:
+    """Make a member an admin, or an admin a member. For the owner."""
+    actor, known_id = caller.user_id, chat_id_of(chat_id)
+    await services.chats.access(actor, known_id)
+    member = await services.chats.change_role(actor, known_id, user_id_of(user_id), Role(data.role))
+    names = await services.people.users([member.user_id])
+    return Envelope(changed_member(known_id, member, names, updated_by=actor))
+
+
+@post("/chats/{chat_id:str}/leave", tags=["members"], status_code=204, responses=refusals(403))
+async def leave_chat(chat_id: FromPath[str], services: Services, caller: Caller) -> None:
+    """Leave a group. Its owner cannot."""
+    await services.chats.leave(caller.user_id, chat_id_of(chat_id))
+
+
+async def _member(
+    services: RestServices, reader: UserId, chat_id: ChatId, user_id: UserId
+) -> Member | None:
+    members = await all_members(services, reader, chat_id)
+    return next((member for member in members if member.user_id == user_id), None)
+
+
+HANDLERS = (add_member, remove_member, change_role, leave_chat)

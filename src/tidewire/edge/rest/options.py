@@ -1,0 +1,35 @@
+"""What an operator may tune about REST."""
+
+from dataclasses import dataclass, fields
+
+from tidewire.domain.limits import FRAME_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestOptions:
+    """Bounds of the REST edge. An impossible value raises ValueError."""
+
+    body_bytes_max: int = FRAME_BYTES_MAX
+    """How large the body of a request may be."""
+    reads_per_minute: int = 300
+    """GET requests of one user."""
+    writes_per_minute: int = 60
+    """Requests of one user that change something, messages apart."""
+    sends_per_minute: int = 1_800
+    """Messages that one user sends over REST; the limits of every edge hold beside it."""
+    lookups_per_minute: int = 10
+    """Searches for users by name, of one user."""
+    lookups_per_hour: int = 100
+    """The same over an hour."""
+    anonymous_per_minute: int = 600
+    """Requests without a valid token, from one address (a /64 of IPv6)."""
+    limiter_keys_max: int = 50_000
+    """How many users or addresses each of these limits remembers."""
+    cors_origins: tuple[str, ...] = ()
+    """Other origins whose pages may call this API from a browser."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int) and value < 1:
+                raise ValueError(f"{field.name} is at least 1")

@@ -1,0 +1,84 @@
+"""Endpoints of the server itself: what it can do, whether it lives, what it counts."""
+
+from typing import Any, Final
+
+from litestar import Request, Response, get
+
+from tidewire import __version__
+from tidewire.domain.limits import CONTENT_BYTES_MAX, CONTENT_TYPES
+from tidewire.edge.rest.described import refusals
+from tidewire.edge.rest.gate import PUBLIC, UNLIMITED, Services
+from tidewire.edge.rest.openapi import openapi_document
+from tidewire.wire.rest_models import Capabilities, Envelope, HealthView, ServerView
+from tidewire.wire.server_frames import PROTOCOL_VERSION
+from tidewire.wire.timestamps import format_time_ms
+
+API_VERSION: Final = "v1"
+DOCUMENTATION_PATH: Final = "/api/v1/docs"
+WEBSOCKET_PATH: Final = "/v1/ws"
+_METRICS_TYPE: Final = "text/plain; version=0.0.4"
+_ANYBODY: Final[list[dict[str, list[str]]]] = [{}]
+
+
+@get("/", tags=["server"], opt=PUBLIC, security=_ANYBODY, responses=refusals(public=True))
+async def get_capabilities(services: Services) -> Envelope[ServerView]:
+    """What this server is and can do."""
+    return Envelope(
+        ServerView(
+            version=__version__,
+            api_version=API_VERSION,
+            capabilities=Capabilities(
+                max_message_size_bytes=CONTENT_BYTES_MAX,
+                max_chat_members=services.group_members_max,
+                supported_content_types=sorted(CONTENT_TYPES),
+                auth_methods=["password", "bearer"],
+                websocket_protocol_version=PROTOCOL_VERSION,
+                websocket_path=WEBSOCKET_PATH,
+            ),
+            documentation_url=DOCUMENTATION_PATH,
+        )
+    )
+
+
+@get("/health", tags=["server"], opt=UNLIMITED, security=_ANYBODY, responses=refusals(public=True))
+async def get_health(services: Services) -> Envelope[HealthView]:
+    """That the server is there."""
+    now = format_time_ms(services.clock.wall_ms())
+    return Envelope(HealthView(status="ok", timestamp=now))
+
+
+@get(
+    "/openapi.json",
+    tags=["server"],
+    opt=PUBLIC,
+    security=_ANYBODY,
+    include_in_schema=False,
+    sync_to_thread=False,
+)
+def get_openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """This description."""
+    document = openapi_document(request.app.openapi_schema.to_schema())
+    return Response(document, media_type="application/json")
+
+
+@get("/healthz", opt=UNLIMITED, include_in_schema=False, sync_to_thread=False)
+def get_healthz() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+@get("/readyz", opt=UNLIMITED, include_in_schema=False)
+async def get_readyz(services: Services) -> dict[str, str]:
+    """The store answers; 503 if it does not."""
+    await services.check_ready()
+    return {"status": "ready"}
+
+
+@get("/metrics", opt=UNLIMITED, include_in_schema=False, sync_to_thread=False)
+def get_metrics(services: Services) -> Response[bytes]:
+    """What is counted, for Prometheus."""
+    return Response(services.metrics(), media_type=_METRICS_TYPE)
+
+
+HANDLERS = (get_capabilities, get_health, get_openapi)
+PROBES = (get_healthz, get_readyz, get_metrics)

@@ -1,0 +1,122 @@
+// Shows an OpenAPI 3.1 document and lets requests be tried. Text only ever becomes text: nothing
+// of the document or of an answer is read as HTML.
+
+const byId = (id) => document.getElementById(id);
+
+function element(name, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+// A value of the schema's form, with the schema's own words where there are any.
+function example(schema, root, depth = 0) {
+  if (!schema || depth > 6) return null;
+  if (schema.$ref) return example(root.components.schemas[schema.$ref.split("/").pop()], root, depth + 1);
+  if (schema.examples?.length) return schema.examples[0];
+  if (schema.default !== undefined) return schema.default;
+  if (schema.enum) return schema.enum[0];
+  if (schema.const !== undefined) return schema.const;
+  const choice = (schema.oneOf ?? schema.anyOf)?.find((each) => each.type !== "null");
+  if (choice) return example(choice, root, depth + 1);
+  switch (schema.type) {
+    case "object": {
+      const properties = Object.entries(schema.properties ?? {});
+      return Object.fromEntries(properties.map(([name, part]) => [name, example(part, root, depth + 1)]));
+    }
+    case "array": return [example(schema.items, root, depth + 1)];
+    case "integer": case "number": return schema.minimum ?? 1;
+    case "boolean": return false;
+    default: return "…";
+  }
+}
+
+const pretty = (value) => JSON.stringify(value, null, 2);
+const bodySchema = (part) => part?.content?.["application/json"]?.schema;
+
+function parameters(operation, inputs) {
+  const rows = (operation.parameters ?? []).map((parameter) => {
+    const input = element("input", { placeholder: parameter.required ? "required" : "" });
+    input.setAttribute("aria-label", parameter.name);
+    inputs.push({ parameter, input });
+    return element("tr", {},
+      element("td", {}, element("code", { textContent: parameter.name })),
+      element("td", { className: "quiet", textContent: parameter.in }),
+      element("td", {}, input),
+      element("td", { textContent: parameter.description ?? "" }));
+  });
+  return rows.length ? [element("h3", { textContent: "Parameters" }), element("table", {}, ...rows)] : [];
+}
+
+function answers(operation, root) {
+  return Object.entries(operation.responses).flatMap(([status, response]) => {
+    const heading = element("h3", { textContent: `${status} · ${response.description}` });
+    const schema = bodySchema(response);
+    const isError = Number(status) >= 400;
+    return schema && !isError ? [heading, element("pre", { textContent: pretty(example(schema, root)) })] : [heading];
+  });
+}
+
+async function call(method, path, inputs, body) {
+  const headers = {};
+  const query = new URLSearchParams();
+  for (const { parameter, input } of inputs) {
+    if (!input.value) continue;
+    if (parameter.in === "path") path = path.replace(`{${parameter.name}}`, encodeURIComponent(input.value));
+    if (parameter.in === "query") query.append(parameter.name, input.value);
+    if (parameter.in === "header") headers[parameter.name] = input.value;
+  }
+  const token = byId("token").value.trim();
+  if (token) headers.Authorization = `Bearer ${token}`;
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const address = query.size ? `${path}?${query}` : path;
+  const response = await fetch(address, { method: method.toUpperCase(), headers, body });
+  const text = await response.text();
+  let shown = text;
+  try { shown = pretty(JSON.parse(text)); } catch { /* Not JSON: shown as it is. */ }
+  return `${response.status} ${response.statusText}\n\n${shown}`;
+}
+
+function operationView(method, path, operation, root) {
+  const inputs = [];
+  const schema = bodySchema(operation.requestBody);
+  const body = schema && element("textarea", { rows: 6, value: pretty(example(schema, root)) });
+  body?.setAttribute("aria-label", "request body");
+  const result = element("pre", { hidden: true });
+  const button = element("button", { type: "button", textContent: "Send" });
+  button.addEventListener("click", async () => {
+    result.hidden = false;
+    try { result.textContent = await call(method, path, inputs, body?.value); }
+    catch (error) { result.textContent = String(error); }
+  });
+  const [first, ...rest] = (operation.description ?? "").split("\n\n");
+  return element("details", {},
+    element("summary", {},
+      element("span", { className: "method", textContent: method.toUpperCase() }),
+      element("span", { className: "path", textContent: path }),
+      element("span", { className: "quiet", textContent: first })),
+    element("div", {},
+      ...rest.map((text) => element("p", { textContent: text })),
+      ...parameters(operation, inputs),
+      ...(body ? [element("h3", { textContent: "Body" }), body] : []),
+      element("p", {}, button), result,
+      ...answers(operation, root)));
+}
+
+async function show() {
+  const root = await (await fetch("/api/v1/openapi.json")).json();
+  byId("title").textContent = `${root.info.title} API ${root.info.version}`;
+  byId("description").textContent = root.info.description ?? "";
+  const sections = new Map((root.tags ?? []).map((tag) => [tag.name, { tag, views: [] }]));
+  for (const [path, item] of Object.entries(root.paths)) {
+    for (const [method, operation] of Object.entries(item)) {
+      sections.get(operation.tags?.[0])?.views.push(operationView(method, path, operation, root));
+    }
+  }
+  byId("operations").replaceChildren(...[...sections.values()].flatMap(({ tag, views }) => [
+    element("h2", { id: tag.name, textContent: tag.name }),
+    element("p", { className: "quiet", textContent: tag.description ?? "" }), ...views]));
+  byId("tags").replaceChildren(...[...sections.keys()].map((name) => element("a", { href: `#${name}`, textContent: name })));
+}
+
+show().catch((error) => { byId("operations").textContent = `The document cannot be shown: ${error}`; });

@@ -1,0 +1,177 @@
+"""The port: uvicorn serves HTTP to the REST app and hands WebSockets to the gateway.
+
+Signals are the lifecycle's business, so uvicorn's own handling of them is switched off; what it
+lacks, a time limit for the head of a request, is added here.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tidewire.domain.errors import TidewireError
+from tidewire.edge.options import EdgeOptions
+from tidewire.edge.proxies import TrustedProxies
+from tidewire.edge.websocket import UpgradeProtocol
+from tidewire.ports.runtime import Tasks
+from tidewire.ports.transport import SocketGateway, UpgradeRequest
+
+
+class PortUnavailable(TidewireError):
+    """The address cannot be listened on; the sentence says why and what to do."""
+
+
+class EdgeServer:
+    """One port for REST and WebSocket."""
+
+    def __init__(
+        self, app: Any, *, gateway: SocketGateway, tasks: Tasks, options: EdgeOptions
+    ) -> None:
+        """`app` is an ASGI application for everything that is not a WebSocket."""
+        self._options = options
+        self._proxies = TrustedProxies(options.trusted_proxies)
+        self._tasks = tasks
+        config = uvicorn.Config(
+            app,
+            # uvicorn calls what it is given here; its type hints only know classes.
+            http=cast("Any", partial(_HttpProtocol, options.header_timeout_ms / 1000)),
+            ws=cast("Any", partial(self._upgrade, gateway)),
+            loop="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=True,
+            proxy_headers=False,
+            timeout_keep_alive=max(1, options.keep_alive_ms // 1000),
+            backlog=options.backlog,
+            ssl_certfile=None if options.tls_cert is None else str(options.tls_cert),
+            ssl_keyfile=None if options.tls_key is None else str(options.tls_key),
+        )
+        self._config = config
+        self._server = _Server(config)
+        self._socket: socket.socket | None = None
+        self._stopped = asyncio.Event()
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; the one the kernel chose if 0 was asked for."""
+        assert self._socket is not None, "not started"
+        return int(self._socket.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        scheme = "http" if self._options.tls_cert is None else "https"
+        return f"{scheme}://{_in_url(self._options.host)}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen and serve from now on. Raises PortUnavailable."""
+        self._socket = _listen(self._options)
+        self._config.load()
+        self._tasks.start("edge-server", self._serve())
+        await self._server.is_up.wait()
+
+    async def stop_accepting(self) -> None:
+        """Take no new connections; those that are open go on."""
+        for listener in self._server.servers:
+            listener.close()
+        if self._socket is not None:
+            self._socket.close()
+
+    async def stop(self) -> None:
+        """End open HTTP requests in order, then end. WebSockets are the gateway's to close."""
+        self._server.should_exit = True
+        await self._stopped.wait()
+
+    async def _serve(self) -> None:
+        assert self._socket is not None
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            self._stopped.set()
+
+    def _upgrade(self, gateway: SocketGateway, **_: Any) -> UpgradeProtocol:
+        return UpgradeProtocol(gateway, self._tasks, self._seen_from)
+
+    def _seen_from(self, request: UpgradeRequest) -> UpgradeRequest:
+        forwarded_for = request.headers.get("x-forwarded-for")
+        client_ip = self._proxies.client_ip(request.client_ip, forwarded_for)
+        return msgspec.structs.replace(request, client_ip=client_ip)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_up.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _HttpProtocol(HttpToolsProtocol):
+    """uvicorn's, with a limit on how long the head of a request may take (slow loris)."""
+
+    def __init__(self, header_timeout_s: float, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._header_timeout_s = header_timeout_s
+        self._header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_here()
+        super().connection_lost(exc)
+
+    def on_headers_complete(self) -> None:
+        self._head_is_here()
+        super().on_headers_complete()
+
+    def on_message_begin(self) -> None:
+        if self._header_timer is None:
+            self._wait_for_head()
+        super().on_message_begin()
+
+    def _wait_for_head(self) -> None:
+        self._header_timer = self.loop.call_later(self._header_timeout_s, self._too_slow)
+
+    def _head_is_here(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _too_slow(self) -> None:
+        self._header_timer = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+def _listen(options: EdgeOptions) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((options.host, options.port))
+    except OSError as error:
+        raise PortUnavailable(
+            f"cannot listen on {_in_url(options.host)}:{options.port}: {error.strerror}; "
+            "another server may be running there, or name another --host or --port"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

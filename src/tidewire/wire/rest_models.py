@@ -1,0 +1,326 @@
+"""What is answered over REST: the envelope, and the things in it. PURE.
+
+Names are those of contract-facts 3.2. Every success is `{"data": …}`, lists add `pagination`; the
+one exception is the delivery status, whose shape ADR-008 gives without an envelope.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from tidewire.domain.chats import ChatType, Role
+from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, SessionId, UserId
+
+Item = TypeVar("Item")
+
+
+class _Model(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+# The envelope.
+
+
+class Envelope(msgspec.Struct, Generic[Item], frozen=True):
+    data: Item
+
+
+class Pagination(_Model, frozen=True, kw_only=True):
+    has_more: bool
+    next_cursor: str | None
+    prev_cursor: str | None = None
+
+
+class Page(msgspec.Struct, Generic[Item], frozen=True):
+    data: Sequence[Item]
+    pagination: Pagination
+
+
+class FieldError(_Model, frozen=True, kw_only=True):
+    field: str
+    code: str
+    message: str
+
+
+class ErrorDetail(_Model, frozen=True, kw_only=True, omit_defaults=True):
+    code: str
+    message: str
+    request_id: str
+    details: Mapping[str, object] | None = None
+
+
+class ErrorBody(_Model, frozen=True, kw_only=True):
+    error: ErrorDetail
+
+
+# People and their sessions.
+
+
+class AccountView(_Model, frozen=True, kw_only=True):
+    """A user to himself."""
+
+    user_id: UserId
+    username: str
+    display_name: str
+    created_at: str
+    updated_at: str
+
+
+class UserView(_Model, frozen=True, kw_only=True):
+    """A user to others. His user name is for him to give."""
+
+    user_id: UserId
+    display_name: str
+    created_at: str
+
+
+class FoundUser(_Model, frozen=True, kw_only=True):
+    username: str
+    user_id: UserId
+    display_name: str
+
+
+class LookupResult(_Model, frozen=True, kw_only=True):
+    users: Sequence[FoundUser]
+    not_found: Sequence[str]
+
+
+class PersonView(_Model, frozen=True, kw_only=True):
+    user_id: UserId
+    display_name: str
+
+
+class SessionView(_Model, frozen=True, kw_only=True):
+    session_id: SessionId
+    device_id: str | None
+    kind: str
+    label: str | None
+    created_at: str
+    last_active_at: str
+    expires_at: str
+    is_current: bool
+
+
+class OpenedSessionView(_Model, frozen=True, kw_only=True):
+    session_id: SessionId
+    device_id: str | None
+    created_at: str
+    expires_at: str
+
+
+class TokensView(_Model, frozen=True, kw_only=True):
+    access_token: str
+    refresh_token: str
+    token_type: str = "Bearer"  # noqa: S105 - a kind, not a secret
+    expires_in: int
+
+    def __repr__(self) -> str:
+        return "TokensView(***)"
+
+
+class LoginResult(_Model, frozen=True, kw_only=True):
+    user: AccountView
+    session: OpenedSessionView
+    tokens: TokensView
+    is_new_user: bool
+
+
+class RefreshResult(_Model, frozen=True, kw_only=True):
+    tokens: TokensView
+
+
+class RevokedCount(_Model, frozen=True, kw_only=True):
+    revoked_count: int
+
+
+# Chats.
+
+
+class MemberView(_Model, frozen=True, kw_only=True):
+    user_id: UserId
+    role: Role
+    display_name: str
+    joined_at: str
+
+
+class ChatSummary(_Model, frozen=True, kw_only=True):
+    """A chat without its members."""
+
+    chat_id: ChatId
+    type: ChatType
+    name: str | None
+    created_by: UserId
+    created_at: str
+    updated_at: str
+    member_count: int
+    membership_version: int
+
+
+class CreatedChatView(ChatSummary, frozen=True, kw_only=True):
+    members: Sequence[MemberView]
+
+
+class MyMembership(_Model, frozen=True, kw_only=True):
+    role: Role
+    joined_at: str
+    joined_sequence: int
+    muted_until: str | None
+
+
+class MyStanding(MyMembership, frozen=True, kw_only=True):
+    last_acked_sequence: int
+    last_read_sequence: int
+
+
+class ChatView(ChatSummary, frozen=True, kw_only=True):
+    members: Sequence[MemberView]
+    current_sequence: int
+    my_membership: MyStanding
+
+
+class LastMessageView(_Model, frozen=True, kw_only=True):
+    message_id: MessageId
+    sequence: int
+    sender_id: UserId
+    content_preview: str
+    created_at: str
+
+
+class ChatListEntry(_Model, frozen=True, kw_only=True, omit_defaults=True):
+    """`updated_at` is what the list is sorted by: the last message, or one's own joining."""
+
+    chat_id: ChatId
+    type: ChatType
+    name: str | None
+    created_at: str
+    updated_at: str
+    member_count: int
+    membership_version: int
+    current_sequence: int
+    my_membership: MyStanding
+    last_message: LastMessageView | None
+    pending_ack_count: int
+    unread_count: int
+    other_member: PersonView | None = None
+    """Of a direct chat only."""
+
+
+class AddedMember(_Model, frozen=True, kw_only=True):
+    chat_id: ChatId
+    user_id: UserId
+    role: Role
+    display_name: str
+    joined_at: str
+    added_by: UserId
+
+
+class ChangedMember(_Model, frozen=True, kw_only=True):
+    chat_id: ChatId
+    user_id: UserId
+    role: Role
+    display_name: str
+    joined_at: str
+    updated_by: UserId
+
+
+class MuteView(_Model, frozen=True, kw_only=True):
+    chat_id: ChatId
+    muted_until: str | None
+
+
+# Messages and delivery.
+
+
+class MessageView(_Model, frozen=True, kw_only=True):
+    message_id: MessageId
+    chat_id: ChatId
+    sequence: int
+    prev_sequence: int
+    sender_id: UserId
+    sender: PersonView
+    client_message_id: ClientMessageId
+    content: str
+    content_type: str
+    created_at: str
+
+
+class AroundView(_Model, frozen=True, kw_only=True):
+    target_sequence: int
+    messages: Sequence[MessageView]
+    has_more_before: bool
+    has_more_after: bool
+
+
+class DeliveryStateView(_Model, frozen=True, kw_only=True):
+    chat_id: ChatId
+    last_acked_sequence: int
+    last_read_sequence: int
+    current_sequence: int
+    unread_count: int
+
+
+class WatermarkView(_Model, frozen=True, kw_only=True):
+    chat_id: ChatId
+    user_id: UserId
+    last_acked_sequence: int
+    last_read_sequence: int
+    updated_at: str
+
+
+class DeliverySummaryView(_Model, frozen=True, kw_only=True):
+    sequence: int
+    delivered_count: int
+    read_count: int
+    pending_count: int
+    all_delivered: bool
+
+
+class MemberDeliveryView(_Model, frozen=True, kw_only=True):
+    user_id: UserId
+    display_name: str
+    last_acked_sequence: int
+    last_read_sequence: int
+    updated_at: str
+
+
+class MembersPagination(_Model, frozen=True, kw_only=True):
+    """The members come all at once; the field is there because the ADR has it."""
+
+    has_more: bool = False
+    next_cursor: str | None = None
+
+
+class DeliveryStatusView(_Model, frozen=True, kw_only=True):
+    """As ADR-008 Appendix F: without an envelope."""
+
+    chat_id: ChatId
+    chat_type: ChatType
+    member_count: int
+    delivery_summary: DeliverySummaryView
+    members: Sequence[MemberDeliveryView]
+    pagination: MembersPagination
+
+
+# The server itself.
+
+
+class HealthView(_Model, frozen=True, kw_only=True):
+    status: str
+    timestamp: str
+
+
+class Capabilities(_Model, frozen=True, kw_only=True):
+    max_message_size_bytes: int
+    max_chat_members: int
+    supported_content_types: Sequence[str]
+    auth_methods: Sequence[str]
+    websocket_protocol_version: int
+    websocket_path: str
+
+
+class ServerView(_Model, frozen=True, kw_only=True):
+    version: str
+    api_version: str
+    capabilities: Capabilities
+    documentation_url: str

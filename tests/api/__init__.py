@@ -1,0 +1,1 @@
+"""The promised surface: REST through the real application, on the memory engine."""

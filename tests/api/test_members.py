@@ -1,0 +1,77 @@
+"""Members of groups over REST."""
+
+from tests.api.stage import Stage, code_of, fields_of
+
+
+async def test_member_is_added_once(stage: Stage) -> None:
+    anna, berta, carl = await stage.people("anna", "berta", "carl")
+    chat_id = await stage.group(anna, berta)
+    answer = await anna.post(f"/chats/{chat_id}/members", {"user_id": carl.user_id})
+    assert answer.status_code == 201
+    assert answer.json()["data"] == {
+        "chat_id": chat_id,
+        "user_id": carl.user_id,
+        "role": "member",
+        "display_name": "Carl",
+        "joined_at": "2030-03-17T17:46:40.000Z",
+        "added_by": anna.user_id,
+    }
+    again = await anna.post(f"/chats/{chat_id}/members", {"user_id": carl.user_id})
+    assert (again.status_code, code_of(again)) == (409, "ALREADY_A_MEMBER")
+    nobody = await anna.post(f"/chats/{chat_id}/members", {"user_id": "user_nobody"})
+    assert (nobody.status_code, code_of(nobody)) == (404, "USER_NOT_FOUND")
+    owner = {"user_id": carl.user_id, "role": "owner"}
+    assert fields_of(await anna.post(f"/chats/{chat_id}/members", owner)) == [
+        ("role", "INVALID_VALUE")
+    ]
+
+
+async def test_member_is_added_by_those_who_may(stage: Stage) -> None:
+    anna, berta, carl = await stage.people("anna", "berta", "carl")
+    chat_id = await stage.group(anna, berta)
+    refused = await berta.post(f"/chats/{chat_id}/members", {"user_id": carl.user_id})
+    assert (refused.status_code, code_of(refused)) == (403, "FORBIDDEN")
+    promoted = await anna.patch(f"/chats/{chat_id}/members/{berta.user_id}", {"role": "admin"})
+    assert promoted.status_code == 200
+    assert promoted.json()["data"]["role"] == "admin"
+    assert promoted.json()["data"]["updated_by"] == anna.user_id
+    admin = {"user_id": carl.user_id, "role": "admin"}
+    too_high = await berta.post(f"/chats/{chat_id}/members", admin)
+    assert (too_high.status_code, code_of(too_high)) == (403, "FORBIDDEN")
+    added = await berta.post(f"/chats/{chat_id}/members", {"user_id": carl.user_id})
+    assert added.status_code == 201
+
+
+async def test_role_is_changed_by_the_owner_only(stage: Stage) -> None:
+    anna, berta, carl = await stage.people("anna", "berta", "carl")
+    chat_id = await stage.group(anna, berta, carl)
+    refused = await berta.patch(f"/chats/{chat_id}/members/{carl.user_id}", {"role": "admin"})
+    assert (refused.status_code, code_of(refused)) == (403, "FORBIDDEN")
+    own = await anna.patch(f"/chats/{chat_id}/members/{anna.user_id}", {"role": "member"})
+    assert (own.status_code, code_of(own)) == (400, "INVALID_OPERATION")
+
+
+async def test_removed_member_is_out_at_once(stage: Stage) -> None:
+    anna, berta = await stage.people("anna", "berta")
+    chat_id = await stage.group(anna, berta)
+    own = await anna.delete(f"/chats/{chat_id}/members/{anna.user_id}")
+    assert (own.status_code, code_of(own)) == (400, "INVALID_OPERATION")
+    removed = await anna.delete(f"/chats/{chat_id}/members/{berta.user_id}")
+    assert (removed.status_code, removed.content) == (204, b"")
+    gone = await berta.get(f"/chats/{chat_id}/messages")
+    assert (gone.status_code, code_of(gone)) == (403, "NOT_A_MEMBER")
+    again = await anna.delete(f"/chats/{chat_id}/members/{berta.user_id}")
+    assert (again.status_code, code_of(again)) == (404, "USER_NOT_FOUND")
+
+
+async def test_leaving_is_for_all_but_the_owner(stage: Stage) -> None:
+    anna, berta = await stage.people("anna", "berta")
+    chat_id = await stage.group(anna, berta)
+    refused = await anna.post(f"/chats/{chat_id}/leave")
+    assert (refused.status_code, code_of(refused)) == (400, "INVALID_OPERATION")
+    assert (await berta.post(f"/chats/{chat_id}/leave")).status_code == 204
+    again = await berta.post(f"/chats/{chat_id}/leave")
+    assert (again.status_code, code_of(again)) == (403, "NOT_A_MEMBER")
+    direct = await stage.direct(anna, berta)
+    fixed = await berta.post(f"/chats/{direct}/leave")
+    assert (fixed.status_code, code_of(fixed)) == (400, "INVALID_OPERATION")

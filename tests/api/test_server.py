@@ -1,0 +1,88 @@
+"""The server itself: capabilities, probes, metrics, and its own description."""
+
+import re
+
+from tests.api.stage import API, Stage, code_of
+from tidewire.domain.errors import StoreUnavailable
+from tidewire.edge.rest import auth, chats, delivery, members, messages, server, sessions, users
+
+
+async def test_capabilities_are_public(stage: Stage) -> None:
+    for path in (API, f"{API}/"):
+        answer = await stage.client.get(path)
+        assert answer.status_code == 200
+        shown = answer.json()["data"]
+        assert shown["api_version"] == "v1"
+        assert shown["capabilities"]["max_message_size_bytes"] == 4096
+        assert shown["capabilities"]["max_chat_members"] == 1000
+        assert shown["capabilities"]["websocket_protocol_version"] == 1
+        assert (await stage.client.get(shown["documentation_url"])).status_code == 200
+
+
+async def test_probes_and_metrics(stage: Stage) -> None:
+    health = await stage.client.get(f"{API}/health")
+    assert health.json()["data"] == {"status": "ok", "timestamp": "2030-03-17T17:46:40.000Z"}
+    assert (await stage.client.get("/healthz")).json() == {"status": "ok"}
+    assert (await stage.client.get("/readyz")).status_code == 200
+    stage.readiness = StoreUnavailable("the store is away")
+    away = await stage.client.get("/readyz")
+    assert (away.status_code, code_of(away)) == (503, "SERVICE_UNAVAILABLE")
+    assert (await stage.client.get("/healthz")).status_code == 200
+    metrics = await stage.client.get("/metrics")
+    assert metrics.text == "tidewire_up 1\n"
+    assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
+async def test_openapi_document_is_whole(stage: Stage) -> None:
+    answer = await stage.client.get(f"{API}/openapi.json")
+    assert answer.headers["content-type"] == "application/json"
+    document = answer.json()
+    assert document["openapi"].startswith("3.1.")
+    assert "bearer" in document["components"]["securitySchemes"]
+    rooms = (auth, users, chats, members, messages, delivery, sessions, server)
+    expected = {
+        (method.lower(), re.sub(r":\w+}", "}", f"{API}{path}").rstrip("/"))
+        for room in rooms
+        for handler in room.HANDLERS
+        if handler is not server.get_openapi
+        for path in handler.paths
+        for method in handler.http_methods
+    }
+    described = {(method, path) for path, item in document["paths"].items() for method in item}
+    assert described == expected
+    references = set(re.findall(r'"\$ref":"#/components/schemas/([^"]+)"', answer.text))
+    assert references <= set(document["components"]["schemas"])
+    assert not any("tidewire." in name for name in document["components"]["schemas"])
+    operations = [each for item in document["paths"].values() for each in item.values()]
+    ids = [operation["operationId"] for operation in operations]
+    assert len(set(ids)) == len(ids)
+    tags = {tag["name"] for tag in document["tags"]}
+    for operation in operations:
+        assert operation["description"]
+        assert set(operation["tags"]) <= tags
+        for status, response in operation["responses"].items():
+            if int(status) >= 400:
+                schema = response["content"]["application/json"]["schema"]
+                assert schema == {"$ref": "#/components/schemas/ErrorBody"}
+
+
+async def test_openapi_knows_which_bodies_may_be_left_out(stage: Stage) -> None:
+    paths = (await stage.described())["paths"]
+    assert paths[f"{API}/chats"]["post"]["requestBody"]["required"] is True
+    assert paths[f"{API}/auth/logout"]["post"]["requestBody"]["required"] is False
+    assert paths[f"{API}/auth/login"]["post"]["security"] == [{}]
+    assert "200" in paths[f"{API}/chats"]["post"]["responses"]
+
+
+async def test_page_uses_nothing_from_elsewhere(stage: Stage) -> None:
+    page = await stage.client.get(f"{API}/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "://" not in page.text
+    linked = re.findall(r'(?:src|href)="(/api/v1/docs/[^"]+)"', page.text)
+    assert len(linked) == 2
+    for path in linked:
+        asset = await stage.client.get(path)
+        assert asset.status_code == 200
+        assert "://" not in asset.text
+        assert asset.headers["content-type"].split(";")[0] in ("text/css", "text/javascript")

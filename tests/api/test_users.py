@@ -1,0 +1,60 @@
+"""People over REST."""
+
+from tests.api.stage import Stage, code_of, fields_of
+
+
+async def test_me_is_shown_and_renamed(stage: Stage) -> None:
+    anna = await stage.person("anna")
+    stage.clock.pass_ms(1000)
+    changed = await anna.patch("/users/me", {"display_name": "Änne 🦊"})
+    assert changed.status_code == 200
+    assert changed.json()["data"]["display_name"] == "Änne 🦊"
+    shown = await anna.get("/users/me")
+    assert shown.json() == changed.json()
+    assert shown.json()["data"]["updated_at"] > shown.json()["data"]["created_at"]
+    assert fields_of(await anna.patch("/users/me", {"display_name": "a\nb"})) == [
+        ("display_name", "INVALID_VALUE")
+    ]
+    assert fields_of(await anna.patch("/users/me", {})) == [("display_name", "REQUIRED")]
+
+
+async def test_somebody_else_is_shown_without_his_user_name(stage: Stage) -> None:
+    anna, berta = await stage.people("anna", "berta")
+    answer = await anna.get(f"/users/{berta.user_id}")
+    assert answer.status_code == 200
+    assert set(answer.json()["data"]) == {"user_id", "display_name", "created_at"}
+    for unknown in ("user_01ARZ3NDEKTSV4RRFFQ69G5FAV", "%00", "nobody at all"):
+        missing = await anna.get(f"/users/{unknown}")
+        assert (missing.status_code, code_of(missing)) == (404, "USER_NOT_FOUND")
+
+
+async def test_lookup_finds_by_name_and_says_who_is_not_found(stage: Stage) -> None:
+    anna, berta = await stage.people("anna", "berta")
+    answer = await anna.post("/users/lookup", {"usernames": ["BERTA", "nobody", "a b"]})
+    assert answer.status_code == 200
+    assert answer.json()["data"] == {
+        "users": [{"username": "berta", "user_id": berta.user_id, "display_name": "Berta"}],
+        "not_found": ["nobody", "a b"],
+    }
+    assert fields_of(await anna.post("/users/lookup", {"usernames": []})) == [
+        ("usernames", "TOO_SHORT")
+    ]
+    assert fields_of(await anna.post("/users/lookup", {"usernames": ["a"] * 101})) == [
+        ("usernames", "TOO_LONG")
+    ]
+
+
+async def test_block_refuses_messages_until_it_is_undone(stage: Stage) -> None:
+    anna, berta = await stage.people("anna", "berta")
+    chat_id = await stage.direct(anna, berta)
+    for _ in range(2):
+        assert (await anna.put(f"/users/{berta.user_id}/block")).status_code == 204
+    body = {"client_message_id": "00000001-0000-4000-8000-000000000000", "content": "hi"}
+    refused = await berta.post(f"/chats/{chat_id}/messages", body)
+    assert (refused.status_code, code_of(refused)) == (403, "FORBIDDEN")
+    assert (await anna.delete(f"/users/{berta.user_id}/block")).status_code == 204
+    assert (await berta.post(f"/chats/{chat_id}/messages", body)).status_code == 201
+    nobody = await anna.put("/users/user_01ARZ3NDEKTSV4RRFFQ69G5FAV/block")
+    assert (nobody.status_code, code_of(nobody)) == (404, "USER_NOT_FOUND")
+    oneself = await anna.put(f"/users/{anna.user_id}/block")
+    assert (oneself.status_code, code_of(oneself)) == (400, "INVALID_OPERATION")

@@ -1,0 +1,197 @@
+"""WebSocket rules on a real socket: what the library does, and what it leaves to us (RFC 6455)."""
+
+import asyncio
+
+import pytest
+
+from tests.edge.conftest import EchoGateway
+from tests.edge.raw import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, RawPeer, frame
+from tidewire.domain.limits import FRAME_BYTES_MAX
+from tidewire.edge.server import EdgeServer
+
+
+async def test_http_and_websocket_share_a_port(server: EdgeServer, gateway: EchoGateway) -> None:
+    plain = await RawPeer.connect(server.port)
+    plain.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert b"hello" in await plain.reader.read()
+    await plain.end()
+    peer = await RawPeer.upgraded(server.port)
+    peer.frame(TEXT, b"hi")
+    assert await peer.receive() == (TEXT, b"hi")
+    await peer.end()
+    await gateway.conversations[0].is_lost.wait()
+
+
+async def test_refusal_is_an_http_answer_and_reveals_nothing(
+    server: EdgeServer, gateway: EchoGateway
+) -> None:
+    peer = await RawPeer.connect(server.port)
+    peer.send(
+        b"GET /v1/ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    answer = await peer.reader.read()
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert answer.endswith(b'{"error":"invalid_token","message":"bad token"}')
+    await peer.end()
+    gateway.is_broken = True
+    peer = await RawPeer.connect(server.port)
+    head = await peer.upgrade()
+    assert head.startswith(b"HTTP/1.1 503 ")
+    assert b"secret" not in head + await peer.reader.read()
+    await peer.end()
+
+
+async def test_nothing_is_read_while_the_upgrade_is_undecided(
+    server: EdgeServer, gateway: EchoGateway
+) -> None:
+    gateway.gate.clear()
+    peer = await RawPeer.connect(server.port)
+    peer.ask()
+    await gateway.asked.wait()
+    peer.frame(TEXT, b"too early")
+    gateway.gate.set()
+    assert (await peer.head()).startswith(b"HTTP/1.1 101 ")
+    assert await peer.receive() == (TEXT, b"too early")
+    await peer.end()
+
+
+async def test_peer_that_leaves_while_undecided_is_never_a_conversation(
+    server: EdgeServer, gateway: EchoGateway
+) -> None:
+    gateway.gate.clear()
+    peer = await RawPeer.connect(server.port)
+    peer.ask()
+    await gateway.asked.wait()
+    peer.writer.transport.abort()
+    gateway.gate.set()
+    follower = await RawPeer.upgraded(server.port)
+    follower.frame(TEXT, b"hi")
+    assert await follower.receive() == (TEXT, b"hi")
+    await follower.end()
+    assert all(not conversation.texts for conversation in gateway.conversations[:-1])
+
+
+async def test_subprotocol_is_answered_when_it_was_asked_for(server: EdgeServer) -> None:
+    peer = await RawPeer.connect(server.port)
+    head = await peer.upgrade("Sec-WebSocket-Protocol: tidewire.v1, bearer.x\r\n")
+    assert b"sec-websocket-protocol: tidewire.v1\r\n" in head.lower()
+    await peer.end()
+
+
+async def test_fragments_are_put_together_with_control_frames_between(
+    server: EdgeServer, gateway: EchoGateway
+) -> None:
+    peer = await RawPeer.upgraded(server.port)
+    peer.frame(TEXT, "grü".encode()[:3], fin=False)
+    peer.frame(PING, b"still there?")
+    peer.frame(CONTINUATION, "grü".encode()[3:] + b"n", fin=True)
+    assert await peer.receive() == (PONG, b"still there?")
+    assert await peer.receive() == (TEXT, "grün".encode())
+    assert gateway.conversations[0].pongs == 1
+    await peer.end()
+
+
+@pytest.mark.parametrize(
+    ("frames", "code"),
+    [
+        ([frame(BINARY, b"x")], 1003),
+        ([frame(TEXT, b"\xff")], 1007),
+        ([frame(TEXT, b"\xc3", fin=False), frame(CONTINUATION, b"(")], 1007),
+        ([frame(TEXT, b"x", rsv=4)], 1002),
+        ([frame(PING, b"x", rsv=1)], 1002),
+        ([frame(CONTINUATION, b"x")], 1002),
+        ([frame(TEXT, b"x", fin=False), frame(TEXT, b"y")], 1002),
+        ([frame(TEXT, b"x", mask=False)], 1002),
+        ([frame(0x3, b"x")], 1002),
+        ([frame(PING, b"x" * 126)], 1002),
+        ([frame(PING, b"x", fin=False)], 1002),
+        ([frame(TEXT, b"x" * (FRAME_BYTES_MAX + 1))], 1009),
+        (
+            [
+                frame(TEXT, b"x" * FRAME_BYTES_MAX, fin=False),
+                frame(CONTINUATION, b"y"),
+            ],
+            1009,
+        ),
+    ],
+)
+async def test_broken_rule_closes_with_its_code_and_others_go_on(
+    server: EdgeServer, frames: list[bytes], code: int
+) -> None:
+    other = await RawPeer.upgraded(server.port)
+    peer = await RawPeer.upgraded(server.port)
+    for one in frames:
+        peer.send(one)
+    assert await peer.close_code() == code
+    await peer.end()
+    other.frame(TEXT, b"still here")
+    assert await other.receive() == (TEXT, b"still here")
+    await other.end()
+
+
+async def test_message_of_exactly_the_size_cap_passes(server: EdgeServer) -> None:
+    peer = await RawPeer.upgraded(server.port)
+    peer.frame(TEXT, b"x" * FRAME_BYTES_MAX)
+    assert await peer.receive() == (TEXT, b"x" * FRAME_BYTES_MAX)
+    await peer.end()
+
+
+async def test_close_of_the_peer_is_answered_with_its_code(
+    server: EdgeServer, gateway: EchoGateway
+) -> None:
+    peer = await RawPeer.upgraded(server.port)
+    peer.frame(CLOSE, (1001).to_bytes(2, "big") + b"bye")
+    assert await peer.receive() == (CLOSE, (1001).to_bytes(2, "big"))
+    assert await peer.reader.read() == b""
+    await gateway.conversations[0].is_lost.wait()
+    await peer.end()
+
+
+async def test_gateway_closes_with_a_code_and_nothing_is_sent_after_it(
+    server: EdgeServer, gateway: EchoGateway
+) -> None:
+    peer = await RawPeer.upgraded(server.port)
+    peer.frame(TEXT, b"hi")
+    assert await peer.receive() == (TEXT, b"hi")
+    [conversation] = gateway.conversations
+    conversation.transport.close(1008, "slow_consumer")
+    conversation.transport.write(b"never seen")
+    conversation.transport.close(1000, "again")
+    assert await peer.receive() == (CLOSE, (1008).to_bytes(2, "big") + b"slow_consumer")
+    await peer.end()
+
+
+async def test_unsent_bytes_grow_when_the_peer_does_not_read(
+    server: EdgeServer, gateway: EchoGateway
+) -> None:
+    peer = await RawPeer.upgraded(server.port)
+    peer.frame(TEXT, b"hi")
+    assert await peer.receive() == (TEXT, b"hi")
+    [conversation] = gateway.conversations
+    assert conversation.transport.unsent_bytes() == 0
+    for _ in range(200):
+        conversation.transport.write(b"x" * 65_536)
+    assert conversation.transport.unsent_bytes() > 1_000_000
+    await peer.end()
+
+
+async def test_ping_of_ours_brings_a_pong(server: EdgeServer, gateway: EchoGateway) -> None:
+    peer = await RawPeer.upgraded(server.port)
+    peer.frame(TEXT, b"hi")
+    await peer.receive()
+    [conversation] = gateway.conversations
+    conversation.transport.ping()
+    opcode, payload = await peer.receive()
+    assert opcode == PING
+    peer.frame(PONG, payload)
+    await conversation.heard.wait()
+    await peer.end()
+
+
+async def test_head_that_dribbles_in_is_cut_off(server: EdgeServer) -> None:
+    peer = await RawPeer.connect(server.port)
+    peer.send(b"GET / HTTP/1.1\r\nHost: ")
+    async with asyncio.timeout(5):
+        assert await peer.reader.read() == b""
+    await peer.end()
