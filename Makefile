@@ -12,10 +12,13 @@ PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test check fmt lock bench torture clean
+.PHONY: help run test check fmt lock bench torture clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(READY) ## Start the server on 127.0.0.1:8080, data in ./data (ARGS="--port 9000")
+	$(BIN)/tidewire serve $(ARGS)
 
 test: export CI := true
 test: check ## Everything, as CI does: check, unit tests with the coverage gate, all other tests

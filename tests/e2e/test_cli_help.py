@@ -13,6 +13,18 @@ from tidewire.runtime.cli import app
 
 COMMANDS = [
     (),
+    ("serve",),
+    ("config",),
+    ("say",),
+    ("users",),
+    ("users", "add"),
+    ("users", "list"),
+    ("users", "passwd"),
+    ("users", "disable"),
+    ("users", "enable"),
+    ("users", "invite"),
+    ("tokens",),
+    ("tokens", "issue"),
     ("verify",),
     ("recover-counter",),
     ("backup",),
@@ -40,6 +52,8 @@ def test_help_fits_the_terminal_and_is_not_cut(command: tuple[str, ...]) -> None
         (("verify",), "Missing argument 'DATA_DIR'"),
         (("verify", "--nonsense", "x"), "No such option: --nonsense"),
         (("recover-counter", "x"), "Missing argument 'CHAT_ID'"),
+        (("serve", "--set", "server.port"), "'server.port' is not NAME=VALUE"),
+        (("serve", "--port", "http"), "Invalid value for '--port'"),
         (("bench", "ingest", "--seconds", "soon"), "Invalid value for '--seconds'"),
     ],
 )

@@ -56,6 +56,11 @@ class DeliveryService(Generic[Origin]):
         self._idle = asyncio.Event()
         self._idle.set()
 
+    @property
+    def waiting_count(self) -> int:
+        """How many acknowledgements are not being written yet."""
+        return self._tracker.waiting_count
+
     def acknowledge_nowait(
         self,
         origin: Origin,

@@ -124,6 +124,10 @@ class FanoutWorker:
         if self._ticks.moved(chat_id, user_id, is_forced=is_forced):
             self._set_status_timer()
 
+    def roster_changed(self, chat_id: ChatId) -> None:
+        """The members of a chat are to be read again: something changed that no event tells of."""
+        self._rosters.forget(chat_id)
+
     def _with_roster(self, chat_id: ChatId, version: int, event: Pushed, now_ms: int) -> None:
         """Push an event to the members of its chat, now or when they are known."""
         if chat_id not in self._waiting:

@@ -12,7 +12,13 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from tidewire.domain.errors import ErrorCode, StoreUnavailable, TidewireError, Unavailable
+from tidewire.domain.errors import (
+    CounterMissing,
+    ErrorCode,
+    StoreUnavailable,
+    TidewireError,
+    Unavailable,
+)
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, UserId
 from tidewire.domain.limits import CONTENT_TYPE_DEFAULT
 from tidewire.domain.messages import Appended, AppendOutcome, SendMessage, check_send
@@ -30,6 +36,7 @@ class IngestCounters:
 
     __slots__ = (
         "batches",
+        "counter_missing",
         "deduplicated",
         "last_batch_sends",
         "refused_by_code",
@@ -42,6 +49,8 @@ class IngestCounters:
         self.stored = 0
         self.deduplicated = 0
         self.refused_by_code: dict[ErrorCode, int] = {}
+        self.counter_missing = 0
+        """How many of them because the chat has lost its counter: somebody has to act."""
         self.batches = 0
         self.last_batch_sends = 0
 
@@ -251,6 +260,8 @@ class IngestService:
                 else:
                     refused = counters.refused_by_code
                     refused[outcome.code] = refused.get(outcome.code, 0) + 1
+                    if isinstance(outcome, CounterMissing):
+                        counters.counter_missing += 1
                 done(outcome)
         finally:
             # A `done` that raises, which it must not, keeps nobody else from his answer.

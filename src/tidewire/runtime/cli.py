@@ -10,7 +10,7 @@ except ModuleNotFoundError as missing:
     sys.exit(f"tidewire: {missing.name} is not installed; pip install 'tidewire[server]'")
 
 from tidewire import __version__
-from tidewire.runtime import cli_bench
+from tidewire.runtime import cli_bench, cli_serve, cli_users
 from tidewire.runtime.console import EXIT_CHECK_FAILED, errors_told, progress_bar, tell
 
 if TYPE_CHECKING:
@@ -24,6 +24,12 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+# First what starts it, then what it needs, then what looks after it: the order of --help.
+app.command()(cli_serve.serve)
+app.add_typer(cli_users.users_app, name="users")
+app.add_typer(cli_users.tokens_app, name="tokens")
+app.command("say")(cli_users.say_hello)
+app.command()(cli_serve.config)
 app.add_typer(cli_bench.bench_app, name="bench")
 
 DataDir = Annotated[
@@ -100,19 +106,29 @@ def recover_counter(
 
     A chat without its counter takes no messages. The new counter starts well
     above everything stored in the chat, so that no sequence is given out twice.
-    A counter that is there is never changed. Stop the server before --apply.
+    A counter that is there is never changed. A running server does it itself.
     """
     with errors_told():
+        import msgspec
+
         from tidewire.domain.ids import ChatId
         from tidewire.engines.sqlite.database import DATABASE_NAME
         from tidewire.engines.sqlite.repair import SqliteCounterRepair
         from tidewire.ops import recover
+        from tidewire.runtime import control
         from tidewire.runtime.clock import SystemClock
 
         repair = SqliteCounterRepair(data_dir / DATABASE_NAME)
-        done = recover.recover_counter(
-            repair, ChatId(chat_id), apply=apply, now_ms=SystemClock().wall_ms()
-        )
+        answer = None
+        if apply:
+            arguments = {"chat_id": chat_id, "apply": True}
+            answer = control.ask(data_dir, "recover-counter", arguments)
+        if answer is not None:
+            done = msgspec.convert(answer["recovery"], recover.Recovery)
+        else:
+            done = recover.recover_counter(
+                repair, ChatId(chat_id), apply=apply, now_ms=SystemClock().wall_ms()
+            )
         tell(_recovery_text(done))
 
 
@@ -134,7 +150,7 @@ def _recovery_text(done: "Recovery") -> str:
         )
     return (
         f"{chat_id} has no counter, {seen}. The counter would be put at {done.counter}. Nothing "
-        "was changed: stop the server and run this again with --apply."
+        "was changed: run this again with --apply."
     )
 
 
@@ -151,9 +167,16 @@ def backup(
     """
     with errors_told():
         from tidewire.engines.sqlite.backup import backup as backup_store
+        from tidewire.runtime import control
 
         with progress_bar() as progress:
-            backup_store(data_dir, file, lambda done, total: progress("pages", done, total))
+
+            def show(done: int, total: int) -> None:
+                progress("pages", done, total)
+
+            arguments = {"file": str(file.absolute())}
+            if control.ask(data_dir, "backup", arguments, show) is None:
+                backup_store(data_dir, file, show)
         size_mb = file.stat().st_size / 1e6
         tell(f"{file}: {size_mb:.1f} MB. Check it with: tidewire verify {file}")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tidewire.runtime.cli_load import add_load_commands
 from tidewire.runtime.console import errors_told
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ bench_app: Final = typer.Typer(
 @bench_app.callback()
 def bench() -> None:
     """Measure how fast Tidewire is on this machine."""
+
+
+add_load_commands(bench_app)
 
 
 @bench_app.command()

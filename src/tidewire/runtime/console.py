@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NoReturn, TextIO
 
@@ -47,6 +47,13 @@ def errors_told() -> Iterator[None]:
 def fail(sentence: str) -> NoReturn:
     """Say what happened and what to do, and end."""
     say(f"error: {sentence}")
+    raise typer.Exit(EXIT_NOT_DONE)
+
+
+def fail_all(sentences: Sequence[str]) -> NoReturn:
+    """Say everything that is wrong, a line each, and end."""
+    for sentence in sentences:
+        say(f"error: {sentence}")
     raise typer.Exit(EXIT_NOT_DONE)
 
 

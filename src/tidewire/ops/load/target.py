@@ -1,0 +1,194 @@
+"""What is loaded: where it is, who may log in there, and what its process has used so far."""
+
+import asyncio
+import contextlib
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from tidewire.domain.errors import TidewireError
+
+START_S_MAX: Final = 30.0
+STOP_S_MAX: Final = 15.0
+PORTS_PER_ADDRESS: Final = 20_000
+"""Connections from one source address to one port: the kernel has some 28 000 ports for them."""
+SYNCED: Final = "synced"
+"""Where a message is when its ack leaves: on stable storage."""
+UNKNOWN: Final = "as set there"
+"""Nobody can see from outside how somebody else's server stores."""
+_SPARE_FILES: Final = 200
+_ADDRESS: Final = re.compile(rb"http://127\.0\.0\.1:([0-9]{2,5})")
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class LoadImpossible(TidewireError):
+    """The load cannot be put on; the sentence says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who can log in, with one device."""
+
+    user_id: str
+    token: str
+    device_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How our own server is started."""
+
+    data_dir: Path
+    environment: Mapping[str, str]
+    """All of it: nothing of ours is inherited, as a stray name would stop the server."""
+    command: Sequence[str] = (sys.executable, "-m", "tidewire", "serve")
+
+
+class Process:
+    """A server's process, ours or the sketch's, as /proc shows it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def cpu_s(self) -> float:
+        """Processor time of all its threads since it began."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+    def rss_bytes(self) -> int:
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+    def highest_rss_bytes(self) -> int:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(r"^VmHWM:\s+([0-9]+) kB", status, re.MULTILINE)
+        assert found is not None
+        return int(found[1]) * 1024
+
+
+@dataclass(slots=True)
+class OwnServer:
+    """A server that belongs to the run."""
+
+    launch: Launch
+    port: int = 0
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None, "not started"
+        return Process(self._process.pid)
+
+    async def start(self) -> None:
+        """Start it, on the port it had if it was running before. Raises LoadImpossible."""
+        log = self.launch.data_dir.with_suffix(".log")
+        process = self._process = self._spawn(log)
+        end_s = time.perf_counter() + START_S_MAX
+        while not self._is_reachable(log):
+            if process.poll() is not None or time.perf_counter() > end_s:
+                self.kill()
+                said = log.read_text(errors="replace")[-2_000:].strip()
+                raise LoadImpossible(f"the server did not start; it said: {said}")
+            await asyncio.sleep(0.01)
+
+    def _spawn(self, log: Path) -> subprocess.Popen[bytes]:
+        command = [*self.launch.command, str(self.launch.data_dir), "--port", str(self.port)]
+        with log.open("wb") as output:
+            return subprocess.Popen(  # noqa: S603 - our own program
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(self.launch.environment),
+            )
+
+    def _is_reachable(self, log: Path) -> bool:
+        if self.port == 0:
+            found = _ADDRESS.search(log.read_bytes())
+            if found is None:
+                return False
+            self.port = int(found[1])
+        return is_listening(self.port)
+
+    def kill(self) -> None:
+        """kill -9: all its connections are gone at the same instant."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    async def stop(self) -> None:
+        """As an operator does; harder if it does not end."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._process.wait, STOP_S_MAX)
+        self.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server under load. `own` is None for somebody else's, whose process nobody can see."""
+
+    url: str
+    own: OwnServer | None = None
+
+    @property
+    def socket_url(self) -> str:
+        parts = urlsplit(self.url)
+        scheme = "wss" if parts.scheme in ("https", "wss") else "ws"
+        return f"{scheme}://{parts.netloc}/v1/ws"
+
+    @property
+    def is_local(self) -> bool:
+        return urlsplit(self.url).hostname == "127.0.0.1"
+
+    @property
+    def durability(self) -> str:
+        """Our own server is started with full synchronous commits; see `OwnGround.limits`."""
+        return UNKNOWN if self.own is None else SYNCED
+
+    def cpu_s(self) -> float | None:
+        return None if self.own is None else self.own.process.cpu_s()
+
+    def rss_bytes(self) -> int | None:
+        return None if self.own is None else self.own.process.rss_bytes()
+
+    def source_address(self, number: int) -> tuple[str, int] | None:
+        """Where the connection with this number comes from; None lets the kernel choose."""
+        block = number // PORTS_PER_ADDRESS
+        if not self.is_local or block == 0:
+            return None
+        return f"127.0.{block // 250}.{block % 250 + 1}", 0
+
+
+def is_listening(port: int) -> bool:
+    """True if somebody takes connections on this port."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def raise_file_limit(connections: int) -> int:
+    """Let this process, and the servers it starts, have as many files as it may.
+
+    Raises LoadImpossible if they are too few.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and connections + _SPARE_FILES > hard:
+        raise LoadImpossible(
+            f"{connections} connections need {connections + _SPARE_FILES} open files, but at most "
+            f"{hard} are allowed here; raise the hard limit (ulimit -Hn)"
+        )
+    return hard

@@ -1,0 +1,205 @@
+"""The commands `tidewire users …`, `tidewire tokens …` and `tidewire say`.
+
+Beside a running server they ask it, through its control socket; otherwise they open its data.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tidewire.runtime.cli_options import DataDirOption, load_settings
+from tidewire.runtime.console import errors_told, fail, say, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+users_app: Final = typer.Typer(
+    help="Make, list and lock accounts.", no_args_is_help=True, rich_markup_mode=None
+)
+tokens_app: Final = typer.Typer(
+    help="Give out tokens for bots.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Username = Annotated[str, typer.Argument(metavar="USERNAME", help="The user's name.")]
+PasswordStdin = Annotated[
+    bool,
+    typer.Option("--password-stdin", help="Read the password from standard input, one line."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
+
+
+@users_app.callback()
+def users() -> None:
+    """Make, list and lock accounts.
+
+    Works beside a running server and without one.
+    """
+
+
+@users_app.command("add")
+def add_user(
+    username: Username,
+    display_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What others see. Default: the user's name."),
+    ] = None,
+    password_stdin: PasswordStdin = False,
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="Cannot log in: for bots with a token.")
+    ] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Make an account. Asks for its password."""
+    with errors_told():
+        if no_password and password_stdin:
+            fail("--no-password and --password-stdin exclude each other")
+        password = None if no_password else _password(username, password_stdin)
+        arguments = {"username": username, "password": password, "display_name": display_name}
+        user = _operate(data_dir, "users.add", arguments, may_create=True)
+        tell(f"{user['username']} has an account now; the id is {user['user_id']}.")
+
+
+@users_app.command("list")
+def list_users(json: JsonOption = False, data_dir: DataDirOption = None) -> None:
+    """List all accounts by name."""
+    with errors_told():
+        found: list[Mapping[str, Any]] = []
+        after: str | None = None
+        while page := _operate(data_dir, "users.list", {"after": after})["users"]:
+            found += page
+            after = page[-1]["username"]
+        if json:
+            _print_json({"users": found})
+            return
+        for user in found:
+            locked = f", disabled {user['disabled_at']}" if user["disabled_at"] else ""
+            named = f" ({user['display_name']})" if user["display_name"] != user["username"] else ""
+            typer.echo(f"{user['username']}{named}  {user['user_id']}{locked}")
+        if not found:
+            say("there are no accounts yet; make one with 'tidewire users add NAME'")
+
+
+@users_app.command("passwd")
+def set_password(
+    username: Username, password_stdin: PasswordStdin = False, data_dir: DataDirOption = None
+) -> None:
+    """Give a user another password. Ends all logins."""
+    with errors_told():
+        password = _password(username, password_stdin)
+        arguments = {"username": username, "password": password}
+        user = _operate(data_dir, "users.passwd", arguments)
+        tell(f"{user['username']} has another password; {_ended(user)}.")
+
+
+@users_app.command("disable")
+def disable_user(username: Username, data_dir: DataDirOption = None) -> None:
+    """Lock a user out, at once. Messages stay."""
+    with errors_told():
+        user = _operate(data_dir, "users.disable", {"username": username})
+        tell(f"{user['username']} is locked out; {_ended(user)}.")
+
+
+@users_app.command("enable")
+def enable_user(username: Username, data_dir: DataDirOption = None) -> None:
+    """Let a user in again."""
+    with errors_told():
+        user = _operate(data_dir, "users.enable", {"username": username})
+        tell(f"{user['username']} may log in again.")
+
+
+@users_app.command("invite")
+def invite(data_dir: DataDirOption = None) -> None:
+    """Print a code that lets one person register.
+
+    Needed where the setting accounts.registration is 'invite'.
+    """
+    with errors_told():
+        made = _operate(data_dir, "users.invite", {}, may_create=True)
+        typer.echo(made["code"])
+        say(f"good for one account, until {made['expires_at']}; it is not shown again")
+
+
+@tokens_app.callback()
+def tokens() -> None:
+    """Give out tokens for bots."""
+
+
+@tokens_app.command("issue")
+def issue_token(
+    username: Username,
+    label: Annotated[
+        str, typer.Option(metavar="TEXT", help="What it is for, in the list of sessions.")
+    ] = "bot",
+    days: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="NUMBER", help="How long it is good for. Default: a year."),
+    ] = None,
+    json: JsonOption = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Print a long-lived access token of a user.
+
+    The token has a session of its own: it ends when that is revoked, or when the
+    user is disabled.
+    """
+    with errors_told():
+        arguments = {"username": username, "label": label, "days": days}
+        issued = _operate(data_dir, "tokens.issue", arguments)
+        if json:
+            _print_json(issued)
+            return
+        typer.echo(issued["token"])
+        say(f"good until {issued['expires_at']}; it is not shown again")
+
+
+def say_hello(
+    sender: Annotated[str, typer.Argument(metavar="FROM", help="Who says it.")],
+    recipient: Annotated[str, typer.Argument(metavar="TO", help="To whom.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What.")],
+    data_dir: DataDirOption = None,
+) -> None:
+    """Send a message from one user to another.
+
+    For trying things out, and for scripts on the server's own machine: nobody is
+    asked for a password. The two get a direct chat if they have none yet.
+    """
+    with errors_told():
+        arguments = {"sender": sender, "recipient": recipient, "text": text}
+        said = _operate(data_dir, "say", arguments)
+        tell(f"Stored for good: message {said['sequence']} in {said['chat_id']}.")
+
+
+def _operate(
+    data_dir: Path | None,
+    command: str,
+    arguments: "Mapping[str, object]",
+    *,
+    may_create: bool = False,
+) -> "Mapping[str, Any]":
+    from tidewire.runtime.operate import operate
+
+    return operate(load_settings(data_dir).config, command, arguments, may_create=may_create)
+
+
+def _password(username: str, is_on_stdin: bool) -> str:
+    if is_on_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    if not sys.stdin.isatty():
+        fail("there is no terminal to ask for the password; give --password-stdin")
+    password: str = typer.prompt(
+        f"Password for {username}", hide_input=True, confirmation_prompt="The same again"
+    )
+    return password
+
+
+def _ended(user: "Mapping[str, Any]") -> str:
+    count = user["sessions_ended"]
+    return {0: "no login was open", 1: "one login was ended"}.get(count, f"{count} logins ended")
+
+
+def _print_json(value: "Mapping[str, Any]") -> None:
+    import msgspec
+
+    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

@@ -1,0 +1,56 @@
+"""Operations on the data of a server that does not run."""
+
+import secrets
+from collections.abc import Mapping
+
+from tidewire.accounts.assembly import assemble_accounts
+from tidewire.chats.service import ChatService
+from tidewire.domain.ids import UlidSource
+from tidewire.engines.sqlite.storage import SqliteStorage
+from tidewire.ingest.service import IngestService
+from tidewire.runtime.clock import SystemClock
+from tidewire.runtime.config import Config
+from tidewire.runtime.control import Progress, Result
+from tidewire.runtime.operations import Operations
+from tidewire.runtime.secret_files import token_key
+from tidewire.runtime.supervise import TaskSupervisor
+from tidewire.runtime.threads import run_blocking
+
+
+async def operate_directly(
+    config: Config, command: str, arguments: Mapping[str, object], progress: Progress
+) -> Result:
+    """Open the store, which takes its lock, do it, and close the store again."""
+    tasks, clock, ids = TaskSupervisor(), SystemClock(), UlidSource(secrets.randbits)
+    store = await SqliteStorage.open(config.data_dir, options=config.sqlite)
+    try:
+        accounts = assemble_accounts(
+            store=store,
+            secret=token_key(config.data_dir),
+            clock=clock,
+            ids=ids,
+            random_bytes=secrets.token_bytes,
+            run_blocking=run_blocking,
+            options=config.accounts,
+            external=None,
+            on_revoked=_nobody_is_connected,
+            on_roster_changed=_nobody_is_connected,
+        )
+        operations = Operations(
+            admin=accounts.admin,
+            chats=ChatService(store=store, clock=clock, ids=ids, options=config.chats),
+            ingest=IngestService(
+                store=store, clock=clock, ids=ids, tasks=tasks, options=config.ingest
+            ),
+            sqlite=store,
+            data_dir=config.data_dir,
+            clock=clock,
+        )
+        return await operations.run(command, arguments, progress)
+    finally:
+        await tasks.close()
+        await store.close()
+
+
+def _nobody_is_connected(_: object) -> None:
+    """There is no server that would have to be told."""

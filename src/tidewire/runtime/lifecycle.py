@@ -1,0 +1,91 @@
+"""In which order a server starts and stops.
+
+Stopping: say that we are not ready, take nobody new, tell everybody to come back later, store and
+answer what was taken in, write positions, close sockets, close the store. It takes under 10 s: a
+peer that does not read and a disk that does not answer hold nobody up for longer. Whatever is cut
+off, what was acknowledged is on the disk.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Awaitable
+from typing import Final
+
+from tidewire.domain.errors import Unavailable
+from tidewire.runtime.bootstrap import Server
+from tidewire.runtime.stopping import EXIT_BROKEN
+
+STORE_S_MAX: Final = 6.0
+"""How long a stop waits for what was taken in to be stored."""
+SOCKETS_S_MAX: Final = 1.5
+"""How long a stop waits for peers to answer their close frames, and for open HTTP requests."""
+STOP_S_MAX: Final = 9.5
+"""After this the process ends, whatever hangs."""
+HOUSE_S: Final = 60.0
+"""How often accounts are kept in order."""
+
+_logger: Final = logging.getLogger(__name__)
+
+
+async def start(server: Server) -> None:
+    """Serve from now on. Raises PortUnavailable; then the server has to be stopped."""
+    await server.control.start()
+    server.lag.start()
+    server.tasks.start("accounts-house", _keep_house(server))
+    await server.edge.start()
+    server.readiness.is_ready = True
+
+
+async def stop(server: Server, *, is_started: bool = True) -> None:
+    """End in order. Safe for a server that could not start."""
+    last_resort = threading.Timer(STOP_S_MAX, _give_up)
+    last_resort.daemon = True
+    last_resort.start()
+    try:
+        server.readiness.is_ready = False
+        if is_started:
+            await server.edge.stop_accepting()
+        server.planes.hub.shutdown()
+        await _within(STORE_S_MAX, _drain(server), "storing what was taken in")
+        await _within(SOCKETS_S_MAX, server.planes.hub.empty(), "closing connections")
+        if is_started:
+            await _within(SOCKETS_S_MAX, server.edge.stop(), "ending requests")
+        await server.control.stop()
+        server.lag.stop()
+        server.planes.hub.close()
+        await server.tasks.close()
+        await server.planes.store.close()
+    finally:
+        last_resort.cancel()
+
+
+async def _drain(server: Server) -> None:
+    await server.planes.ingest.drain()
+    # The answers of the last messages may have been acknowledged meanwhile.
+    await server.planes.delivery.drain()
+
+
+async def _within(seconds: float, work: Awaitable[None], what: str) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        _logger.warning("stopping goes on without %s: it took too long", what)
+
+
+async def _keep_house(server: Server) -> None:
+    while True:
+        await asyncio.sleep(HOUSE_S)
+        try:
+            await server.planes.accounts.admin.keep_house()
+        except Unavailable as error:
+            # Nothing is lost but the exact time of somebody's last use.
+            _logger.warning("accounts could not be kept in order: %s", error)
+
+
+def _give_up() -> None:
+    """On a thread of its own, because the loop may be what hangs."""
+    _logger.critical("stopping took over %s s; ending now", STOP_S_MAX)
+    os._exit(EXIT_BROKEN)

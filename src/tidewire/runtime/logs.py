@@ -1,0 +1,128 @@
+"""What the server says about itself: lines on standard error, readable or JSON.
+
+Everything comes in through standard logging, ours and that of uvicorn and picows, and is written by
+structlog. Whatever looks like a secret or a message's text is taken out here, once more: it should
+not have been given to a logger in the first place.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any, Final, TextIO
+
+import msgspec
+import structlog
+
+from tidewire.runtime.config import LogFormat, LogOptions
+
+SERVICE: Final = "tidewire"
+HIDDEN: Final = "(hidden)"
+
+SECRET_KEYS: Final = frozenset(
+    {
+        "access_token",
+        "api_key",
+        "authorization",
+        "body",
+        "content",
+        "cookie",
+        "headers",
+        "invite",
+        "invite_code",
+        "jwt",
+        "password",
+        "password_hash",
+        "payload",
+        "query",
+        "query_string",
+        "refresh_token",
+        "sec_websocket_protocol",
+        "secret",
+        "set_cookie",
+        "text",
+        "token",
+        "url",
+    }
+)
+"""Fields that are never written, whoever gives them: secrets, and what people say to each other."""
+
+# A JWT, what follows Bearer, the value of a token in a URL, and our own refresh tokens and invites.
+_SECRETS: Final = re.compile(
+    r"eyJ[\w-]{5,}\.[\w-]+\.[\w-]*"
+    r"|(?<=bearer[ .])[\w.~+/=-]{8,}"
+    r"|(?<=token=)[^&\s\"']+"
+    r"|(?<=password=)[^&\s\"']+",
+    re.IGNORECASE,
+)
+
+EventDict = MutableMapping[str, Any]
+
+
+def hide_secrets(logger: object, method: str, event: EventDict) -> EventDict:
+    """Take out fields that must not be seen, and whatever looks like a token in the others."""
+    for key, value in event.items():
+        if key.lower().replace("-", "_") in SECRET_KEYS:
+            event[key] = HIDDEN
+        elif isinstance(value, str):
+            event[key] = _SECRETS.sub(HIDDEN, value)
+    return event
+
+
+def start_logging(options: LogOptions, stream: TextIO = sys.stderr) -> None:
+    """Send all logging of this process to the stream from now on."""
+    is_json = options.format is LogFormat.JSON or (
+        options.format is LogFormat.AUTO and not stream.isatty()
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_formatter(is_json=is_json, has_colours=stream.isatty()))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(options.level.value.upper())
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+    # It tells of every start, stop and request; what matters of that is told by us.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.captureWarnings(capture=True)
+
+
+def _formatter(*, is_json: bool, has_colours: bool) -> logging.Formatter:
+    gathered: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(
+            fmt="iso" if is_json else "%H:%M:%S", utc=is_json, key="timestamp"
+        ),
+    ]
+    if is_json:
+        gathered.append(structlog.stdlib.add_logger_name)
+        shown: list[Any] = [
+            structlog.processors.format_exc_info,
+            hide_secrets,
+            _name_service,
+            structlog.processors.JSONRenderer(serializer=_as_json),
+        ]
+    else:
+        plain = structlog.dev.plain_traceback
+        shown = [
+            structlog.processors.format_exc_info,
+            hide_secrets,
+            structlog.dev.ConsoleRenderer(
+                colors=has_colours, exception_formatter=plain, pad_event_to=24
+            ),
+        ]
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=gathered,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *shown],
+    )
+
+
+def _name_service(logger: object, method: str, event: EventDict) -> EventDict:
+    event["service"] = SERVICE
+    return event
+
+
+def _as_json(event: EventDict, **_: object) -> str:
+    return msgspec.json.encode(event, enc_hook=repr).decode()

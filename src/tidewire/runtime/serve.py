@@ -1,0 +1,85 @@
+"""Runs a server in this process until somebody wants it to end."""
+
+import asyncio
+import logging
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from tidewire import __version__
+from tidewire.runtime import lifecycle
+from tidewire.runtime.bootstrap import OpenStore, Server, build_server, open_sqlite
+from tidewire.runtime.config import DATA_DIR_DEFAULT, Config
+from tidewire.runtime.logs import start_logging
+from tidewire.runtime.secret_files import token_key
+from tidewire.runtime.stopping import Stop
+from tidewire.runtime.supervise import TaskSupervisor
+
+_logger: Final = logging.getLogger(__name__)
+
+
+def run(config: Config, greet: Callable[[str], None]) -> int:
+    """Serve until a signal comes; the exit code. Raises TidewireError if it cannot start."""
+    start_logging(config.log)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(serve(config, greet))
+
+
+async def serve(
+    config: Config, greet: Callable[[str], None], *, open_store: OpenStore = open_sqlite
+) -> int:
+    """As `run`, on the loop that is there."""
+    stop = Stop()
+    stop.listen()
+    server = await build_server(
+        config,
+        key=token_key(config.data_dir),
+        tasks=TaskSupervisor(stop.died),
+        open_store=open_store,
+    )
+    is_started = False
+    try:
+        await lifecycle.start(server)
+        is_started = True
+        _logger.info("listening", extra={"address": server.edge.url, "version": __version__})
+        greet(greeting(server))
+        await stop.wait()
+    finally:
+        await lifecycle.stop(server, is_started=is_started)
+    _logger.info("stopped")
+    return stop.exit_code
+
+
+def greeting(server: Server) -> str:
+    """What somebody who has just started it wants to know."""
+    data_dir = server.config.data_dir
+    command = _own_command()
+    place = "" if data_dir == DATA_DIR_DEFAULT else f" --data-dir {shlex.quote(str(data_dir))}"
+    return "\n".join(
+        (
+            f"Tidewire {__version__} listens on {server.edge.url}",
+            f"Its data is in {data_dir.resolve()}",
+            "",
+            "In another terminal, make an account (and one more, bob), and say hello:",
+            f"  {command} users add alice{place}",
+            f"  {command} say alice bob 'Hello!'{place}",
+            "",
+        )
+    )
+
+
+def _own_command() -> str:
+    """How this program was called, as somebody else can call it from here."""
+    name = Path(sys.argv[0]).name
+    if name == "__main__.py":
+        return f"{Path(sys.executable).name} -m tidewire"
+    if shutil.which(name) is not None:
+        return name
+    path = Path(sys.argv[0]).absolute()
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,171 @@
+"""Turning names and texts into typed values: what a setting is called, and what it may be.
+
+A tree of dataclasses is the description: a field's path is its name (`gateway.idle_timeout_ms`),
+its type says what it takes, its default what it is if nobody says otherwise.
+"""
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tidewire.domain.accounts import Secret
+
+ENVIRONMENT_PREFIX: Final = "TIDEWIRE_"
+DEFAULT: Final = "default"
+
+_TRUE: Final = ("true", "yes", "on", "1")
+_FALSE: Final = ("false", "no", "off", "0")
+
+
+class Given(NamedTuple):
+    """A value as somebody gave it, and where: `text` from flags and the environment is a str, from
+    a file it has the type that TOML gives it."""
+
+    value: object
+    source: str
+
+
+class Setting(NamedTuple):
+    """A value that holds, and where it comes from."""
+
+    name: str
+    value: object
+    source: str
+
+    @property
+    def shown(self) -> str:
+        """For people. Secrets stay hidden."""
+        value = self.value
+        if value is None:
+            return "none"
+        if isinstance(value, Secret):
+            return "(hidden)"
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ", ".join(map(str, value)) or "(nothing)"
+        return str(value)
+
+
+class Slot(NamedTuple):
+    """A place for a value."""
+
+    name: str
+    kind: Any
+    default: object
+
+    @property
+    def variable(self) -> str:
+        """What it is called in the environment."""
+        return ENVIRONMENT_PREFIX + self.name.replace(".", "_").upper()
+
+
+class Unfit(ValueError):
+    """The text is none of what the setting takes; says what it takes."""
+
+
+def slots_of(options: type, prefix: str, hidden: Sequence[str] = ()) -> Iterator[Slot]:
+    """Every place in a tree of dataclasses, in the order in which it is written down."""
+    kinds = typing.get_type_hints(options)
+    for field in dataclasses.fields(options):
+        name = f"{prefix}.{field.name}"
+        if name in hidden:
+            continue
+        kind = kinds[field.name]
+        if dataclasses.is_dataclass(kind):
+            assert isinstance(kind, type)
+            yield from slots_of(kind, name, hidden)
+        else:
+            assert field.default is not dataclasses.MISSING, f"{name} needs a default"
+            yield Slot(name, kind, field.default)
+
+
+def cast(kind: Any, given: object) -> object:
+    """The value of this type that was meant. Raises Unfit."""
+    optional = _optional(kind)
+    if optional is not None:
+        is_none = isinstance(given, str) and given.strip().lower() in ("", "none")
+        return None if is_none else cast(optional, given)
+    if kind is bool:
+        return _bool(given)
+    if kind is int:
+        return _int(given)
+    if kind in (str, Path, Secret):
+        return kind(_text(given))
+    if typing.get_origin(kind) is tuple:
+        return _texts(given)
+    assert issubclass(kind, StrEnum), f"settings of type {kind} are not known"
+    text = _text(given).lower()
+    if text not in list(kind):
+        raise Unfit(f"takes {_either([member.value for member in kind])}")
+    return kind(text)
+
+
+def build(options: type, prefix: str, values: Mapping[str, object]) -> Any:
+    """The dataclass with these values. Raises ValueError if it refuses them."""
+    kinds = typing.get_type_hints(options)
+    given: dict[str, object] = {}
+    for field in dataclasses.fields(options):
+        name = f"{prefix}.{field.name}"
+        kind = kinds[field.name]
+        if dataclasses.is_dataclass(kind):
+            assert isinstance(kind, type)
+            given[field.name] = build(kind, name, values)
+        elif name in values:
+            given[field.name] = values[name]
+    return options(**given)
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """What to say after a name that is not known."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return f"; did you mean {close[0]}?" if close else "; 'tidewire config' lists all settings"
+
+
+def _optional(kind: Any) -> Any | None:
+    """`int` of `int | None`; None for everything else."""
+    if typing.get_origin(kind) not in (typing.Union, types.UnionType):
+        return None
+    (inner,) = (part for part in typing.get_args(kind) if part is not types.NoneType)
+    return inner
+
+
+def _bool(given: object) -> bool:
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, str) and given.strip().lower() in _TRUE + _FALSE:
+        return given.strip().lower() in _TRUE
+    raise Unfit("takes true or false")
+
+
+def _int(given: object) -> int:
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
+    try:
+        return int(_text(given))
+    except ValueError:
+        raise Unfit("takes a whole number") from None
+
+
+def _text(given: object) -> str:
+    if isinstance(given, str):
+        return given.strip()
+    raise Unfit("takes a text")
+
+
+def _texts(given: object) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return tuple(part.strip() for part in given.split(",") if part.strip())
+    if isinstance(given, list) and all(isinstance(part, str) for part in given):
+        return tuple(given)
+    raise Unfit("takes a list of texts")
+
+
+def _either(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last

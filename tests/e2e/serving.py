@@ -1,0 +1,75 @@
+"""Runs `tidewire serve` as a process of its own, on a free port. Holds no test."""
+
+import json
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.commands import PROGRAM, TIMEOUT_S
+
+
+class ServerProcess:
+    """A server that has said where it listens."""
+
+    def __init__(self, data_dir: Path, process: subprocess.Popen[str]) -> None:
+        self.data_dir = data_dir
+        self.process = process
+        assert process.stdout is not None
+        self.greeting = ""
+        # What is left in the stream's buffer would be lost: read it to its last line.
+        for line in process.stdout:
+            self.greeting += line
+            if " say " in line and line.startswith("  "):
+                break
+        self.url = self.greeting.partition("\n")[0].rpartition(" ")[2]
+
+    @property
+    def is_up(self) -> bool:
+        return self.url.startswith("http")
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body, whatever the status."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=TIMEOUT_S) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Ask it to end; exit code and stderr."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> tuple[int, str]:
+        """Its end, which somebody has asked for already."""
+        _, err = self.process.communicate(timeout=TIMEOUT_S)
+        return self.process.returncode, err
+
+    @staticmethod
+    def lines(err: str) -> list[dict[str, Any]]:
+        """The log."""
+        return [json.loads(line) for line in err.splitlines()]
+
+
+@contextmanager
+def serving(data_dir: Path, *arguments: str | Path) -> Iterator[ServerProcess]:
+    """A server on this data directory; it is killed at the end if it still runs."""
+    process = subprocess.Popen(
+        [*PROGRAM, "serve", str(data_dir), "--port", "0", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield ServerProcess(data_dir, process)
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()

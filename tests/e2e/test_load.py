@@ -1,0 +1,45 @@
+"""The load tool against a real server, briefly: it finds nothing wrong, and says what it saw."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.commands import tidewire
+
+# Each starts a server of its own.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+
+
+@pytest.mark.parametrize("workload", [("pairs", "2", "2"), ("group", "4", "2")])
+def test_bench_talk_checks_what_it_measures(tmp_path: Path, workload: tuple[str, ...]) -> None:
+    done = tidewire(
+        "bench", *workload, "--seconds", "0.5", "--warm-up", "0.1", "--json", "--data-dir", tmp_path
+    )
+    assert done.exit_code == 0, done.err
+    figures = done.json
+    assert figures["durability"] == "synced"
+    assert figures["limits"]["sqlite.synchronous"] == "FULL"
+    assert figures["messages"] > 0
+    assert figures["server_cpu_s"] >= 0
+    assert "errors" not in figures
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bench_idle_counts_memory(tmp_path: Path) -> None:
+    done = tidewire("bench", "idle", "20", "--seconds", "0", "--json", "--data-dir", tmp_path)
+    assert done.exit_code == 0, done.err
+    assert done.json["connections"] == 20
+    assert "server_rss_kb_per_connection" in done.json
+
+
+def test_bench_storm_brings_everybody_back_from_a_kill(tmp_path: Path) -> None:
+    done = tidewire("bench", "storm", "10", "--json", "--data-dir", tmp_path)
+    assert done.exit_code == 0, done.err
+    assert done.json["all_s"] > 0
+    assert set(done.json.get("errors", {})) <= {"unreachable"}
+
+
+def test_bench_catch_up_reads_everything(tmp_path: Path) -> None:
+    done = tidewire("bench", "catch-up", "1200", "--json", "--data-dir", tmp_path)
+    assert done.exit_code == 0, done.err
+    assert done.json["messages"] == 1200

@@ -1,0 +1,148 @@
+"""One precedence, every value with its source, every fault told."""
+
+from pathlib import Path
+
+import pytest
+
+from tidewire.domain.accounts import Secret
+from tidewire.runtime.config import CONFIG_NAME, SECTIONS, SLOTS, BadConfig, Loaded, load
+
+KEY = "k" * 40
+
+
+def source_of(loaded: Loaded, name: str) -> str:
+    return {setting.name: setting.source for setting in loaded.settings}[name]
+
+
+def faults_of(
+    tmp_path: Path, file: str = "", flags: dict[str, str] | None = None, **environ: str
+) -> list[str]:
+    (tmp_path / CONFIG_NAME).write_text(file)
+    with pytest.raises(BadConfig) as caught:
+        load(data_dir=tmp_path, flags=flags, environ=environ)
+    return caught.value.faults
+
+
+def test_defaults_are_those_of_the_planes(tmp_path: Path) -> None:
+    loaded = load(data_dir=tmp_path, environ={})
+    for section, options in SECTIONS.items():
+        assert getattr(loaded.config, section) == options()
+    assert {one.source for one in loaded.settings[1:]} == {"default"}
+    assert loaded.file is None
+    assert (loaded.config.server.host, loaded.config.server.port) == ("127.0.0.1", 8080)
+
+
+def test_flag_overrules_environment_overrules_file_overrules_default(tmp_path: Path) -> None:
+    file = tmp_path / CONFIG_NAME
+    file.write_text("[server]\nport = 1\nhost = '::1'\n[gateway]\nsend_chat_burst = 5\n")
+    loaded = load(
+        data_dir=tmp_path,
+        flags={"server.port": "3"},
+        environ={"TIDEWIRE_SERVER_PORT": "2", "TIDEWIRE_GATEWAY_SEND_CHAT_BURST": "6"},
+    )
+    config = loaded.config
+    assert (config.server.port, source_of(loaded, "server.port")) == (3, "flag")
+    assert config.gateway.send_chat_burst == 6
+    assert source_of(loaded, "gateway.send_chat_burst") == "TIDEWIRE_GATEWAY_SEND_CHAT_BURST"
+    assert (config.server.host, source_of(loaded, "server.host")) == ("::1", str(file))
+    assert loaded.file == file
+
+
+def test_nested_options_have_longer_names(tmp_path: Path) -> None:
+    (tmp_path / CONFIG_NAME).write_text("[accounts.throttle]\nlogin_ip_burst = 7\n")
+    environ = {"TIDEWIRE_ACCOUNTS_PASSWORDS_PASSES": "4"}
+    config = load(data_dir=tmp_path, environ=environ).config
+    assert config.accounts.throttle.login_ip_burst == 7
+    assert config.accounts.passwords.passes == 4
+
+
+def test_data_dir_comes_from_argument_environment_or_default(tmp_path: Path) -> None:
+    environ = {"TIDEWIRE_DATA_DIR": "elsewhere"}
+    assert load(data_dir=tmp_path, environ=environ).config.data_dir == tmp_path
+    assert load(environ=environ).config.data_dir == Path("elsewhere")
+    assert load(environ={}).config.data_dir == Path("data")
+
+
+def test_file_is_the_one_that_was_named(tmp_path: Path) -> None:
+    named = tmp_path / "mine.toml"
+    named.write_text("log.level = 'debug'\n")
+    by_flag = load(data_dir=tmp_path, file=named, environ={})
+    by_variable = load(data_dir=tmp_path, environ={"TIDEWIRE_CONFIG": str(named)})
+    assert by_flag.config.log.level == by_variable.config.log.level == "debug"
+    with pytest.raises(BadConfig, match="No such file"):
+        load(data_dir=tmp_path, file=tmp_path / "none.toml", environ={})
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+    faults = faults_of(
+        tmp_path,
+        "[server]\nprot = 1\n[gateway]\nsend_chat_burst = 'many'\n",
+        {"log.colour": "red"},
+        TIDEWIRE_SERVER_PORT="70000",
+        TIDEWIRE_GATEWY_SEND_CHAT_BURST="1",
+        TIDEWIRE_FANOUT_RETRY_MS="0",
+    )
+    told = "\n".join(faults)
+    assert len(faults) == 6
+    assert "there is no setting server.prot; did you mean server.port?" in told
+    assert "gateway.send_chat_burst (" in told
+    assert "takes a whole number, not 'many'" in told
+    assert "there is no setting log.colour" in told
+    assert "server: port is 0 to 65535" in told
+    assert "did you mean TIDEWIRE_GATEWAY_SEND_CHAT_BURST?" in told
+    assert "fanout.retry_ms is at least 1, not 0" in told
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ({"server.tls_cert": "cert.pem"}, "tls_cert and tls_key go together"),
+        (
+            {"server.tls_cert": "no.pem", "server.tls_key": "no.key"},
+            "server.tls_cert: there is no file no.pem",
+        ),
+        ({"server.trusted_proxies": "10.0.0.0/8, proxy"}, "server.trusted_proxies: 'proxy'"),
+        ({"sqlite.synchronous": "OFF"}, "anything less loses acknowledged messages"),
+        ({"sqlite.vfs": "unix"}, "there is no setting sqlite.vfs"),
+        ({"chats.group_members_max": "1"}, "chats.group_members_max is at least 2"),
+        ({"accounts.registration": "maybe"}, "takes open, invite or closed, not 'maybe'"),
+        ({"identity.secret": KEY}, "identity: secret and jwks_url need an issuer"),
+        ({"identity.issuer": "https://id"}, "needs either a secret or a jwks_url"),
+        ({"identity.issuer": "x", "identity.jwks_url": "file:///x"}, "begins with https://"),
+        ({"identity.issuer": "x", "identity.secret": "short"}, "at least 32 bytes"),
+        ({"identity.issuer": "x", "identity.secret": KEY, "identity.leeway_ms": "-1"}, "ten min"),
+    ],
+)
+def test_impossible_values_are_refused(
+    tmp_path: Path, flags: dict[str, str], sentence: str
+) -> None:
+    assert sentence in "\n".join(faults_of(tmp_path, flags=flags))
+
+
+def test_certificate_that_is_none_is_told(tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    cert.write_text("no certificate")
+    key.write_text("no key")
+    flags = {"server.tls_cert": str(cert), "server.tls_key": str(key)}
+    (fault,) = faults_of(tmp_path, flags=flags)
+    assert fault.startswith("server.tls_cert and server.tls_key cannot be used")
+
+
+def test_file_that_is_not_toml_is_told(tmp_path: Path) -> None:
+    (fault,) = faults_of(tmp_path, "port: 80")
+    assert "is not TOML" in fault
+
+
+def test_secrets_are_neither_shown_nor_told(tmp_path: Path) -> None:
+    flags = {"identity.issuer": "https://id", "identity.secret": KEY}
+    loaded = load(data_dir=tmp_path, flags=flags, environ={})
+    assert loaded.config.identity.secret == Secret(KEY)
+    assert KEY not in repr(loaded)
+    assert KEY not in "".join(setting.shown for setting in loaded.settings)
+    (fault,) = faults_of(tmp_path, "[identity]\nsecret = 12345\n")
+    assert "12345" not in fault
+
+
+def test_every_setting_has_a_default_that_can_be_shown() -> None:
+    assert len(SLOTS) > 80
+    assert all(slot.variable.isupper() for slot in SLOTS.values())

@@ -1,0 +1,99 @@
+"""Plain counters become what Prometheus expects."""
+
+import re
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tidewire.domain.errors import ErrorCode
+from tidewire.fanout.worker import FanoutCounters
+from tidewire.gateway.counters import GatewayCounters
+from tidewire.ingest.service import IngestCounters
+from tidewire.runtime.metrics import Metrics, Sources
+
+
+def sources(**sqlite: Any) -> Sources:
+    counters = GatewayCounters()
+    counters.connections_by_status = {"accepted": 3, "lost": 1}
+    counters.errors_sent_by_code = {"RATE_LIMITED": 2, "NOT_A_MEMBER": 5}
+    counters.handshakes_refused_by_error = {"rate_limited": 4}
+    counters.auth_failures_by_reason = {"invalid_token": 6, "token_expired": 1}
+    for latency_ms in (5, 10, 11, 20_000):
+        counters.send_latency_ms.add(latency_ms)
+    ingest = IngestCounters()
+    ingest.stored, ingest.deduplicated, ingest.counter_missing = 7, 2, 1
+    ingest.refused_by_code = {ErrorCode.NOT_A_MEMBER: 3}
+    fakes: dict[str, Any] = {
+        "hub": SimpleNamespace(counters=counters, connections_count=2, unsent_bytes=99),
+        "ingest": SimpleNamespace(counters=ingest, queued_count=8, in_flight_count=1),
+        "delivery": SimpleNamespace(waiting_count=12),
+        "fanout": SimpleNamespace(counters=FanoutCounters()),
+        "sqlite": SimpleNamespace(**sqlite) if sqlite else None,
+        "lag": SimpleNamespace(last_s=0.5, highest_s=0.75),
+    }
+    return Sources(**cast("Any", fakes), revocations_count=lambda: 13)
+
+
+def page(of: Sources) -> dict[str, float]:
+    lines = Metrics(of).render().decode().splitlines()
+    return {
+        name: float(value)
+        for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    }
+
+
+def test_counters_have_their_public_names() -> None:
+    values = page(sources())
+    assert values["gateway_connections_active"] == 2
+    assert values['gateway_connections_total{status="accepted"}'] == 3
+    assert values["gateway_buffer_size_bytes"] == 99
+    assert values['durability_persist_total{status="stored"}'] == 7
+    assert values['durability_persist_total{status="not_a_member"}'] == 3
+    assert values["durability_idempotency_hits_total"] == 2
+    assert values["durability_counter_missing_total"] == 1
+    assert values["durability_queue_depth"] == 8
+    assert values["delivery_positions_waiting"] == 12
+    assert values["event_loop_lag_max_seconds"] == 0.75
+    assert values["security_auth_failures_total"] == 7
+    assert values["security_rate_limits_total"] == 6
+    assert values["security_access_denied_total"] == 5
+    assert values["security_session_revocations_total"] == 13
+    assert values["process_open_fds"] > 0
+
+
+def test_histogram_counts_everything_up_to_a_bound_in_seconds() -> None:
+    values = page(sources())
+    name = "gateway_send_latency_seconds"
+    assert values[f'{name}_bucket{{le="0.01"}}'] == 2
+    assert values[f'{name}_bucket{{le="0.025"}}'] == 3
+    assert values[f'{name}_bucket{{le="10.0"}}'] == 3
+    assert values[f'{name}_bucket{{le="+Inf"}}'] == values[f"{name}_count"] == 4
+    assert values[f"{name}_sum"] == 20.026
+
+
+def test_store_that_counts_nothing_is_left_out() -> None:
+    assert not any(name.startswith("sqlite_") for name in page(sources()))
+    commits = SimpleNamespace(
+        commits=4, writes=10, last_writes=3, seconds_total=0.5, last_seconds=0.1
+    )
+    wal = SimpleNamespace(wal_bytes=5, restarts=1, restarts_pinned=2, checkpoints_failed=3)
+    values = page(sources(commits=commits, writes_waiting_count=6, checkpointer=wal))
+    assert values["durability_commit_duration_seconds_count"] == 4
+    assert values["durability_commit_duration_seconds_sum"] == 0.5
+    assert values["durability_commit_batch_size"] == 3
+    assert values["durability_writes_waiting"] == 6
+    assert values["sqlite_wal_size_bytes"] == 5
+
+
+def test_labels_are_of_a_known_few_kinds() -> None:
+    labels = {label for name in page(sources()) for label in re.findall(r"(\w+)=", name)}
+    assert labels <= {
+        "code",
+        "error",
+        "le",
+        "plane",
+        "reason",
+        "status",
+        "topic",
+        "type",
+        "version",
+    }

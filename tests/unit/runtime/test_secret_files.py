@@ -1,0 +1,39 @@
+"""The server's key: made once, private, and never guessed at."""
+
+from pathlib import Path
+
+import pytest
+
+from tidewire.runtime.secret_files import SecretUnusable, token_key
+
+
+def test_key_is_made_once_and_private(tmp_path: Path) -> None:
+    key = token_key(tmp_path / "data")
+    file = tmp_path / "data" / "secrets" / "token.key"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert len(key.reveal()) >= 48
+    assert token_key(tmp_path / "data") == key
+    assert [path.name for path in file.parent.iterdir()] == ["token.key"]
+    assert token_key(tmp_path / "other") != key
+
+
+@pytest.mark.parametrize("content", ["", "short", "ä" * 60])
+def test_file_without_a_key_is_told(tmp_path: Path, content: str) -> None:
+    token_key(tmp_path)
+    (tmp_path / "secrets" / "token.key").write_text(content, encoding="utf-8")
+    with pytest.raises(SecretUnusable, match="holds no key"):
+        token_key(tmp_path)
+
+
+def test_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    token_key(tmp_path)
+    (tmp_path / "secrets" / "token.key").chmod(0o644)
+    with pytest.raises(SecretUnusable, match="can be read by others"):
+        token_key(tmp_path)
+
+
+def test_place_where_no_file_can_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "secrets").write_text("a file")
+    with pytest.raises(SecretUnusable, match="cannot use"):
+        token_key(tmp_path)
