@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 import msgspec
@@ -51,14 +51,23 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 def read_snapshot(directory: Path) -> Snapshot:
     with _reading(directory) as database:
-        messages = [Message(*row) for row in database.execute(_MESSAGES)]
-        counters = dict(database.execute("SELECT chat_id, sequence_counter FROM chat_counters"))
+        messages = [Message(*row) for row in _whole(database, _MESSAGES)]
+        counters = dict(_whole(database, "SELECT chat_id, sequence_counter FROM chat_counters"))
         positions = {
             (user_id, chat_id): Positions(delivered, read)
-            for user_id, chat_id, delivered, read in database.execute(_POSITIONS)
+            for user_id, chat_id, delivered, read in _whole(database, _POSITIONS)
         }
-        members = set(database.execute("SELECT user_id, chat_id FROM chat_memberships NOT INDEXED"))
+        members = set(_whole(database, "SELECT user_id, chat_id FROM chat_memberships NOT INDEXED"))
     return Snapshot(messages, counters, positions, members)
+
+
+def _whole(database: apsw.Connection, query: str) -> Iterator[Any]:
+    """Rows of columns that are all NOT NULL. SQLite reads a torn page as it is: what is missing
+    from a row comes out as NULL, and is damage like any that it notices itself."""
+    for row in database.execute(query):
+        if None in row:
+            raise apsw.CorruptError(f"a row is torn: {row[:3]}")
+        yield row
 
 
 def page_faults(directory: Path) -> list[str]:

@@ -8,7 +8,7 @@ at the same instant) is decided again by the hub.
 import asyncio
 import logging
 
-from tidewire.domain.errors import Throttled, TidewireError, Unavailable
+from tidewire.domain.errors import AuthFailure, Unauthorized, Unavailable
 from tidewire.domain.ids import UserId
 from tidewire.gateway.connection import Connection, Rules
 from tidewire.gateway.counters import add
@@ -159,21 +159,18 @@ class Gateway:
                 )
         except (TimeoutError, Unavailable):
             return self._no_room("the token could not be checked; try again")
-        except Throttled as error:
-            return _throttled(error.retry_after_ms)
-        except TidewireError as error:
+        except Unauthorized as error:
             return self._unauthorised(error)
 
-    def _unauthorised(self, error: TidewireError) -> HandshakeRefusal:
+    def _unauthorised(self, error: Unauthorized) -> HandshakeRefusal:
         payload = error_payload(error)
-        reason = str(getattr(error, "reason", "invalid_token"))
-        details = {"reason": reason, **(payload.details or {})}
-        add(self._hub.counters.auth_failures_by_reason, reason)
+        add(self._hub.counters.auth_failures_by_reason, error.reason)
+        is_revoked = error.reason is AuthFailure.TOKEN_REVOKED
         return HandshakeRefusal(
             http_status=401,
-            error="token_revoked" if reason == "token_revoked" else "invalid_token",
+            error="token_revoked" if is_revoked else "invalid_token",
             message=payload.message,
-            details=details,
+            details=payload.details or {},
         )
 
     def _charge(self, request: UpgradeRequest) -> HandshakeRefusal | None:

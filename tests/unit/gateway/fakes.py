@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tidewire.domain.errors import ErrorCode, Refused
+from tidewire.domain.errors import AuthFailure, Unauthorized
 from tidewire.domain.ids import ChatId, ClientMessageId, SessionId, UserId
 from tidewire.gateway.effects import Effects, Send
 from tidewire.ports.identity import Identity
@@ -97,16 +97,6 @@ def unframed(data: bytes) -> list[bytes]:
     return payloads
 
 
-class NoSuchToken(Refused):
-    """Stands for what accounts raise."""
-
-    code = ErrorCode.UNAUTHORIZED
-
-    def __init__(self, reason: str) -> None:
-        super().__init__("the token is not valid")
-        self.reason = reason
-
-
 class FakeAuthenticator:
     """Tokens are what the test says. A token without an entry is not valid."""
 
@@ -119,7 +109,7 @@ class FakeAuthenticator:
         self.asked.append((token, device_id))
         if self.gate is not None:
             await self.gate.wait()
-        outcome = self.outcomes.get(token) or NoSuchToken("invalid_token")
+        outcome = self.outcomes.get(token) or Unauthorized(AuthFailure.INVALID_TOKEN)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
