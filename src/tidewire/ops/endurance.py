@@ -24,7 +24,7 @@ _PAGE_BYTES: Final = 4096
 
 
 class Endurance(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process took, in megabytes of resident memory."""
+    """What the process took, in megabytes of resident memory, and how long."""
 
     messages: int
     rss_before_mb: float
@@ -32,6 +32,8 @@ class Endurance(msgspec.Struct, frozen=True, kw_only=True):
     rss_appended_mb: float
     rss_verified_mb: float
     violations: int
+    append_s: float
+    verify_s: float
 
 
 def rss_mb() -> float:
@@ -46,6 +48,7 @@ async def endure(
     """Append so many messages, then verify them."""
     pairs = await make_chats(directory, machine, SENDERS)
     before = rss_mb()
+    started_ms = machine.clock.monotonic_ms()
     run = _Run(messages, progress)
     storage = await SqliteStorage.open(directory)
     try:
@@ -63,6 +66,7 @@ async def endure(
     finally:
         await storage.close()
     appended = rss_mb()
+    appended_ms = machine.clock.monotonic_ms()
     progress(f"verifying {messages:,} messages")
     report = await asyncio.to_thread(_verify, directory)
     assert report.counts.messages == messages
@@ -73,6 +77,8 @@ async def endure(
         rss_appended_mb=appended,
         rss_verified_mb=rss_mb(),
         violations=sum(check.violations for check in report.checks),
+        append_s=(appended_ms - started_ms) / 1000,
+        verify_s=(machine.clock.monotonic_ms() - appended_ms) / 1000,
     )
 
 
