@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -102,7 +103,7 @@ class Checkpointer:
             if self._stopping:
                 return
             try:
-                self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._copy()
                 if self._wal_bytes >= self._options.wal_bytes_max:
                     self._restart()
             except (apsw.BusyError, apsw.FullError):
@@ -114,6 +115,12 @@ class Checkpointer:
                 self._on_fatal(f"the database could not be written ({error}); check the disk")
                 return
 
+    def _copy(self) -> None:
+        """Copy what can be copied without waiting for anybody."""
+        # Busy means that a commit was just writing the head of the log, not that anybody pins it.
+        with suppress(apsw.BusyError):
+            self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
     def _restart(self) -> None:
         assert self._between_commits is not None
         if time.monotonic() < self._pinned_until:
@@ -121,7 +128,7 @@ class Checkpointer:
         try:
             self._gate.hold(timeout_s=1.5 * self._options.read_ms_max / 1000)
             # What came while the reads ended is copied here, so that little is left for the writer.
-            self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            self._copy()
             self._between_commits(_restart_wal).result()
             self.restarts += 1
         except apsw.BusyError:
