@@ -1,19 +1,28 @@
 """The README's commands work as printed: each is run, and what it shows must come out.
 
-A `console` block is a list of commands (`$ ...`) with lines of their output. A line that ends in
-`...` stands for every line that begins like it, so dots alone stand for anything.
+A `console` block is a list of commands (`$ ...`, going on in lines that are indented) with lines of
+their output, in which `...` stands for anything. One shell runs them all, in order, in a directory
+that looks like a clone and beside a server whose data is in `./data`, as the README has it.
 """
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.serving import serving
 from tests.tidy.repository import ROOT
 
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LISTING = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ADDRESS = "127.0.0.1:8080"
+
+
+def readme() -> str:
+    return (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def commands(text: str) -> list[tuple[str, list[str]]]:
@@ -23,6 +32,9 @@ def commands(text: str) -> list[tuple[str, list[str]]]:
         for line in block.splitlines():
             if line.startswith("$ "):
                 found.append((line.removeprefix("$ "), []))
+            elif line.startswith("    "):
+                command, expected = found[-1]
+                found[-1] = f"{command}\n{line}", expected
             elif line.strip():
                 found[-1][1].append(line.strip())
     return found
@@ -35,39 +47,60 @@ def missing(expected: list[str], printed: str) -> list[str]:
 
 
 def _is_like(wanted: str, line: str) -> bool:
-    if wanted.endswith("..."):
-        return line.startswith(wanted.removesuffix("..."))
-    return line == wanted
+    return re.fullmatch(".*".join(map(re.escape, wanted.split("..."))), line) is not None
 
 
-def run(command: str, directory: Path) -> str:
-    """Run a command of the README in another directory, with this environment's programs."""
-    program, *arguments = command.replace("docs/", f"{ROOT}/docs/").split()
-    assert program.startswith(".venv/bin/"), f"not a command that this test can run: {command}"
-    path = Path(sys.executable).parent / program.removeprefix(".venv/bin/")
+def clone(directory: Path) -> Path:
+    """A directory in which the README's paths lead to this environment and these documents."""
+    (directory / ".venv").symlink_to(Path(sys.executable).parent.parent)
+    (directory / "docs").symlink_to(ROOT / "docs")
+    return directory
+
+
+def run(listed: list[str], directory: Path) -> list[str]:
+    """Run commands in one shell; what each of them printed."""
+    mark = "-- the end of a command --"
+    script = "\n".join(["set -eu", *(f"{command}\necho; echo '{mark}'" for command in listed)])
     done = subprocess.run(
-        [path, *arguments], cwd=directory, capture_output=True, text=True, timeout=30, check=False
+        ["/bin/sh", "-c", script],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
     )
-    assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stderr}"
-    return done.stdout
+    printed = done.stdout.split(mark)
+    failed = listed[min(len(printed), len(listed)) - 1]
+    assert done.returncode == 0, f"$ {failed}\nended with {done.returncode}: {done.stderr}"
+    return printed[:-1]
 
 
-# Real programs, one after the other.
+# A real server and real programs, one after the other.
 @pytest.mark.slow
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the README's REST commands need curl")
 def test_readme_commands_work_as_printed(tmp_path: Path) -> None:
-    listed = commands((ROOT / "README.md").read_text(encoding="utf-8"))
+    listed = commands(readme())
     assert listed
-    for command, expected in listed:
-        printed = run(command, tmp_path)
-        assert not missing(expected, printed), f"$ {command}\n{printed}"
+    with serving(clone(tmp_path) / "data") as server:
+        address = server.url.removeprefix("http://")
+        printed = run([command.replace(ADDRESS, address) for command, _ in listed], tmp_path)
+    for (command, expected), lines in zip(listed, printed, strict=True):
+        assert not missing(expected, lines), f"$ {command}\n{lines}"
+
+
+def test_readme_shows_the_example_that_it_runs() -> None:
+    (listing,) = LISTING.findall(readme())
+    example = (ROOT / "docs/examples/live_message.py").read_text(encoding="utf-8")
+    assert listing in example
 
 
 # Two runs of a real program.
 @pytest.mark.slow
 def test_example_goes_on_where_it_was_when_run_again(tmp_path: Path) -> None:
     command = ".venv/bin/python docs/examples/first_message.py demo"
-    assert "stored as number 1, seen before: False" in run(command, tmp_path)
-    assert "stored as number 2, seen before: False" in run(command, tmp_path)
+    first, second = run([command, command], clone(tmp_path))
+    assert "stored as number 1, seen before: False" in first
+    assert "stored as number 2, seen before: False" in second
 
 
 def test_missing_finds_what_does_not_come_in_order() -> None:
@@ -75,3 +108,10 @@ def test_missing_finds_what_does_not_come_in_order() -> None:
     assert missing(["one", "two ...", "three"], printed) == []
     assert missing(["two ...", "one"], printed) == ["one"]
     assert missing(["four"], printed) == ["four"]
+    assert missing(['{"a":...,"b":2}'], '{"a":1,"b":2}') == []
+    assert missing(['{"a":...,"b":2}'], '{"a":1,"b":3}') == ['{"a":...,"b":2}']
+
+
+def test_commands_go_on_in_indented_lines() -> None:
+    text = "```console\n$ echo \\\n    one\none\n```\n"
+    assert commands(text) == [("echo \\\n    one", ["one"])]

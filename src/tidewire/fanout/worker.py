@@ -229,7 +229,10 @@ class FanoutWorker:
             roster = None if floors is None else await self._roster(due.chat_id)
             if floors is not None and roster is not None and not roster.has_block:
                 online = self._router.online(roster.user_ids)
-                movers = [user_id for user_id in due.moved if user_id in online]
+                # The device that acknowledged knows its own numbers; only others need telling.
+                movers = [
+                    user_id for user_id in due.moved if self._router.connections_of(user_id) > 1
+                ]
                 for user_id in movers:
                     await self._tell_own(user_id, due.chat_id)
                 for push in status_pushes(

@@ -102,6 +102,9 @@ class Hub:
         by_user = self._by_user
         return [user_id for user_id in user_ids if user_id in by_user]
 
+    def connections_of(self, user_id: UserId) -> int:
+        return len(self._by_user.get(user_id, ()))
+
     def resync(self, user_ids: Sequence[UserId] | None, reason: str) -> None:
         """Tell connections to ask for a digest, spread so that they do not all do so at once."""
         if user_ids is None:

@@ -30,6 +30,10 @@ class Router(Protocol):
         """Those of the users that have a connection, as far as is known here."""
         ...
 
+    def connections_of(self, user_id: UserId) -> int:
+        """How many connections a user has, as far as is known here."""
+        ...
+
     def resync(self, user_ids: Sequence[UserId] | None, reason: str) -> None:
         """Tell every connection of these users (None: of everybody) that it may have missed a push,
         and is to ask for a digest after a delay that differs from connection to connection."""

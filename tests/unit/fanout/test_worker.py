@@ -28,6 +28,7 @@ class RecordingRouter:
         self.connected: dict[UserId, list[dict[str, object]]] = {}
         self.resyncs: list[tuple[list[UserId] | None, str]] = []
         self.changed = asyncio.Event()
+        self.devices = 2
 
     def push(
         self,
@@ -44,6 +45,9 @@ class RecordingRouter:
 
     def online(self, user_ids: Sequence[UserId]) -> list[UserId]:
         return [user_id for user_id in user_ids if user_id in self.connected]
+
+    def connections_of(self, user_id: UserId) -> int:
+        return self.devices if user_id in self.connected else 0
 
     def resync(self, user_ids: Sequence[UserId] | None, reason: str) -> None:
         self.resyncs.append((None if user_ids is None else list(user_ids), reason))
@@ -287,3 +291,16 @@ async def test_typing_is_relayed_for_members_only(stage: Stage) -> None:
     stage.worker.typing(ann, stage.world.no_chat(), is_typing=True, origin=CONNECTION)
     assert [payload["user_id"] for payload in stage.router.got(ben, "typing_indicator")] == [ann]
     assert stage.router.got(ann, "typing_indicator") == []
+
+
+async def test_own_numbers_are_not_sent_to_somebody_with_one_device(stage: Stage) -> None:
+    ann, ben = await stage.world.people(2)
+    chat_id = await stage.world.direct(ann, ben)
+    await stage.world.send(chat_id, ann)
+    stage.connect(ann, ben)
+    stage.router.devices = 1
+    stage.fan_out()
+    await stage.world.read(ben, chat_id, 1)
+    stage.fan_out()
+    await stage.router.until(lambda: bool(stage.router.got(ann, "status_update")))
+    assert all("own_read" not in update for update in stage.router.got(ben, "status_update"))
