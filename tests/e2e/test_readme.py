@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e import curl
 from tests.e2e.serving import serving
 from tests.tidy.repository import ROOT
 
@@ -54,13 +55,23 @@ def clone(directory: Path) -> Path:
     """A directory in which the README's paths lead to this environment and these documents."""
     (directory / ".venv").symlink_to(Path(sys.executable).parent.parent)
     (directory / "docs").symlink_to(ROOT / "docs")
+    programs = directory / "programs"
+    programs.mkdir()
+    if shutil.which("curl") is None:
+        curl.install(programs)
     return directory
 
 
 def run(listed: list[str], directory: Path) -> list[str]:
     """Run commands in one shell; what each of them printed."""
     mark = "-- the end of a command --"
-    script = "\n".join(["set -eu", *(f"{command}\necho; echo '{mark}'" for command in listed)])
+    script = "\n".join(
+        [
+            "set -eu",
+            "PATH=$PWD/programs:$PATH",
+            *(f"{command}\necho; echo '{mark}'" for command in listed),
+        ]
+    )
     done = subprocess.run(
         ["/bin/sh", "-c", script],
         cwd=directory,
@@ -77,7 +88,6 @@ def run(listed: list[str], directory: Path) -> list[str]:
 
 # A real server and real programs, one after the other.
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the README's REST commands need curl")
 def test_readme_commands_work_as_printed(tmp_path: Path) -> None:
     listed = commands(readme())
     assert listed

@@ -9,8 +9,9 @@ that all sends of a turn share a batch. Nothing waits for a batch to fill (DESIG
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from tidewire.domain.errors import (
     CounterMissing,
@@ -25,9 +26,13 @@ from tidewire.domain.messages import Appended, AppendOutcome, SendMessage, check
 from tidewire.ingest.batcher import Answers, Batch, Batcher
 from tidewire.ingest.options import IngestOptions
 from tidewire.ports.runtime import Clock, IdSource, Tasks
-from tidewire.ports.storage import MessageStore
+from tidewire.ports.storage import AppendDone, MessageStore
 
 Done = Callable[[AppendOutcome], None]
+
+
+class AppendNowait(Protocol):
+    def __call__(self, sends: Sequence[SendMessage], *, now_ms: int, done: AppendDone) -> None: ...
 
 
 class IngestCounters:
@@ -75,6 +80,8 @@ class IngestService:
         self._tasks = tasks
         self._options = options
         self._loop = asyncio.get_running_loop()
+        # Most stores have no such ability; where it is, a batch costs no task and no future.
+        self._append_nowait: AppendNowait | None = getattr(store, "append_nowait", None)
         self._batcher: Batcher[Done] = Batcher(options, per_chat=store.appends_per_chat)
         # Answers that are decided and not yet given, in order.
         self._answers: Answers[Done] = []
@@ -207,7 +214,48 @@ class IngestService:
 
     def _start_runner(self) -> None:
         self._runners_starting_count += 1
-        self._tasks.start("ingest-append", self._run())
+        if self._append_nowait is not None:
+            self._loop.call_soon(self._begin_appends)
+        else:
+            self._tasks.start("ingest-append", self._run())
+
+    def _begin_appends(self) -> None:
+        self._runners_starting_count -= 1
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Put the batches that may start into the hands of a store that answers by callback."""
+        assert self._append_nowait is not None
+        while (batch := self._batcher.take()) is not None:
+            now_ms = self._begin(batch)
+            try:
+                self._append_nowait(batch.sends, now_ms=now_ms, done=partial(self._appended, batch))
+            except Unavailable as error:
+                self._answer_soon(self._batcher.failed(batch, error))
+
+    def _appended(self, batch: Batch[Done], outcome: list[AppendOutcome] | Exception) -> None:
+        """A batch came back. The next one is handed over before the answers are given, so that the
+        store never idles while we write acks. Never raises: that would be the store's trouble."""
+        if isinstance(outcome, Unavailable):
+            self._answers += self._batcher.failed(batch, outcome)
+            self._hand_over()
+        elif isinstance(outcome, Exception):
+            self._break_off(batch, outcome)
+        else:
+            try:
+                self._answers += self._batcher.completed(batch, outcome)
+                self._hand_over()
+            except Exception as error:  # noqa: BLE001 - a bug; the owner of tasks is told
+                self._break_off(batch, error)
+        try:
+            self._give_answers()
+        except Exception as error:  # noqa: BLE001 - somebody's `done` raised, which it must not
+            self._tasks.start("ingest-answer", _raise(error))
+
+    def _break_off(self, batch: Batch[Done], bug: Exception) -> None:
+        """Something is broken: nobody knows what was stored, nobody may hang, the owner is told."""
+        self._answers += self._batcher.failed(batch, _broken_off())
+        self._tasks.start("ingest-append", _raise(bug))
 
     async def _run(self) -> None:
         self._runners_starting_count -= 1
@@ -221,14 +269,10 @@ class IngestService:
 
     async def _append(self, batch: Batch[Done]) -> Answers[Done]:
         """One append and what follows from it. Whatever happens, the batch is answered."""
-        sends = batch.sends
-        self.counters.batches += 1
-        self.counters.last_batch_sends = len(sends)
-        # A clock that jumps back must not let `created_at` fall.
-        self._stamped_at_ms = max(self._stamped_at_ms, self._clock.wall_ms())
+        now_ms = self._begin(batch)
         answers: Answers[Done] | None = None
         try:
-            outcomes = await self._store.append(sends, now_ms=self._stamped_at_ms)
+            outcomes = await self._store.append(batch.sends, now_ms=now_ms)
             answers = self._batcher.completed(batch, outcomes)
         except Unavailable as error:
             answers = self._batcher.failed(batch, error)
@@ -236,9 +280,16 @@ class IngestService:
             if answers is None:
                 # A bug, or we are cancelled. The error goes on to the owner of this task; the
                 # callers must not hang, and as nobody knows what was stored they may try again.
-                unknown = StoreUnavailable("the store broke off; send the same message again")
-                self._answer_soon(self._batcher.failed(batch, unknown))
+                self._answer_soon(self._batcher.failed(batch, _broken_off()))
         return answers
+
+    def _begin(self, batch: Batch[Done]) -> int:
+        """Count a batch that goes to the store; the time that its messages are stamped with."""
+        self.counters.batches += 1
+        self.counters.last_batch_sends = len(batch.sends)
+        # A clock that jumps back must not let `created_at` fall.
+        self._stamped_at_ms = max(self._stamped_at_ms, self._clock.wall_ms())
+        return self._stamped_at_ms
 
     def _answer_soon(self, answers: Answers[Done]) -> None:
         """Give these answers in the next turn of the loop, or with the next that are given."""
@@ -288,6 +339,15 @@ class IngestService:
 def _resolve(answer: asyncio.Future[AppendOutcome], outcome: AppendOutcome) -> None:
     if not answer.done():
         answer.set_result(outcome)
+
+
+def _broken_off() -> Unavailable:
+    return StoreUnavailable("the store broke off; send the same message again")
+
+
+async def _raise(error: Exception) -> None:
+    """Hand a bug to the owner of tasks, who sees to it that it is seen."""
+    raise error
 
 
 def _shutting_down() -> Unavailable:

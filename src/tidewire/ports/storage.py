@@ -13,7 +13,7 @@ Common to all methods:
 - Times are wall-clock milliseconds, given by the caller.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tidewire.domain.chat_list import ChatListCursor, ChatListPage
@@ -97,6 +97,19 @@ class MessageStore(Protocol):
 
     async def message(self, reader: UserId, chat_id: ChatId, message_id: MessageId) -> Message:
         """One message by its id. Raises NotAMember, MessageNotFound."""
+        ...
+
+
+AppendDone = Callable[[list[AppendOutcome] | Exception], None]
+"""Is told the outcomes of an append, or what it raised. On the event loop."""
+
+
+class AppendsByCallback(Protocol):
+    """An ability that a store may have: `append` without a task and a future for every batch."""
+
+    def append_nowait(self, sends: Sequence[SendMessage], *, now_ms: int, done: AppendDone) -> None:
+        """As `MessageStore.append`; `done` is called once, later. Raises only if the store takes
+        nothing in, and then `done` is not called."""
         ...
 
 

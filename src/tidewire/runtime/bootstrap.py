@@ -17,7 +17,7 @@ from tidewire.delivery.service import DeliveryService
 from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import StoreUnavailable, Unavailable
 from tidewire.domain.events import Event
-from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UlidSource, UserId
+from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
 from tidewire.edge.proxies import TrustedProxies
 from tidewire.edge.rest.app import build_rest_app
 from tidewire.edge.rest.services import RestServices
@@ -34,6 +34,7 @@ from tidewire.ports.storage import Storage
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.config import Config, IdentityOptions
 from tidewire.runtime.control import ControlServer
+from tidewire.runtime.id_source import id_source
 from tidewire.runtime.jwks import JwksSource
 from tidewire.runtime.lag import LoopLag
 from tidewire.runtime.metrics import Metrics, Sources
@@ -146,7 +147,7 @@ async def build_server(
 def _wire(
     config: Config, store: Storage, relay: CommitRelay, key: Secret, tasks: TaskSupervisor
 ) -> Server:
-    machine = Machine(SystemClock(), UlidSource(secrets.randbits), tasks)
+    machine = Machine(SystemClock(), id_source(), tasks)
     planes = _wire_planes(config, store, key, machine)
     relay.listener = planes.fanout.committed
     sqlite = store if isinstance(store, SqliteStorage) else None

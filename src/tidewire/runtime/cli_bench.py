@@ -116,16 +116,14 @@ async def _endure(directory: Path, messages: int) -> "Endurance":
 
 @asynccontextmanager
 async def _machine() -> "AsyncIterator[Machine]":
-    import secrets
-
-    from tidewire.domain.ids import UlidSource
     from tidewire.ops.bench import Machine
     from tidewire.runtime.clock import SystemClock
+    from tidewire.runtime.id_source import id_source
     from tidewire.runtime.supervise import TaskSupervisor
 
     tasks = TaskSupervisor()
     try:
-        yield Machine(SystemClock(), tasks, UlidSource(secrets.randbits))
+        yield Machine(SystemClock(), tasks, id_source())
     finally:
         await tasks.close()
 

@@ -208,14 +208,13 @@ def _run(
 def _run_on_own_server(
     workload: "Workload", directory: Path, timing: "Timing", progress: "Progress"
 ) -> "Figures":
-    import secrets
 
     import uvloop
 
-    from tidewire.domain.ids import UlidSource
     from tidewire.ops.load.run import OwnGround, run_on_own_server
     from tidewire.ops.load.target import Launch
     from tidewire.runtime.clock import SystemClock
+    from tidewire.runtime.id_source import id_source
     from tidewire.runtime.secret_files import token_key
 
     raised = {_variable(name): value for name, value in LIMITS.items()}
@@ -224,7 +223,7 @@ def _run_on_own_server(
         token_key=token_key,
         limits=LIMITS,
         clock=SystemClock(),
-        ids=UlidSource(secrets.randbits),
+        ids=id_source(),
     )
     return uvloop.run(run_on_own_server(workload, ground, timing, progress))
 

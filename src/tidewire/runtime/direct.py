@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 from tidewire.accounts.assembly import assemble_accounts
 from tidewire.chats.service import ChatService
-from tidewire.domain.ids import UlidSource
 from tidewire.engines.sqlite.storage import SqliteStorage
 from tidewire.ingest.service import IngestService
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.config import Config
 from tidewire.runtime.control import Progress, Result
+from tidewire.runtime.id_source import id_source
 from tidewire.runtime.operations import Operations
 from tidewire.runtime.secret_files import token_key
 from tidewire.runtime.supervise import TaskSupervisor
@@ -21,7 +21,7 @@ async def operate_directly(
     config: Config, command: str, arguments: Mapping[str, object], progress: Progress
 ) -> Result:
     """Open the store, which takes its lock, do it, and close the store again."""
-    tasks, clock, ids = TaskSupervisor(), SystemClock(), UlidSource(secrets.randbits)
+    tasks, clock, ids = TaskSupervisor(), SystemClock(), id_source()
     store = await SqliteStorage.open(config.data_dir, options=config.sqlite)
     try:
         accounts = assemble_accounts(

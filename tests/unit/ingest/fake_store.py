@@ -12,7 +12,7 @@ from tidewire.domain.messages import (
     MessagePage,
     SendMessage,
 )
-from tidewire.ports.storage import MessageStore
+from tidewire.ports.storage import AppendDone, AppendsByCallback, MessageStore
 
 OUTSIDER = UserId("user_outsider")
 
@@ -68,6 +68,11 @@ class FakeStore:
     @property
     def contents(self) -> list[str]:
         return [message.content for message in self.messages]
+
+    @property
+    def handed_over_count(self) -> int:
+        """How many appends the store was given."""
+        return len(self.calls)
 
     async def arrival(self) -> Call:
         """The next append that arrives, or has arrived and was not asked for."""
@@ -143,6 +148,38 @@ class FakeStore:
         raise MessageNotFound
 
 
+class CallbackStore(FakeStore):
+    """The same store with the ability to answer by callback."""
+
+    def __init__(self, *, appends_per_chat: bool = False, is_holding: bool = False) -> None:
+        super().__init__(appends_per_chat=appends_per_chat, is_holding=is_holding)
+        self.refusal: Exception | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._handed_over_count = 0
+
+    @property
+    def handed_over_count(self) -> int:
+        return self._handed_over_count
+
+    def append_nowait(self, sends: Sequence[SendMessage], *, now_ms: int, done: AppendDone) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self._handed_over_count += 1
+
+        async def append() -> None:
+            try:
+                outcome: list[AppendOutcome] | Exception = await self.append(sends, now_ms=now_ms)
+            except Exception as error:  # noqa: BLE001 - handed on, as the port says
+                outcome = error
+            done(outcome)
+
+        self._tasks.append(asyncio.get_running_loop().create_task(append()))
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
 def _answer(message: Message, *, deduplicated: bool) -> Appended:
     return Appended(
         message.message_id,
@@ -154,3 +191,4 @@ def _answer(message: Message, *, deduplicated: bool) -> Appended:
 
 
 _CONFORMS: type[MessageStore] = FakeStore
+_CONFORMS_TOO: type[AppendsByCallback] = CallbackStore

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.ingest.fake_store import OUTSIDER, FakeStore
+from tests.unit.ingest.fake_store import OUTSIDER, CallbackStore, FakeStore
 from tidewire.domain.errors import (
     DeadlinePassed,
     ErrorCode,
@@ -135,19 +135,28 @@ async def houses() -> AsyncIterator[list[House]]:
     yield made
     for house in made:
         await house.tasks.close()
+        if isinstance(house.store, CallbackStore):
+            house.store.close()
+
+
+@pytest.fixture(params=[FakeStore, CallbackStore])
+def store_class(request: pytest.FixtureRequest) -> type[FakeStore]:
+    """Every rule holds for stores that are awaited and for those that answer by callback."""
+    made: type[FakeStore] = request.param
+    return made
 
 
 @pytest.fixture
-async def house(houses: list[House]) -> House:
+async def house(houses: list[House], store_class: type[FakeStore]) -> House:
     """A house whose store answers at once."""
-    houses.append(House(FakeStore()))
+    houses.append(House(store_class()))
     return houses[-1]
 
 
 @pytest.fixture
-async def held(houses: list[House]) -> House:
+async def held(houses: list[House], store_class: type[FakeStore]) -> House:
     """A house whose store waits to be told what to do with each append."""
-    houses.append(House(FakeStore(is_holding=True)))
+    houses.append(House(store_class(is_holding=True)))
     return houses[-1]
 
 
@@ -206,7 +215,7 @@ async def test_next_append_is_with_the_store_before_answers_are_given(held: Hous
         sender_id=UserId("user_anna"),
         client_message_id=client_message_id("m1"),
         content="m1",
-        done=lambda _outcome: appends_at_answer.append(len(held.store.calls)),
+        done=lambda _outcome: appends_at_answer.append(held.store.handed_over_count),
     )
     first = await held.store.arrival()
     held.submit("m2")
@@ -470,7 +479,9 @@ async def test_store_that_answers_too_little_fails_its_callers_and_tells_the_own
     assert isinstance(await held.deaths.get(), AssertionError)
 
 
-async def test_cancelled_append_fails_its_callers(held: House) -> None:
+async def test_cancelled_append_fails_its_callers(houses: list[House]) -> None:
+    held = House(FakeStore(is_holding=True))
+    houses.append(held)
     held.submit("m1")
     await held.store.arrival()
     await held.tasks.close()
@@ -589,3 +600,19 @@ async def test_many_senders_with_retries_end_in_one_message_each(house: House) -
     assert sorted(house.store.contents) == sorted(names)
     assert {answer.sequence for answer in answers[:200]} == set(range(1, 201))
     assert [one.sequence for one in answers[:200]] == [one.sequence for one in answers[200:]]
+
+
+async def test_store_that_takes_nothing_in_by_callback_is_answered_and_tried_again(
+    houses: list[House],
+) -> None:
+    store = CallbackStore()
+    house = House(store)
+    houses.append(house)
+    store.refusal = AWAY
+    house.submit("m1")
+    await house.answered("m1")
+    assert house.answers["m1"] is AWAY
+    store.refusal = None
+    house.submit("m2")
+    await house.answered("m2")
+    assert store.contents == ["m2"]

@@ -63,7 +63,7 @@ from tidewire.engines.sqlite.readers import Readers, ReadGate
 from tidewire.engines.sqlite.writer import CommitCounters, FatalHandler, Writer
 from tidewire.ports.event_log import CommitListener, ignore_commits
 from tidewire.ports.inspection import CounterEvidence, NewCounter
-from tidewire.ports.storage import Storage
+from tidewire.ports.storage import AppendDone, AppendsByCallback, Storage
 
 EXIT_STORE_IN_DOUBT: Final = 74
 """The exit code of a process whose store can no longer be trusted (EX_IOERR)."""
@@ -165,6 +165,12 @@ class SqliteStorage(SqliteAccounts):
 
     async def append(self, sends: Sequence[SendMessage], *, now_ms: int) -> list[AppendOutcome]:
         return await self._write(append.append, sends, now_ms)
+
+    def append_nowait(self, sends: Sequence[SendMessage], *, now_ms: int, done: AppendDone) -> None:
+        self._writer.write_nowait(
+            lambda database: append.append(database, sends, now_ms),
+            done,  # type: ignore[arg-type]
+        )
 
     async def messages_after(
         self, reader: UserId, chat_id: ChatId, after: int, *, count_max: int, bytes_max: int
@@ -315,3 +321,4 @@ def _open_database(
 
 
 _CONFORMS: type[Storage] = SqliteStorage
+_CONFORMS_TOO: type[AppendsByCallback] = SqliteStorage

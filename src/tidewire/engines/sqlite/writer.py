@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as ThreadFuture
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -29,24 +30,19 @@ FatalHandler = Callable[[str], None]
 """Is told why the database is in doubt. The real one ends the process and does not return."""
 
 
+WriteDone = Callable[[object], None]
+"""Is told the result of a write, or the exception that it raised. On the event loop."""
+
+
 class _Write:
     """A write that waits, or has been done."""
 
-    __slots__ = ("act", "future", "outcome")
+    __slots__ = ("act", "done", "outcome")
 
-    def __init__(self, act: Act[object], future: asyncio.Future[object]) -> None:
+    def __init__(self, act: Act[object], done: WriteDone) -> None:
         self.act = act
-        self.future = future
+        self.done = done
         self.outcome: object = None
-
-    def answer(self) -> None:
-        """Tell the caller, who may have gone away. On the event loop."""
-        if self.future.done():
-            return
-        if isinstance(self.outcome, BaseException):
-            self.future.set_exception(self.outcome)
-        else:
-            self.future.set_result(self.outcome)
 
 
 class _Pause:
@@ -114,14 +110,18 @@ class Writer:
 
     async def write(self, act: Act[Result]) -> Result:
         """Do the act in the next commit; its result when that is durable."""
+        answer: asyncio.Future[object] = self._loop.create_future()
+        self.write_nowait(act, partial(_resolve, answer))
+        return await answer  # type: ignore[return-value]
+
+    def write_nowait(self, act: Act[object], done: WriteDone) -> None:
+        """As `write`, but `done` is called with the result, later. Raises if there is no room."""
         if self._closed:
             raise StoreUnavailable("the store is closing")
         if self._waiting >= self._options.writes_waiting_max:
             raise Overloaded(f"{self._waiting} writes are waiting already; try again later")
-        write = _Write(act, self._loop.create_future())
         self._waiting += 1
-        self._queue.put(write)
-        return await write.future  # type: ignore[return-value]
+        self._queue.put(_Write(act, done))
 
     def between_commits(self, act: Callable[[apsw.Connection], None]) -> ThreadFuture[None]:
         """Do something on the writing connection outside of any transaction. From any thread."""
@@ -250,7 +250,17 @@ class Writer:
                 self._listener(events)
         finally:
             for write in writes:
-                write.answer()
+                write.done(write.outcome)
+
+
+def _resolve(answer: asyncio.Future[object], outcome: object) -> None:
+    """Tell a caller who waits, and who may have gone away."""
+    if answer.done():
+        return
+    if isinstance(outcome, BaseException):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)
 
 
 def _unknown(why: str) -> str:
