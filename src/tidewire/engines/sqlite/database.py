@@ -41,7 +41,7 @@ class SqliteOptions:
     """How long to wait for a lock that another program holds."""
     writer_cache_kib: int = 32 * 1024
     reader_cache_kib: int = 4 * 1024
-    checkpoint_bytes: int = 4 * 1024 * 1024
+    checkpoint_bytes: int = 16 * 1024 * 1024
     """The WAL is copied into the database, beside the commits, each time it has grown by this."""
     wal_bytes_max: int = 64 * 1024 * 1024
     """Past this size the WAL is restarted between two batches."""
