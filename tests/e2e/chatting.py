@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import threading
 import uuid
 from collections import defaultdict
@@ -11,7 +10,7 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
@@ -121,6 +120,8 @@ class Phone:
                     self._merge(chat)
             case "status_update":
                 self._merge(payload)
+            case _:
+                pass
 
     def _merge(self, numbers: Frame) -> None:
         shown = self.shown[numbers["chat_id"]]
@@ -249,7 +250,7 @@ class Site:
         self._reader: threading.Thread | None = None
         self.log: list[str] = []
 
-    def __enter__(self) -> "Site":
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -276,9 +277,7 @@ class Site:
         return self.url.replace("http", "ws", 1) + "/v1/ws"
 
     def start(self) -> None:
-        server = self._server = self._stack.enter_context(
-            serving(self.data_dir, *self._arguments)
-        )
+        server = self._server = self._stack.enter_context(serving(self.data_dir, *self._arguments))
         # A log that nobody reads would stop the server.
         self._reader = threading.Thread(target=self._read_log, args=(server,), daemon=True)
         self._reader.start()
@@ -314,7 +313,7 @@ class Site:
         ]
 
     def open_files(self) -> int:
-        return len(os.listdir(f"/proc/{self.server.process.pid}/fd"))
+        return len(list(Path(f"/proc/{self.server.process.pid}/fd").iterdir()))
 
     # What people do over HTTP.
 
@@ -407,9 +406,8 @@ def new_key() -> str:
 
 async def eventually(is_so: Callable[[], bool], what: str) -> None:
     """Wait for what no frame tells of, such as files that are closed."""
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while not is_so():
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(what) from None
+    for _ in range(int(PATIENCE_S / 0.02)):
+        if is_so():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(what)

@@ -19,7 +19,7 @@ class EdgeOptions:
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies whose X-Forwarded-For is believed."""
     header_timeout_ms: int = 10_000
-    """How long a client may take to send the head of a request."""
+    """How long a client may take to send the head of a request, and again for its body."""
     keep_alive_ms: int = 30_000
     """How long an HTTP connection may be idle between two requests."""
     backlog: int = 2_048

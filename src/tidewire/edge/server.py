@@ -120,40 +120,50 @@ class _Server(uvicorn.Server):
 
 
 class _HttpProtocol(HttpToolsProtocol):
-    """uvicorn's, with a limit on how long the head of a request may take (slow loris)."""
+    """uvicorn's, with a limit on how long a request may take to arrive (slow loris): its head, and
+    again as long for its body."""
 
     def __init__(self, header_timeout_s: float, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._header_timeout_s = header_timeout_s
-        self._header_timer: asyncio.TimerHandle | None = None
+        self._timeout_s = header_timeout_s
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._wait_for_head()
+        self._wait_for_more()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_is_here()
+        self._all_is_here()
         super().connection_lost(exc)
 
-    def on_headers_complete(self) -> None:
-        self._head_is_here()
-        super().on_headers_complete()
-
     def on_message_begin(self) -> None:
-        if self._header_timer is None:
-            self._wait_for_head()
+        if self._timer is None:
+            self._wait_for_more()
         super().on_message_begin()
 
-    def _wait_for_head(self) -> None:
-        self._header_timer = self.loop.call_later(self._header_timeout_s, self._too_slow)
+    def on_headers_complete(self) -> None:
+        self._all_is_here()
+        self._wait_for_more()
+        super().on_headers_complete()
 
-    def _head_is_here(self) -> None:
-        if self._header_timer is not None:
-            self._header_timer.cancel()
-            self._header_timer = None
+    def on_message_complete(self) -> None:
+        self._all_is_here()
+        super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._all_is_here()
+        super().handle_websocket_upgrade()
+
+    def _wait_for_more(self) -> None:
+        self._timer = self.loop.call_later(self._timeout_s, self._too_slow)
+
+    def _all_is_here(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _too_slow(self) -> None:
-        self._header_timer = None
+        self._timer = None
         if not self.transport.is_closing():
             self.transport.close()
 

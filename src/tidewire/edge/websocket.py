@@ -57,6 +57,12 @@ _picows_logger.setLevel(logging.CRITICAL)
 _MALFORMED: Final = HandshakeRefusal(
     http_status=400, error="invalid_request", message="the request cannot be read"
 )
+_WEBSOCKET_VERSION: Final = "13"
+_OTHER_WEBSOCKET: Final = HandshakeRefusal(
+    http_status=400,
+    error="invalid_request",
+    message=f"Sec-WebSocket-Version is not {_WEBSOCKET_VERSION}",
+)
 _BROKEN: Final = HandshakeRefusal(
     http_status=503,
     error="service_unavailable",
@@ -85,21 +91,23 @@ class Socket(WSListener):
     # For the gateway (`ports.transport.SocketTransport`).
 
     def write(self, framed: bytes) -> None:
-        if not self._is_closing:
+        # picows may have closed by itself, over a frame that it could not read: nothing may follow.
+        if not self._is_closing and self._transport.close_handshake is None:
             self._socket.write(framed)
 
     def unsent_bytes(self) -> int:
         return int(self._socket.get_write_buffer_size())
 
     def ping(self) -> None:
-        if not self._is_closing:
+        if not self._is_closing and self._transport.close_handshake is None:
             self._transport.send_ping(b"")
 
     def close(self, code: int, reason: str) -> None:
         if self._is_closing:
             return
         self._is_closing = True
-        self._transport.send_close(code, reason.encode()[:120])
+        if self._transport.close_handshake is None:
+            self._transport.send_close(code, reason.encode()[:120])
         self._loop.call_later(CLOSE_S_MAX, self._drop)
 
     def _drop(self) -> None:
@@ -220,6 +228,10 @@ class UpgradeProtocol(asyncio.Protocol):
         request = parse_upgrade(data, str(peer[0]) if peer else "")
         if request is None:
             self._refuse(_MALFORMED)
+            return
+        if request.headers.get("sec-websocket-version") != _WEBSOCKET_VERSION:
+            # picows takes any.
+            self._refuse(_OTHER_WEBSOCKET)
             return
         request = self._client_ip(request)
         self._tasks.start("edge-upgrade", self._answer(request, data))

@@ -31,6 +31,9 @@ from tidewire.wire.rest_models import ErrorBody, ErrorDetail, FieldError
 
 RETRY_UNAVAILABLE_SECONDS: Final = 1
 
+_GONE: Final = "client disconnected prematurely"
+"""How Litestar calls it when a client goes away, or is sent away, in the middle of a body."""
+
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -94,6 +97,9 @@ def refuse(request: AnyRequest, error: TidewireError) -> Response[ErrorBody]:
 def refuse_http(request: AnyRequest, exception: HTTPException) -> Response[ErrorBody]:
     """The answer to a request that Litestar has refused."""
     if exception.status_code >= 500:
+        if exception.detail == _GONE:
+            # Nobody is there to read this; it is the log that must not take it for our fault.
+            return _answer(request, BadRequest("the request ended before its body did"), 400)
         return fail(request, exception)
     match exception:
         case RequestEntityTooLarge():
