@@ -1,0 +1,109 @@
+"""A service with everything around it, and short words for what is done to it. Holds no test."""
+
+import asyncio
+
+from tests.unit.ingest.fake_store import FakeStore
+from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, UlidSource, UserId
+from tidewire.domain.messages import Appended, AppendOutcome
+from tidewire.ingest.options import IngestOptions
+from tidewire.ingest.service import IngestService
+from tidewire.runtime.clock import SystemClock
+from tidewire.runtime.supervise import TaskSupervisor
+
+
+class JumpingClock(SystemClock):
+    """The real clock, but the calendar says what the test wants."""
+
+    def __init__(self) -> None:
+        self.date_ms = 1_700_000_000_000
+
+    def wall_ms(self) -> int:
+        return self.date_ms
+
+
+class House:
+    """A service with everything around it."""
+
+    def __init__(self, store: FakeStore, **options: int) -> None:
+        self.deaths: asyncio.Queue[BaseException] = asyncio.Queue()
+        self.tasks = TaskSupervisor(lambda _name, error: self.deaths.put_nowait(error))
+        self.clock = JumpingClock()
+        self.store = store
+        self.answers: dict[str, AppendOutcome] = {}
+        self.order: list[str] = []
+        self._news = asyncio.Event()
+        self.service = IngestService(
+            store=store,
+            clock=self.clock,
+            ids=UlidSource(lambda _bits: 7),
+            tasks=self.tasks,
+            options=IngestOptions(**options),
+        )
+
+    def submit(
+        self,
+        content: str,
+        *,
+        key: str | None = None,
+        line: str | None = "phone",
+        chat: str = "chat_1",
+        sender: str = "user_anna",
+        patience_ms: int | None = None,
+        label: str | None = None,
+    ) -> None:
+        """Submit a message; the answer will stand in `answers` under its label, or its content."""
+        name = content if label is None else label
+
+        def done(outcome: AppendOutcome) -> None:
+            assert name not in self.answers, "answered twice"
+            self.answers[name] = outcome
+            self.order.append(name)
+            self._news.set()
+
+        self.service.submit_nowait(
+            chat_id=ChatId(chat),
+            sender_id=UserId(sender),
+            client_message_id=client_message_id(content if key is None else key),
+            content=content,
+            done=done,
+            origin_connection_id=None if line is None else ConnectionId(line),
+            deadline_at_ms=None if patience_ms is None else self.in_ms(patience_ms),
+        )
+
+    async def send(
+        self, content: str, *, key: str | None = None, patience_ms: int | None = None
+    ) -> Appended:
+        return await self.service.send(
+            chat_id=ChatId("chat_1"),
+            sender_id=UserId("user_anna"),
+            client_message_id=client_message_id(content if key is None else key),
+            content=content,
+            deadline_at_ms=None if patience_ms is None else self.in_ms(patience_ms),
+        )
+
+    def in_ms(self, patience_ms: int) -> int:
+        return self.clock.monotonic_ms() + patience_ms
+
+    async def answered(self, *names: str) -> None:
+        """Wait until all of these have their answers."""
+        while not self.answers.keys() >= set(names):
+            self._news.clear()
+            await self._news.wait()
+
+    def sequence(self, name: str) -> int:
+        answer = self.answers[name]
+        assert isinstance(answer, Appended)
+        return answer.sequence
+
+
+def client_message_id(name: str) -> ClientMessageId:
+    """A UUID for each name."""
+    return ClientMessageId(f"00000000-0000-4000-8000-{name.encode().hex()[:12]:0>12}")
+
+
+async def next_turn() -> None:
+    """Let everything run that is ready to."""
+    loop = asyncio.get_running_loop()
+    turned = loop.create_future()
+    loop.call_soon(turned.set_result, None)
+    await turned
