@@ -305,3 +305,33 @@ def test_refusal_payload_is_what_the_peer_is_told() -> None:
     assert payload.code == "MESSAGE_TOO_LARGE"
     assert payload.message == refusal.message
     assert payload.details == {"max_bytes": 4096, "received_bytes": 5000}
+
+
+@pytest.mark.parametrize(
+    ("content", "is_whole"),
+    [
+        (r"\ud83d\ude00", True),
+        (r"\uD83D\uDE00\n\ud83d\ude00", True),
+        (r"\\ud83d", True),
+        (r"\n", True),
+        (r"\ud83d", False),
+        (r"\ude00", False),
+        (r"\ud83d x \n", False),
+        (r"\ud83d x \ude00", False),
+        (r"\ud83d\n", False),
+        (r"\ud83d\ud83d\ude00", False),
+        (r"\ud83d\ude00\ude00", False),
+        (r"\\\ud83d", False),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_told_from_a_whole_one(content: str, is_whole: bool) -> None:
+    text = (
+        '{"type":"send_message","request_id":"r1","payload":{"chat_id":"chat_1",'
+        '"client_message_id":"c0a8f3d2-5b1e-4f77-9a43-2d6e8b90c5f1","content":"%s"}}'
+    )
+    frame = decode_client_frame((text % content).encode())
+    if is_whole:
+        assert isinstance(frame, SendMessageFrame)
+    else:
+        assert isinstance(frame, FrameRefusal)
+        assert (frame.code, frame.request_id) == (ErrorCode.INVALID_ENCODING, "r1")
