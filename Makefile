@@ -35,8 +35,9 @@ fmt: $(READY) ## Format the code and apply the safe fixes
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## Durable appends a second, next to the ceiling of a bare loop
+bench: $(READY) ## Durable appends next to a bare loop, then the server next to the sketch (5 min)
 	$(BIN)/tidewire bench ingest
+	$(BIN)/tidewire bench compare
 
 torture: $(READY) ## Kill -9 under load, ROUNDS times (make torture ROUNDS=500)
 	$(BIN)/python -m tests.crash.torture --rounds $(ROUNDS)
