@@ -329,7 +329,7 @@ async def test_pushes_beside_a_page_are_bounded_all_the_same(small: Stage) -> No
         small.hub.push([ben], push(size=1_000))
         await turns()
     assert peer.closed == (1008, "slow_consumer")
-    assert small.hub._draining != {}
+    # Whether the hub has looked at it since is a matter of milliseconds; after this it never does.
     peer.goes()
     assert small.hub._draining == {}
 
