@@ -16,7 +16,7 @@ from tidewire.domain.limits import UNREAD_MAX
 
 async def boundaries(world: World, chat: ChatId, viewer: UserId) -> tuple[int, int]:
     """What the viewer may show as delivered and as read, by the floors."""
-    floors = await world.storage.floors(chat)
+    floors = (await world.storage.floors([chat]))[0]
     assert floors is not None
     return (
         floors.delivered.boundary(viewer, floors.head),
@@ -34,14 +34,14 @@ def naive(effective: Mapping[UserId, Positions], viewer: UserId, head: int) -> t
 
 
 async def test_floors_are_none_when_there_is_no_such_chat(world: World) -> None:
-    assert await world.storage.floors(world.no_chat()) is None
+    assert await world.storage.floors([world.no_chat()]) == [None]
 
 
 async def test_floors_show_the_head_to_somebody_alone(world: World) -> None:
     anna = await world.person()
     chat = await world.group(anna)
     await world.send_many(chat, anna, 3)
-    floors = await world.storage.floors(chat)
+    floors = (await world.storage.floors([chat]))[0]
     assert floors is not None
     assert (floors.chat_id, floors.head) == (chat, 3)
     assert floors.delivered == floors.read == Lowest(anna, 3, None)
@@ -78,7 +78,7 @@ async def test_floors_give_every_member_the_naive_minimum(world: World) -> None:
 async def test_floors_name_the_smaller_user_when_two_are_lowest(world: World) -> None:
     people = sorted(await world.people(3))
     chat = await world.group(people[2], people[0], people[1])
-    floors = await world.storage.floors(chat)
+    floors = (await world.storage.floors([chat]))[0]
     assert floors is not None
     assert floors.delivered == floors.read == Lowest(people[0], 0, 0)
 
@@ -129,9 +129,9 @@ async def test_floors_are_still_there_after_a_restart(world: World) -> None:
     await world.send_many(chat, anna, 4)
     await world.read(ben, chat, 3)
     await world.ack(cleo, chat, 2)
-    before = await world.storage.floors(chat)
+    before = (await world.storage.floors([chat]))[0]
     await world.engine.reopen()
-    assert await world.storage.floors(chat) == before
+    assert await world.storage.floors([chat]) == [before]
 
 
 # Delivery status.

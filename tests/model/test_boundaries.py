@@ -58,7 +58,7 @@ class Watch:
                 await world.leave(user, chat)
 
     async def look(self) -> None:
-        floors = await self.world.storage.floors(self.chat)
+        floors = (await self.world.storage.floors([self.chat]))[0]
         assert floors is not None
         for user in await self.world.members(self.people[0], self.chat):
             entry = await self.world.entry(user, self.chat)

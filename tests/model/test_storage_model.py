@@ -352,7 +352,7 @@ class StorageMachine(RuleBasedStateMachine):
     async def _check_chats(self) -> None:
         storage = self.engine.storage
         for chat_id, model in self.model.chats.items():
-            floors = await storage.floors(chat_id)
+            floors = (await storage.floors([chat_id]))[0]
             roster = await storage.roster(chat_id)
             assert floors is not None
             assert roster is not None

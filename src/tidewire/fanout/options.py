@@ -18,8 +18,10 @@ class FanoutOptions:
     """How far apart two status updates of one chat are at least."""
     status_chats_max: int = 50_000
     """How many chats may have a status update due or just sent; past it, updates wait for room."""
-    status_reads_max: int = 8
-    """How many chats' positions are read at the same time for status updates."""
+    status_gather_ms: int = 20
+    """How far apart two reads of positions are at least: what is due meanwhile is read together."""
+    status_batch_max: int = 200
+    """How many chats' positions are read at once for status updates."""
     retry_ms: int = 500
     """How long to leave the store alone after it could not be read."""
     read_attempts_max: int = 5

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from tidewire.domain.chats import Roster
+from tidewire.domain.delivery import Floors
 from tidewire.domain.errors import Unavailable
 from tidewire.domain.events import (
     ChatCreated,
@@ -77,7 +78,8 @@ class FanoutWorker:
         # What waits for the members of a chat, in order. A chat is here while they are read.
         self._waiting: dict[ChatId, deque[tuple[int, WithRoster]]] = {}
         self._waiting_count = 0
-        self._status_reads = 0
+        self._is_telling = False
+        self._status_read_at_ms = 0
         self._status_timer: asyncio.TimerHandle | None = None
         self._status_timer_at_ms = 0
 
@@ -202,11 +204,12 @@ class FanoutWorker:
 
     def _set_status_timer(self) -> None:
         """One timer for all chats, set anew only for one that is due earlier."""
-        at_ms = self._ticks.next_at_ms()
-        if at_ms is None or self._status_reads >= self._options.status_reads_max:
+        due_at_ms = self._ticks.next_at_ms()
+        if due_at_ms is None or self._is_telling:
             return
         now_ms = self._clock.monotonic_ms()
-        at_ms = max(at_ms, now_ms)
+        gathered_at_ms = self._status_read_at_ms + self._options.status_gather_ms
+        at_ms = max(due_at_ms, now_ms, gathered_at_ms)
         if self._status_timer is not None:
             if self._status_timer_at_ms <= at_ms:
                 return
@@ -216,39 +219,49 @@ class FanoutWorker:
 
     def _on_status_timer(self) -> None:
         self._status_timer = None
-        room = self._options.status_reads_max - self._status_reads
-        for due in self._ticks.take(self._clock.monotonic_ms(), room):
-            self._status_reads += 1
+        now_ms = self._clock.monotonic_ms()
+        due = self._ticks.take(now_ms, self._options.status_batch_max)
+        if due:
+            self._is_telling = True
+            self._status_read_at_ms = now_ms
             self._tasks.start("fanout-status", self._tell(due))
-        self._set_status_timer()
-
-    async def _tell(self, due: DueChat) -> None:
-        """Read the latest numbers of one chat and push them to its members who are connected."""
-        try:
-            floors = await self._positions.floors(due.chat_id)
-            roster = None if floors is None else await self._roster(due.chat_id)
-            if floors is not None and roster is not None and not roster.has_block:
-                online = self._router.online(roster.user_ids)
-                # The device that acknowledged knows its own numbers; only others need telling.
-                movers = [
-                    user_id for user_id in due.moved if self._router.connections_of(user_id) > 1
-                ]
-                for user_id in movers:
-                    await self._tell_own(user_id, due.chat_id)
-                for push in status_pushes(
-                    floors,
-                    online,
-                    told=None if due.is_forced else due.told,
-                    except_users=movers,
-                    now_ms=self._clock.wall_ms(),
-                ):
-                    self._push_status(push)
-            self._ticks.told(due, floors, self._clock.monotonic_ms())
-        except Unavailable:
-            self._ticks.failed(due, self._clock.monotonic_ms())
-        finally:
-            self._status_reads -= 1
+        else:
             self._set_status_timer()
+
+    async def _tell(self, due: list[DueChat]) -> None:
+        """Read the latest numbers of these chats and push them to members who are connected."""
+        untold = deque(due)
+        try:
+            all_floors = await self._positions.floors([one.chat_id for one in due])
+            for one, floors in zip(due, all_floors, strict=True):
+                if floors is not None:
+                    await self._tell_chat(one, floors)
+                self._ticks.told(one, floors, self._clock.monotonic_ms())
+                untold.popleft()
+        except Unavailable:
+            for one in untold:
+                self._ticks.failed(one, self._clock.monotonic_ms())
+        finally:
+            self._is_telling = False
+            self._set_status_timer()
+
+    async def _tell_chat(self, due: DueChat, floors: Floors) -> None:
+        roster = await self._roster(due.chat_id)
+        if roster is None or roster.has_block:
+            return
+        online = self._router.online(roster.user_ids)
+        # The device that acknowledged knows its own numbers; only others need telling.
+        movers = [user_id for user_id in due.moved if self._router.connections_of(user_id) > 1]
+        for user_id in movers:
+            await self._tell_own(user_id, due.chat_id)
+        for push in status_pushes(
+            floors,
+            online,
+            told=None if due.is_forced else due.told,
+            except_users=movers,
+            now_ms=self._clock.wall_ms(),
+        ):
+            self._push_status(push)
 
     async def _tell_own(self, user_id: UserId, chat_id: ChatId) -> None:
         entry = await self._positions.standing(user_id, chat_id)

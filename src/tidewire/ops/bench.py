@@ -24,11 +24,12 @@ from tidewire.engines.sqlite import SqliteOptions, SqliteStorage
 from tidewire.engines.sqlite.append import (
     FIND_AUTHORS,
     FIND_KEYS,
-    INSERT_MESSAGE,
-    MOVE_AUTHOR,
-    MOVE_COUNTER,
+    INSERT_MESSAGES,
+    MOVE_COUNTERS,
 )
+from tidewire.engines.sqlite.bulk import execute_rows
 from tidewire.engines.sqlite.database import DATABASE_NAME, connect
+from tidewire.engines.sqlite.positions import MOVE_POSITIONS
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.service import IngestService
 from tidewire.ports.runtime import Clock, Tasks
@@ -170,9 +171,11 @@ def _commit_batch(database: apsw.Connection, pairs: Sequence[Pair], number: int)
     database.execute("BEGIN IMMEDIATE")
     database.execute(FIND_KEYS, (msgspec.json.encode(keys).decode(),)).fetchall()
     database.execute(FIND_AUTHORS, (msgspec.json.encode(authors).decode(),)).fetchall()
-    database.executemany(INSERT_MESSAGE, rows)
-    database.executemany(MOVE_COUNTER, [(number, 1, chat) for chat, _ in authors])
-    database.executemany(MOVE_AUTHOR, [(number, number, 1, user, chat) for chat, user in authors])
+    execute_rows(database, INSERT_MESSAGES, rows)
+    execute_rows(database, MOVE_COUNTERS, [(chat, number, 1) for chat, _ in authors])
+    execute_rows(
+        database, MOVE_POSITIONS, [(user, chat, number, number, 1) for chat, user in authors]
+    )
     database.execute("COMMIT")
 
 

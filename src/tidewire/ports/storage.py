@@ -224,8 +224,9 @@ class PositionStore(Protocol):
         """
         ...
 
-    async def floors(self, chat_id: ChatId) -> Floors | None:
-        """The lowest positions among the current members; None if there is no such chat.
+    async def floors(self, chat_ids: Sequence[ChatId]) -> list[Floors | None]:
+        """The lowest positions among the current members of each chat, in the same order; None
+        where there is no such chat.
 
         Costs the same for ten members and for a thousand.
         """

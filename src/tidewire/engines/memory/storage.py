@@ -347,9 +347,9 @@ class MemoryStorage(MemoryAccounts):
         self._committed(*events)
         return outcomes
 
-    async def floors(self, chat_id: ChatId) -> Floors | None:
-        record = self._open_tables().chats.get(chat_id)
-        return None if record is None else record.floors()
+    async def floors(self, chat_ids: Sequence[ChatId]) -> list[Floors | None]:
+        records = self._open_tables().chats
+        return [records[chat_id].floors() if chat_id in records else None for chat_id in chat_ids]
 
     async def delivery_status(
         self, reader: UserId, chat_id: ChatId, sequence: int | None

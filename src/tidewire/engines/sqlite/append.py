@@ -1,7 +1,8 @@
 """The append: dedup, membership, sequence, message, counter and the author's positions, as one act.
 
 The hot path of the store. Whatever concerns the whole batch is asked in one statement, which reads
-its questions out of one JSON array: a fifth of the cost of a statement each.
+its questions out of one JSON array: a fifth of the cost of a statement each. All answers come in
+one row, for the reason that `bulk` gives.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from tidewire.domain.events import Event, MessageAppended, PositionsAdvanced
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import APPEND_SENDS_MAX, SEQUENCE_MAX
 from tidewire.domain.messages import Appended, AppendOutcome, Message, SendMessage
+from tidewire.engines.sqlite.bulk import execute_rows, for_rows
+from tidewire.engines.sqlite.positions import MOVE_POSITIONS
 
 FIND_KEYS: Final = """
 SELECT question.key, message.sender_id, message.content, message.content_type,
@@ -28,10 +31,12 @@ CROSS JOIN messages AS message
 """
 
 FIND_AUTHORS: Final = """
-SELECT question.key, chat.membership_version, counter.sequence_counter,
+SELECT json_group_array(json_array(
+    question.key, chat.membership_version, counter.sequence_counter,
     (SELECT max(sequence) FROM messages WHERE chat_id = chat.chat_id),
     member.joined_sequence, member.blocked_at IS NOT NULL,
     state.last_acked_sequence, state.last_read_sequence
+))
 FROM json_each(?) AS question
 CROSS JOIN chats AS chat ON chat.chat_id = question.value ->> 0
 CROSS JOIN chat_memberships AS member
@@ -41,22 +46,29 @@ CROSS JOIN delivery_state AS state
 LEFT JOIN chat_counters AS counter ON counter.chat_id = chat.chat_id
 """
 
-INSERT_MESSAGE: Final = """
-INSERT INTO messages (chat_id, sequence, prev_sequence, message_id, sender_id, client_message_id,
-    content, content_type, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
+INSERT_MESSAGES: Final = for_rows(
+    """
+INSERT OR FAIL INTO messages (chat_id, sequence, prev_sequence, message_id, sender_id,
+    client_message_id, content, content_type, created_at)
+VALUES {rows}
+""",
+    columns=9,
+)
 
-MOVE_COUNTER: Final = """
-UPDATE chat_counters SET sequence_counter = ?, updated_at = ? WHERE chat_id = ?
-"""
-
-MOVE_AUTHOR: Final = """
-UPDATE delivery_state SET last_acked_sequence = ?, last_read_sequence = ?, updated_at = ?
-WHERE user_id = ? AND chat_id = ?
-"""
+MOVE_COUNTERS: Final = for_rows(
+    """
+WITH moved (chat_id, sequence_counter, updated_at) AS (VALUES {rows})
+UPDATE OR FAIL chat_counters
+SET sequence_counter = moved.sequence_counter, updated_at = moved.updated_at
+FROM moved WHERE chat_counters.chat_id = moved.chat_id
+""",
+    columns=3,
+)
 
 _encode: Final = msgspec.json.Encoder().encode
+_decode_authors: Final = msgspec.json.Decoder(
+    list[tuple[int, int, int | None, int | None, int, int, int, int]]
+).decode
 
 
 class _ChatState:
@@ -131,8 +143,8 @@ def _find_authors(
     pairs = list(dict.fromkeys([(send.chat_id, send.sender_id) for send in sends]))
     chats: dict[ChatId, _ChatState] = {}
     authors = {}
-    rows = database.execute(FIND_AUTHORS, (_encode(pairs).decode(),))
-    for index, version, counter, head, joined, is_blocked, delivered, read in rows:
+    found = _decode_authors(database.execute(FIND_AUTHORS, (_encode(pairs).decode(),)).get)
+    for index, version, counter, head, joined, is_blocked, delivered, read in found:
         pair = pairs[index]
         chat = chats.get(pair[0])
         if chat is None:
@@ -201,19 +213,22 @@ def _write(
     authors: dict[tuple[ChatId, UserId], _Author],
     now_ms: int,
 ) -> None:
-    database.executemany(INSERT_MESSAGE, rows)
+    execute_rows(database, INSERT_MESSAGES, rows)
     counters = {
         chat_id: author.chat.counter
         for (chat_id, _), author in authors.items()
-        if author.chat.moved
+        if author.chat.moved and author.chat.counter is not None
     }
-    database.executemany(
-        MOVE_COUNTER, [(counter, now_ms, chat_id) for chat_id, counter in counters.items()]
+    execute_rows(
+        database,
+        MOVE_COUNTERS,
+        [(chat_id, counter, now_ms) for chat_id, counter in counters.items()],
     )
-    database.executemany(
-        MOVE_AUTHOR,
+    execute_rows(
+        database,
+        MOVE_POSITIONS,
         [
-            (author.positions.delivered, author.positions.read, now_ms, user_id, chat_id)
+            (user_id, chat_id, author.positions.delivered, author.positions.read, now_ms)
             for (chat_id, user_id), author in authors.items()
             if author.moved
         ],

@@ -28,11 +28,14 @@ from tidewire.domain.errors import NotAMember, SequenceAboveHead
 from tidewire.domain.events import Event, PositionsAdvanced
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import UNREAD_MAX, UNREAD_SCAN_MAX
+from tidewire.engines.sqlite.bulk import execute_rows, for_rows
 from tidewire.engines.sqlite.chats import access_chat
 
 FIND_POSITIONS: Final = """
-SELECT question.key, state.last_acked_sequence, state.last_read_sequence,
+SELECT json_group_array(json_array(
+    question.key, state.last_acked_sequence, state.last_read_sequence,
     coalesce((SELECT max(sequence) FROM messages WHERE chat_id = member.chat_id), 0)
+))
 FROM json_each(?) AS question
 CROSS JOIN chat_memberships AS member
     ON member.chat_id = question.value ->> 0 AND member.user_id = question.value ->> 1
@@ -41,18 +44,38 @@ CROSS JOIN delivery_state AS state
 """
 
 # The condition repeats what was read in the same transaction: a position never falls.
-MOVE: Final = """
-UPDATE delivery_state SET last_acked_sequence = ?1, last_read_sequence = ?2, updated_at = ?3
-WHERE user_id = ?4 AND chat_id = ?5 AND last_acked_sequence <= ?1 AND last_read_sequence <= ?2
-"""
+MOVE_POSITIONS: Final = for_rows(
+    """
+WITH moved (user_id, chat_id, delivered, read, updated_at) AS (VALUES {rows})
+UPDATE OR FAIL delivery_state
+SET last_acked_sequence = moved.delivered, last_read_sequence = moved.read,
+    updated_at = moved.updated_at
+FROM moved
+WHERE delivery_state.user_id = moved.user_id AND delivery_state.chat_id = moved.chat_id
+    AND last_acked_sequence <= moved.delivered AND last_read_sequence <= moved.read
+""",
+    columns=5,
+)
 
-LOWEST: Final = """
-SELECT user_id, effective_{kind} FROM delivery_state
-WHERE chat_id = ? AND joined_sequence IS NOT NULL
-ORDER BY effective_{kind}, user_id LIMIT 2
-"""
-LOWEST_DELIVERED: Final = LOWEST.format(kind="delivered")
-LOWEST_READ: Final = LOWEST.format(kind="read")
+_LOWEST: Final = """
+json((
+        SELECT json_group_array(json_array(user_id, effective_{kind})) FROM (
+            SELECT user_id, effective_{kind} FROM delivery_state
+            WHERE chat_id = chat.chat_id AND joined_sequence IS NOT NULL
+            ORDER BY effective_{kind}, user_id LIMIT 2
+        )
+    ))"""
+
+FLOORS: Final = f"""
+SELECT json_group_array(json_array(
+    question.key,
+    coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chat.chat_id), 0),
+    {_LOWEST.format(kind="delivered")},
+    {_LOWEST.format(kind="read")}
+))
+FROM json_each(?) AS question
+CROSS JOIN chats AS chat ON chat.chat_id = question.value
+"""  # noqa: S608 - constants
 
 FIND_MEMBER_POSITIONS: Final = """
 SELECT user_id, joined_sequence, last_acked_sequence, last_read_sequence, updated_at
@@ -104,6 +127,11 @@ ORDER BY chat_id
 DIGEST: Final = _STANDINGS.format(compared=">")
 STANDING: Final = _STANDINGS.format(compared="=")
 
+_LowestRows = list[tuple[UserId, int]]
+
+_decode_positions: Final = msgspec.json.Decoder(list[tuple[int, int, int, int]]).decode
+_decode_floors: Final = msgspec.json.Decoder(list[tuple[int, int, _LowestRows, _LowestRows]]).decode
+
 
 def advance(
     database: apsw.Connection, advances: Sequence[Advance], now_ms: int
@@ -111,9 +139,10 @@ def advance(
     """Inside the caller's transaction. See `PositionStore.advance` for the contract."""
     pairs = list(dict.fromkeys([(wish.chat_id, wish.user_id) for wish in advances]))
     question = msgspec.json.encode(pairs).decode()
+    answer = database.execute(FIND_POSITIONS, (question,)).get
     found = {
         pairs[index]: (Positions(delivered, read), head)
-        for index, delivered, read, head in database.execute(FIND_POSITIONS, (question,))
+        for index, delivered, read, head in _decode_positions(answer)
     }
     moved: dict[tuple[ChatId, UserId], Positions] = {}
     outcomes: list[AdvanceOutcome] = []
@@ -132,10 +161,11 @@ def advance(
         if after != before:
             found[pair] = (after, head)
             moved[pair] = after
-    database.executemany(
-        MOVE,
+    execute_rows(
+        database,
+        MOVE_POSITIONS,
         [
-            (after.delivered, after.read, now_ms, user_id, chat_id)
+            (user_id, chat_id, after.delivered, after.read, now_ms)
             for (chat_id, user_id), after in moved.items()
         ],
     )
@@ -144,20 +174,12 @@ def advance(
     ]
 
 
-def floors(database: apsw.Connection, chat_id: ChatId) -> Floors | None:
-    row = database.execute(
-        "SELECT coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chats.chat_id), 0)"
-        " FROM chats WHERE chat_id = ?",
-        (chat_id,),
-    ).fetchone()
-    if row is None:
-        return None
-    return Floors(
-        chat_id,
-        row[0],
-        _lowest(database, LOWEST_DELIVERED, chat_id),
-        _lowest(database, LOWEST_READ, chat_id),
-    )
+def floors(database: apsw.Connection, chat_ids: Sequence[ChatId]) -> list[Floors | None]:
+    question = msgspec.json.encode(chat_ids).decode()
+    found: list[Floors | None] = [None] * len(chat_ids)
+    for index, head, delivered, read in _decode_floors(database.execute(FLOORS, (question,)).get):
+        found[index] = Floors(chat_ids[index], head, _lowest(delivered), _lowest(read))
+    return found
 
 
 def delivery_status(
@@ -212,8 +234,7 @@ def _entries(rows: list[tuple[Any, ...]]) -> list[DigestEntry]:
     ]
 
 
-def _lowest(database: apsw.Connection, query: str, chat_id: ChatId) -> Lowest:
-    rows: list[tuple[Any, ...]] = database.execute(query, (chat_id,)).fetchall()
+def _lowest(rows: _LowestRows) -> Lowest:
     if not rows:
         return Lowest(None, 0, None)
     return Lowest(rows[0][0], rows[0][1], rows[1][1] if len(rows) > 1 else None)

@@ -261,8 +261,8 @@ class SqliteStorage(SqliteAccounts):
     async def advance(self, advances: Sequence[Advance], *, now_ms: int) -> list[AdvanceOutcome]:
         return await self._write(positions.advance, advances, now_ms)
 
-    async def floors(self, chat_id: ChatId) -> Floors | None:
-        return await self._read(positions.floors, chat_id)
+    async def floors(self, chat_ids: Sequence[ChatId]) -> list[Floors | None]:
+        return await self._read(positions.floors, chat_ids)
 
     async def delivery_status(
         self, reader: UserId, chat_id: ChatId, sequence: int | None
