@@ -21,6 +21,8 @@ _FORM: Final = re.compile(
 )
 
 
+# Four instants are formatted for every message, and those of one commit are the same.
+@lru_cache(maxsize=256)
 def format_time_ms(time_ms: int) -> str:
     """The wire's text of an instant."""
     assert 0 <= time_ms <= WIRE_TIME_MS_MAX, time_ms
@@ -38,8 +40,8 @@ def parse_time_ms(text: str) -> int | None:
     return second * 1000 + int(text[20:23])
 
 
-# Two instants are formatted for every message, nearly always of the second that has just passed;
-# making a calendar date costs ten times what the cache does.
+# Nearly always the second that has just passed; making a calendar date costs ten times what the
+# cache does.
 @lru_cache(maxsize=1024)
 def _second_text(second: int) -> str:
     return (_EPOCH + second * _SECOND).isoformat()[:19]

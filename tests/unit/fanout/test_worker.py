@@ -10,6 +10,7 @@ import pytest
 from tests.support.engines import MemoryHarness
 from tests.support.world import World
 from tidewire.domain.chats import Roster
+from tidewire.domain.delivery import Floors
 from tidewire.domain.errors import StoreUnavailable
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
 from tidewire.engines.memory import MemoryStorage
@@ -304,3 +305,50 @@ async def test_own_numbers_are_not_sent_to_somebody_with_one_device(stage: Stage
     stage.fan_out()
     await stage.router.until(lambda: bool(stage.router.got(ann, "status_update")))
     assert all("own_read" not in update for update in stage.router.got(ben, "status_update"))
+
+
+class CountingFloors(SlowRosters):
+    """Remembers how many chats each read was about, and fails when a test says so."""
+
+    asked: list[int]
+    floor_failures = 0
+
+    async def floors(self, chat_ids: Sequence[ChatId]) -> list[Floors | None]:
+        self.asked.append(len(chat_ids))
+        if self.floor_failures:
+            self.floor_failures -= 1
+            raise StoreUnavailable("the test says so")
+        return await super().floors(chat_ids)
+
+
+class CountingHarness(Harness):
+    async def _open(self) -> CountingFloors:
+        storage = CountingFloors(self._listen)
+        storage.gate = asyncio.Event()
+        storage.gate.set()
+        storage.asked = []
+        return storage
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+async def test_status_of_many_chats_is_read_together_within_the_bound(
+    tmp_path: Path, failures: int
+) -> None:
+    engine = CountingHarness(tmp_path)
+    storage = await engine.open()
+    assert isinstance(storage, CountingFloors)
+    storage.floor_failures = failures
+    stage = Stage(engine, status_batch_max=4)
+    ann, *others = await stage.world.people(11)
+    stage.connect(ann)
+    for other in others:
+        chat_id = await stage.world.direct(ann, other)
+        await stage.world.send(chat_id, ann)
+        await stage.world.ack(other, chat_id, 1)
+    stage.fan_out()
+    await stage.router.until(lambda: len(stage.router.got(ann, "status_update")) == 10)
+    # Ten chats were due at once: three reads, and those that failed again.
+    assert max(storage.asked) == 4
+    assert len(storage.asked) == 3 + failures
+    await stage.tasks.close()
+    await engine.close()
