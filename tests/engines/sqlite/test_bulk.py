@@ -24,7 +24,12 @@ def test_every_row_goes_in_once_and_in_order(database: apsw.Connection, count: i
 
 def test_steps_are_few(database: apsw.Connection) -> None:
     statements: list[str] = []
-    database.set_exec_trace(lambda _cursor, sql, _values: bool(statements.append(sql)) or True)
+
+    def trace(_cursor: apsw.Cursor, sql: str, _values: object) -> bool:
+        statements.append(sql)
+        return True
+
+    database.set_exec_trace(trace)
     execute_rows(database, INSERT, [(str(number), number) for number in range(64 + 16 + 4 + 1)])
     assert statements == [INSERT[count] for count in ROWS]
 
