@@ -43,6 +43,17 @@ async def test_every_answer_has_its_headers(stage: Stage) -> None:
     assert "POST" in answers[2].headers["allow"]
 
 
+async def test_options_name_every_method_of_an_address(stage: Stage) -> None:
+    for path, methods in {
+        "/chats": "GET, OPTIONS, POST",
+        "/users/me": "GET, OPTIONS, PATCH",
+        "/users/user_x/block": "DELETE, OPTIONS, PUT",
+        "/health": "GET, OPTIONS",
+    }.items():
+        answer = await stage.client.options(API + path)
+        assert (answer.status_code, answer.headers["allow"]) == (204, methods)
+
+
 async def test_limits_are_per_user_and_kind(stage: Stage) -> None:
     anna, berta = await stage.people("anna", "berta")
     options = RestOptions(reads_per_minute=3, writes_per_minute=2, lookups_per_minute=1)

@@ -86,3 +86,15 @@ async def test_page_uses_nothing_from_elsewhere(stage: Stage) -> None:
         assert asset.status_code == 200
         assert "://" not in asset.text
         assert asset.headers["content-type"].split(";")[0] in ("text/css", "text/javascript")
+
+
+async def test_openapi_says_what_bodies_and_headers_may_hold(stage: Stage) -> None:
+    document = await stage.described()
+    schemas = document["components"]["schemas"]
+    member_ids = schemas["CreateChat"]["properties"]["member_ids"]
+    assert member_ids["items"] == {"type": "string", "minLength": 1, "maxLength": 64}
+    assert member_ids["uniqueItems"]
+    assert len(schemas["CreateChat"]["anyOf"]) == len(schemas["AdvancePositions"]["anyOf"]) == 2
+    assert schemas["PostMessage"]["properties"]["content"]["maxLength"] == 4096
+    (header,) = document["paths"]["/api/v1/chats"]["post"]["parameters"]
+    assert (header["schema"]["type"], header["schema"]["format"]) == ("string", "uuid")

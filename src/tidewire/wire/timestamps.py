@@ -16,9 +16,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
 _MILLISECONDS: Final = tuple(f".{ms:03d}Z" for ms in range(1000))
 # Hours end at 23 here, because newer Pythons read 24:00:00 as the next day and older ones do not.
-_FORM: Final = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\.[0-9]{3}Z"
+TIME_PATTERN: Final = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
 )
+_FORM: Final = re.compile(TIME_PATTERN)
 
 
 # Four instants are formatted for every message, and those of one commit are the same.

@@ -1,11 +1,13 @@
 """Builds the REST application from the services behind it."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from litestar import Litestar, Request, Router
+from litestar import Litestar, Request, Response, Router, route
 from litestar.config.cors import CORSConfig
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.spec import Components, License, SecurityScheme, Tag
 from litestar.types import ASGIApp
@@ -73,7 +75,32 @@ def build_rest_app(services: RestServices, options: RestOptions) -> ASGIApp:
 
 def _api() -> Router:
     rooms = (auth, users, chats, members, messages, delivery, sessions, server)
-    return Router(API_PATH, route_handlers=[each for room in rooms for each in room.HANDLERS])
+    handlers = [each for room in rooms for each in room.HANDLERS]
+    return Router(API_PATH, route_handlers=[*_options(handlers), *handlers])
+
+
+def _options(handlers: Sequence[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
+    """Answers what is possible at an address. Litestar's own answer knows only the method that was
+    registered first; ours have to be registered before all others."""
+    methods: dict[str, set[str]] = {}
+    for handler in handlers:
+        for path in handler.paths:
+            methods.setdefault(path, {"OPTIONS"}).update(handler.http_methods)
+    return [_options_of(path, ", ".join(sorted(names))) for path, names in methods.items()]
+
+
+def _options_of(path: str, allowed: str) -> HTTPRouteHandler:
+    @route(
+        path,
+        http_method="OPTIONS",
+        status_code=204,
+        include_in_schema=False,
+        sync_to_thread=False,
+    )
+    def options() -> Response[None]:
+        return Response(None, status_code=204, headers={"allow": allowed})
+
+    return options
 
 
 def _provide_caller(request: Request[Any, Any, Any]) -> Identity:

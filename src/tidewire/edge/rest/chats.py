@@ -35,6 +35,7 @@ from tidewire.wire.rest_views import (
     created_chat_view,
     mute_view,
 )
+from tidewire.wire.timestamps import TIME_PATTERN
 
 PAGE_CHATS_DEFAULT = 20
 
@@ -97,7 +98,11 @@ async def list_chats(
         int, QueryParameter(ge=1, le=CHAT_LIST_MAX, description=limited(20, CHAT_LIST_MAX))
     ] = PAGE_CHATS_DEFAULT,
     updated_since: Annotated[
-        str | None, QueryParameter(description="Leave out chats without activity since this time.")
+        str | None,
+        QueryParameter(
+            description="Leave out chats without activity since this time.",
+            schema_extra={"pattern": TIME_PATTERN},
+        ),
     ] = None,
 ) -> Page[ChatListEntry]:
     """One's chats, newest activity first.

@@ -42,6 +42,9 @@ def limited(default: int, most: int) -> str:
     return f"How many at most: 1 to {most}, {default} unless told."
 
 
+# Described only: a value of another form is told with the endpoint's own sentence.
+_UUID: Final = {"format": "uuid"}
+
 CursorText = Annotated[
     str | None,
     QueryParameter(
@@ -54,10 +57,15 @@ IdempotencyKey = Annotated[
     HeaderParameter(
         name="Idempotency-Key",
         description="A UUID. The same request with the same key is carried out once.",
+        schema_extra=_UUID,
         examples=[Example(value="6f1c2b5e-0d8a-4c56-9a3f-0c2f6a0b7a11")],
     ),
 ]
 DeviceId = Annotated[
     str | None,
-    HeaderParameter(name="X-Device-ID", description="The UUID that the device made for itself."),
+    HeaderParameter(
+        name="X-Device-ID",
+        description="The UUID that the device made for itself.",
+        schema_extra=_UUID,
+    ),
 ]

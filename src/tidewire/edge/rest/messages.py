@@ -91,7 +91,7 @@ async def list_messages(
 @get(
     "/chats/{chat_id:str}/messages/around/{sequence:int}",
     tags=["messages"],
-    responses=refusals(403, 422),
+    responses=refusals(403, 404, 422),
 )
 async def messages_around(
     chat_id: FromPath[str],
