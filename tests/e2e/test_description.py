@@ -45,7 +45,7 @@ def schemathesis(site: Site, *arguments: str, **environment: str) -> tuple[int, 
             "--checks=all",
             *arguments,
         ],
-        cwd=ROOT,
+        cwd=site.data_dir.parent,  # it leaves its notes there
         env={
             **os.environ,
             "PYTHONPATH": str(ROOT),

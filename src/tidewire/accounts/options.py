@@ -107,8 +107,8 @@ class AccountOptions:
         _check(bool(self.issuer), "issuer is not empty")
         _check(bool(self.audience), "audience is not empty")
         _check(
-            _MINUTE_MS <= self.access_token_ms <= 24 * 60 * _MINUTE_MS,
-            "access_token_ms is a minute to a day",
+            _SECOND_MS <= self.access_token_ms <= _DAY_MS,
+            "access_token_ms is a second to a day",
         )
         _check(self.session_ms >= self.access_token_ms, "session_ms is at least access_token_ms")
         _check(self.sessions_max >= 1, "sessions_max is at least 1")

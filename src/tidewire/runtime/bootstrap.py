@@ -278,4 +278,7 @@ def _external(identity: IdentityOptions) -> ExternalOptions | None:
         username_claim=identity.username_claim,
         display_name_claim=identity.display_name_claim,
         leeway_ms=identity.leeway_ms,
+        keys_cached_ms=identity.keys_cached_ms,
+        keys_cooldown_ms=identity.keys_cooldown_ms,
+        keys_stale_ms_max=identity.keys_stale_ms_max,
     )

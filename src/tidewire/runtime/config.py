@@ -82,8 +82,18 @@ class IdentityOptions:
     display_name_claim: str = "name"
     leeway_ms: int = 60_000
     """How far its clock may be from ours."""
+    keys_cached_ms: int = 300_000
+    """How long its public keys hold before they are asked for again."""
+    keys_cooldown_ms: int = 30_000
+    """A key that is not known has them asked for at once, but not more often than this."""
+    keys_stale_ms_max: int = 3_600_000
+    """How long old keys hold while they cannot be asked for."""
 
     def __post_init__(self) -> None:
+        if self.keys_cached_ms < 1 or self.keys_cooldown_ms < 1:
+            raise ValueError("keys_cached_ms and keys_cooldown_ms are at least 1")
+        if self.keys_stale_ms_max < self.keys_cached_ms:
+            raise ValueError("keys_stale_ms_max is at least keys_cached_ms")
         is_given = self.secret is not None or bool(self.jwks_url)
         if not self.issuer:
             if is_given:

@@ -111,6 +111,8 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         ({"identity.issuer": "x", "identity.jwks_url": "file:///x"}, "begins with https://"),
         ({"identity.issuer": "x", "identity.secret": "short"}, "at least 32 bytes"),
         ({"identity.issuer": "x", "identity.secret": KEY, "identity.leeway_ms": "-1"}, "ten min"),
+        ({"identity.keys_cooldown_ms": "0"}, "identity: keys_cached_ms and keys_cooldown_ms"),
+        ({"identity.keys_stale_ms_max": "1"}, "keys_stale_ms_max is at least keys_cached_ms"),
     ],
 )
 def test_impossible_values_are_refused(
