@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests.tidy.repository import ROOT
+from tidewire.domain.resync import ResyncReason
 from tidewire.wire.client_frames import CLIENT_FRAME_TYPES, ClientFrame
 from tidewire.wire.error_table import CLOSE_TABLE, ERROR_TABLE
 from tidewire.wire.server_frames import SERVER_FRAME_TYPES, ServerFrame
@@ -55,6 +56,11 @@ def test_page_has_the_table(table: Any) -> None:
     assert table() in PAGE.read_text(encoding="utf-8"), (
         f"docs/protocol.md does not have this table:\n{table()}"
     )
+
+
+def test_page_has_every_reason_to_sync_again() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert [reason for reason in ResyncReason if f"`{reason}`" not in text] == []
 
 
 def test_page_has_every_frame_with_its_fields() -> None:

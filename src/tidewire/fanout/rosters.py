@@ -1,7 +1,8 @@
 """Who is in which chat, remembered by membership version. PURE.
 
 A roster is good for an event if it is at least as new as the event: then nobody who was removed
-before it gets it. Events of changes keep rosters current without asking the store.
+before it gets it. Events of changes keep rosters current without asking the store. A block changes
+a roster without an event: whoever was reading it then has to read it again.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,16 @@ from collections.abc import Sequence
 from tidewire.domain.chats import Roster
 from tidewire.domain.events import ChatCreated, ChatRenamed, MembershipChange, MembershipChanged
 from tidewire.domain.ids import ChatId, UserId
+
+
+class Reading:
+    """A roster that is being read from the store."""
+
+    __slots__ = ("chat_id", "is_outdated")
+
+    def __init__(self, chat_id: ChatId) -> None:
+        self.chat_id = chat_id
+        self.is_outdated = False
 
 
 class Rosters:
@@ -21,6 +32,8 @@ class Rosters:
         # A dict keeps the order of insertion: using a roster puts it at the end.
         self._rosters: dict[ChatId, Roster] = {}
         self._users = 0
+        # Only those that are under way, whose number the readers bound.
+        self._readings: dict[ChatId, list[Reading]] = {}
 
     def __len__(self) -> int:
         return len(self._rosters)
@@ -56,6 +69,28 @@ class Rosters:
         known = self._rosters.pop(chat_id, None)
         if known is not None:
             self._users -= len(known.user_ids)
+
+    def changed(self, chat_id: ChatId) -> None:
+        """The roster is another one now, and no event tells how."""
+        self.forget(chat_id)
+        for reading in self._readings.get(chat_id, ()):
+            reading.is_outdated = True
+
+    def begin_reading(self, chat_id: ChatId) -> Reading:
+        """A roster is about to be read. `end_reading` has to follow, whatever becomes of it."""
+        reading = Reading(chat_id)
+        self._readings.setdefault(chat_id, []).append(reading)
+        return reading
+
+    def end_reading(self, reading: Reading) -> None:
+        readings = self._readings[reading.chat_id]
+        readings.remove(reading)
+        if not readings:
+            del self._readings[reading.chat_id]
+
+    @property
+    def readings_count(self) -> int:
+        return sum(map(len, self._readings.values()))
 
     def follow(self, event: ChatCreated | ChatRenamed | MembershipChanged) -> None:
         """Bring the chat's roster up to date with a change, or forget it if a change was missed."""

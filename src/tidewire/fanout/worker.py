@@ -23,6 +23,7 @@ from tidewire.domain.events import (
     PositionsAdvanced,
 )
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
+from tidewire.domain.resync import ResyncReason
 from tidewire.fanout.options import FanoutOptions
 from tidewire.fanout.plan import Push, own_status_push, push_of, status_pushes, typing_push
 from tidewire.fanout.rosters import Rosters
@@ -128,7 +129,7 @@ class FanoutWorker:
 
     def roster_changed(self, chat_id: ChatId) -> None:
         """The members of a chat are to be read again: something changed that no event tells of."""
-        self._rosters.forget(chat_id)
+        self._rosters.changed(chat_id)
 
     def _with_roster(self, chat_id: ChatId, version: int, event: Pushed, now_ms: int) -> None:
         """Push an event to the members of its chat, now or when they are known."""
@@ -148,7 +149,7 @@ class FanoutWorker:
 
     def _wait_for_roster(self, chat_id: ChatId, version: int, act: WithRoster) -> None:
         if self._waiting_count >= self._options.waiting_events_max:
-            self._give_up("too much is waiting to be pushed")
+            self._give_up(ResyncReason.FANOUT_OVERLOADED)
             return
         self._waiting_count += 1
         queue = self._waiting.get(chat_id)
@@ -163,12 +164,11 @@ class FanoutWorker:
         attempts = 0
         while queue := self._waiting.get(chat_id):
             try:
-                self.counters.roster_reads += 1
-                roster = await self._chats.roster(chat_id)
+                roster = await self._fetch(chat_id)
             except Unavailable:
                 attempts += 1
                 if attempts >= self._options.read_attempts_max:
-                    self._give_up("the store cannot be read")
+                    self._give_up(ResyncReason.STORE_UNAVAILABLE)
                     return
                 await self._pause()
                 continue
@@ -178,14 +178,13 @@ class FanoutWorker:
                 # Only typing asks for chats that do not exist.
                 self._waiting_count -= len(queue)
                 break
-            self._rosters.learn(roster)
             while queue and queue[0][0] <= roster.membership_version:
                 _, act = queue.popleft()
                 self._waiting_count -= 1
                 act(roster)
         self._waiting.pop(chat_id, None)
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, reason: ResyncReason) -> None:
         """Nobody can say whom the waiting events concern, so everybody syncs again."""
         self._waiting.clear()
         self._waiting_count = 0
@@ -269,13 +268,22 @@ class FanoutWorker:
             self._push_status(own_status_push(user_id, entry, now_ms=self._clock.wall_ms()))
 
     async def _roster(self, chat_id: ChatId) -> Roster | None:
-        roster = self._rosters.find(chat_id, 0)
-        if roster is None:
-            self.counters.roster_reads += 1
-            roster = await self._chats.roster(chat_id)
+        return self._rosters.find(chat_id, 0) or await self._fetch(chat_id)
+
+    async def _fetch(self, chat_id: ChatId) -> Roster | None:
+        """Read the members and remember them. Raises Unavailable."""
+        while True:
+            reading = self._rosters.begin_reading(chat_id)
+            try:
+                self.counters.roster_reads += 1
+                roster = await self._chats.roster(chat_id)
+            finally:
+                self._rosters.end_reading(reading)
+            if reading.is_outdated:
+                continue
             if roster is not None:
                 self._rosters.learn(roster)
-        return roster
+            return roster
 
     def _push_status(self, push: Push) -> None:
         self.counters.status_updates += len(push.user_ids)

@@ -19,6 +19,7 @@ from tidewire.domain.delivery import DigestPage
 from tidewire.domain.errors import SequenceAboveHead, TidewireError
 from tidewire.domain.ids import ConnectionId, UserId
 from tidewire.domain.messages import Appended, AppendOutcome, MessagePage
+from tidewire.domain.resync import ResyncReason
 from tidewire.gateway import frames
 from tidewire.gateway.effects import (
     NOTHING,
@@ -419,7 +420,7 @@ class Connection:
             return NOTHING
         return (_error(None, error_payload(refusal), wall_ms),)
 
-    def resync(self, reason: str, delay_ms: int, wall_ms: int) -> Effects:
+    def resync(self, reason: ResyncReason, delay_ms: int, wall_ms: int) -> Effects:
         """A push may have been missed: the client is to ask for a digest."""
         if self.state is CLOSING or self.state is CLOSED:
             return NOTHING
@@ -439,7 +440,7 @@ class Connection:
         if run.request_id is None:
             # A digest without an end would leave the client waiting for its last page.
             again = frames.resync_frame(
-                "digest_incomplete", delay_ms=_DIGEST_AGAIN_MS, wall_ms=wall_ms
+                ResyncReason.DIGEST_INCOMPLETE, delay_ms=_DIGEST_AGAIN_MS, wall_ms=wall_ms
             )
             return Send(again), *next_work
         self._requests_waiting -= 1

@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeVar, assert_never
 from tidewire.domain.errors import SequenceAboveHead, StoreUnavailable, TidewireError
 from tidewire.domain.ids import ChatId
 from tidewire.domain.messages import AppendOutcome
+from tidewire.domain.resync import ResyncReason
 from tidewire.gateway.connection import Connection
 from tidewire.gateway.counters import GatewayCounters, add
 from tidewire.gateway.effects import (
@@ -210,7 +211,7 @@ class ConnectionDriver:
             self._run(effects, now_ms)
         self._desk.switchboard.schedule(self)
 
-    def resync(self, reason: str, delay_ms: int) -> None:
+    def resync(self, reason: ResyncReason, delay_ms: int) -> None:
         clock = self._desk.clock
         self._run(self.core.resync(reason, delay_ms, clock.wall_ms()), clock.monotonic_ms())
 

@@ -3,6 +3,7 @@
 from tidewire.domain.delivery import DigestPage
 from tidewire.domain.errors import ErrorCode, RateLimited
 from tidewire.domain.ids import ConnectionId, UserId
+from tidewire.domain.resync import ResyncReason
 from tidewire.gateway.pages import DigestRun
 from tidewire.wire.error_table import CLOSE_TABLE, ERROR_TABLE, CloseReason, error_payload
 from tidewire.wire.server_frames import (
@@ -90,7 +91,7 @@ def chat_digest_frame(run: DigestRun, page: DigestPage, *, wall_ms: int) -> Chat
     )
 
 
-def resync_frame(reason: str, *, delay_ms: int, wall_ms: int) -> ResyncFrame:
+def resync_frame(reason: ResyncReason, *, delay_ms: int, wall_ms: int) -> ResyncFrame:
     return ResyncFrame(
         timestamp=format_time_ms(wall_ms), payload=ResyncPayload(reason=reason, delay_ms=delay_ms)
     )

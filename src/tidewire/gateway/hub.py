@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from tidewire.domain.delivery import Advance, Advanced, AdvanceOutcome
 from tidewire.domain.errors import NotAMember, SequenceAboveHead
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
+from tidewire.domain.resync import ResyncReason
 from tidewire.gateway.counters import GatewayCounters, add
 from tidewire.gateway.driver import ConnectionDriver, Switchboard
 from tidewire.gateway.options import GatewayOptions
@@ -105,7 +106,7 @@ class Hub:
     def connections_of(self, user_id: UserId) -> int:
         return len(self._by_user.get(user_id, ()))
 
-    def resync(self, user_ids: Sequence[UserId] | None, reason: str) -> None:
+    def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
         """Tell connections to ask for a digest, spread so that they do not all do so at once."""
         if user_ids is None:
             drivers = list(self._by_id.values())

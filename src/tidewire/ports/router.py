@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tidewire.domain.ids import ConnectionId, UserId
+from tidewire.domain.resync import ResyncReason
 
 
 class Router(Protocol):
@@ -34,7 +35,7 @@ class Router(Protocol):
         """How many connections a user has, as far as is known here."""
         ...
 
-    def resync(self, user_ids: Sequence[UserId] | None, reason: str) -> None:
+    def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
         """Tell every connection of these users (None: of everybody) that it may have missed a push,
         and is to ask for a digest after a delay that differs from connection to connection."""
         ...

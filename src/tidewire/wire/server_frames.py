@@ -206,6 +206,7 @@ class ChatUpdateFrame(_Push, frozen=True, kw_only=True, tag="chat_update"):
 
 class ResyncPayload(_Payload, frozen=True, kw_only=True):
     reason: str
+    """A `ResyncReason`. Readers take others, too: reasons are added."""
     delay_ms: Count
 
 

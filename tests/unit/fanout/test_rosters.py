@@ -131,3 +131,18 @@ def test_rosters_agree_with_the_membership_they_follow(seed: int, steps: int) ->
             held.follow(changed(version, MembershipChange.ADDED, members[-1]))
         assert users(held, version) == members
         assert held.users_count == len(members)
+
+
+def test_change_outdates_what_is_being_read_of_that_chat_only() -> None:
+    held = rosters()
+    held.learn(Roster(CHAT, 3, (ANN,)))
+    early = held.begin_reading(CHAT)
+    elsewhere = held.begin_reading(ChatId("chat_2"))
+    held.changed(CHAT)
+    late = held.begin_reading(CHAT)
+    assert users(held, 0) is None
+    outdated = [reading.is_outdated for reading in (early, elsewhere, late)]
+    assert outdated == [True, False, False]
+    for reading in (early, elsewhere, late):
+        held.end_reading(reading)
+    assert held.readings_count == 0

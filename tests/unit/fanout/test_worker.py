@@ -13,6 +13,7 @@ from tidewire.domain.chats import Roster
 from tidewire.domain.delivery import Floors
 from tidewire.domain.errors import StoreUnavailable
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
+from tidewire.domain.resync import ResyncReason
 from tidewire.engines.memory import MemoryStorage
 from tidewire.fanout.options import FanoutOptions
 from tidewire.fanout.worker import FanoutWorker
@@ -50,7 +51,7 @@ class RecordingRouter:
     def connections_of(self, user_id: UserId) -> int:
         return self.devices if user_id in self.connected else 0
 
-    def resync(self, user_ids: Sequence[UserId] | None, reason: str) -> None:
+    def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
         self.resyncs.append((None if user_ids is None else list(user_ids), reason))
         self.changed.set()
 
@@ -75,21 +76,28 @@ class SlowRosters(MemoryStorage):
     """Holds or fails the reading of rosters when a test says so."""
 
     gate: asyncio.Event
+    answered: asyncio.Event
+    """Cleared: what was read is on its way still."""
     failures = 0
+    reads = 0
 
     async def roster(self, chat_id: ChatId) -> Roster | None:
         await self.gate.wait()
         if self.failures:
             self.failures -= 1
             raise StoreUnavailable("the test says so")
-        return await super().roster(chat_id)
+        roster = await super().roster(chat_id)
+        self.reads += 1
+        await self.answered.wait()
+        return roster
 
 
 class Harness(MemoryHarness):
     async def _open(self) -> SlowRosters:
         storage = SlowRosters(self._listen)
-        storage.gate = asyncio.Event()
+        storage.gate, storage.answered = asyncio.Event(), asyncio.Event()
         storage.gate.set()
+        storage.answered.set()
         return storage
 
 
@@ -194,7 +202,7 @@ async def test_worker_tells_everybody_to_sync_when_members_cannot_be_read(stage:
     await stage.world.send(chat_id, ann)
     stage.fan_out()
     await stage.router.until(lambda: bool(stage.router.resyncs))
-    assert stage.router.resyncs == [(None, "the store cannot be read")]
+    assert stage.router.resyncs == [(None, "store_unavailable")]
 
 
 async def test_worker_tries_again_when_members_cannot_be_read_for_a_moment(stage: Stage) -> None:
@@ -221,7 +229,7 @@ async def test_worker_tells_everybody_to_sync_when_too_much_waits(engine: Harnes
     assert stage.router.resyncs == []
     await stage.world.send(chat_id, ann)
     stage.fan_out()
-    assert stage.router.resyncs == [(None, "too much is waiting to be pushed")]
+    assert stage.router.resyncs == [(None, "fanout_overloaded")]
     stage.storage.gate.set()
     await stage.world.send(chat_id, ann)
     stage.fan_out()
@@ -324,8 +332,9 @@ class CountingFloors(SlowRosters):
 class CountingHarness(Harness):
     async def _open(self) -> CountingFloors:
         storage = CountingFloors(self._listen)
-        storage.gate = asyncio.Event()
+        storage.gate, storage.answered = asyncio.Event(), asyncio.Event()
         storage.gate.set()
+        storage.answered.set()
         storage.asked = []
         return storage
 
@@ -352,3 +361,74 @@ async def test_status_of_many_chats_is_read_together_within_the_bound(
     assert len(storage.asked) == 3 + failures
     await stage.tasks.close()
     await engine.close()
+
+
+# A block changes a roster without an event.
+
+
+async def blocked_while_read(stage: Stage) -> tuple[UserId, UserId, ChatId]:
+    """Two people whose roster is read, and one blocks the other before the answer is there."""
+    ann, ben = await stage.world.people(2)
+    chat_id = await stage.world.direct(ann, ben)
+    stage.world.new_commits()
+    stage.connect(ann, ben)
+    stage.storage.answered.clear()
+    return ann, ben, chat_id
+
+
+async def under_way(stage: Stage) -> None:
+    async with asyncio.timeout(5):
+        while not stage.storage.reads:
+            await turn()
+
+
+async def turn() -> None:
+    """Let everybody else have a go."""
+    loop = asyncio.get_running_loop()
+    passed = loop.create_future()
+    loop.call_soon(passed.set_result, None)
+    await passed
+
+
+async def test_roster_that_was_read_before_a_block_is_not_used_after_it(stage: Stage) -> None:
+    ann, ben, chat_id = await blocked_while_read(stage)
+    stage.worker.typing(ann, chat_id, is_typing=True, origin=CONNECTION)
+    await under_way(stage)
+    await stage.storage.block(ben, ann, now_ms=1)
+    stage.worker.roster_changed(chat_id)
+    stage.storage.answered.set()
+    await stage.world.send(chat_id, ben)
+    stage.fan_out()
+    await stage.router.until(lambda: stage.sequences(ann) == [1])
+    stage.worker.typing(ann, chat_id, is_typing=True, origin=CONNECTION)
+    assert stage.router.got(ben, "typing_indicator") == []
+    assert stage.worker.counters.roster_reads == 2
+
+
+async def test_ticks_are_not_told_by_a_roster_from_before_a_block(stage: Stage) -> None:
+    ann, ben, chat_id = await blocked_while_read(stage)
+    stage.worker.tell_status(chat_id, ben, is_forced=True)
+    await under_way(stage)
+    await stage.storage.block(ben, ann, now_ms=1)
+    stage.worker.roster_changed(chat_id)
+    stage.storage.answered.set()
+    async with asyncio.timeout(5):
+        while stage.worker.counters.roster_reads < 2:
+            await turn()
+    await stage.world.send(chat_id, ben)
+    stage.fan_out()
+    await stage.router.until(lambda: stage.sequences(ann) == [1])
+    assert stage.router.got(ann, "status_update") == []
+
+
+async def test_changed_roster_is_read_again(stage: Stage) -> None:
+    ann, ben = await stage.world.people(2)
+    chat_id = await stage.world.direct(ann, ben)
+    stage.connect(ann, ben)
+    stage.fan_out()
+    assert stage.storage.reads == 0
+    stage.worker.roster_changed(chat_id)
+    await stage.world.send(chat_id, ann)
+    stage.fan_out()
+    await stage.router.until(lambda: stage.sequences(ben) == [1])
+    assert stage.storage.reads == 1

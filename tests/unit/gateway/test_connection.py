@@ -24,6 +24,7 @@ from tidewire.domain.errors import (
     StoreUnavailable,
 )
 from tidewire.domain.ids import ChatId
+from tidewire.domain.resync import ResyncReason
 from tidewire.gateway.connection import CLOSED, CLOSING, CONNECTING, LINGERING, READY, TRANSITIONS
 from tidewire.gateway.effects import (
     NOTHING,
@@ -442,9 +443,9 @@ def test_bound_holds_also_before_the_connection_is_established() -> None:
 
 def test_resync_tells_reason_and_delay() -> None:
     talk = Talk.ready()
-    [frame] = sent(talk.core.resync("a push was lost", 120, talk.wall_ms))
+    [frame] = sent(talk.core.resync(ResyncReason.STORE_UNAVAILABLE, 120, talk.wall_ms))
     assert isinstance(frame, ResyncFrame)
-    assert (frame.payload.reason, frame.payload.delay_ms) == ("a push was lost", 120)
+    assert (frame.payload.reason, frame.payload.delay_ms) == ("store_unavailable", 120)
 
 
 # Time.
@@ -562,7 +563,7 @@ def test_closing_connection_takes_nothing_in_and_sends_nothing_new() -> None:
     assert talk.page(1) == NOTHING
     assert talk.digest_page() == NOTHING
     assert talk.core.drained() == NOTHING
-    assert talk.core.resync("x", 0, talk.wall_ms) == NOTHING
+    assert talk.core.resync(ResyncReason.STORE_UNAVAILABLE, 0, talk.wall_ms) == NOTHING
     above = SequenceAboveHead(sequence=9, head=3)
     assert talk.core.position_refused(above, talk.wall_ms) == NOTHING
 

@@ -29,6 +29,7 @@ from tidewire.domain.errors import (
     TidewireError,
 )
 from tidewire.domain.messages import AppendOutcome
+from tidewire.domain.resync import ResyncReason
 from tidewire.gateway.connection import CLOSED, CLOSING, CONNECTING, READY
 from tidewire.gateway.effects import (
     Close,
@@ -287,7 +288,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     @rule()
     def planes_speak_up(self) -> None:
-        self.take(self.core.resync("why not", 5, self.talk.wall_ms))
+        self.take(self.core.resync(ResyncReason.FANOUT_OVERLOADED, 5, self.talk.wall_ms))
         above = SequenceAboveHead(sequence=9, head=1)
         self.take(self.core.position_refused(above, self.talk.wall_ms))
 

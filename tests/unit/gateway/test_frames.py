@@ -3,6 +3,7 @@
 from tests.unit.gateway.fakes import WALL_MS
 from tidewire.domain.delivery import DigestPage
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
+from tidewire.domain.resync import ResyncReason
 from tidewire.gateway import frames
 from tidewire.gateway.pages import DigestRun
 from tidewire.wire.codec import decode_server_frame, encode_server_frame
@@ -77,6 +78,6 @@ def test_payloads_carry_their_codes_and_details() -> None:
 
 
 def test_resync_frame_has_reason_and_delay() -> None:
-    frame = frames.resync_frame("because", delay_ms=50, wall_ms=WALL_MS)
+    frame = frames.resync_frame(ResyncReason.STORE_UNAVAILABLE, delay_ms=50, wall_ms=WALL_MS)
     checked(frame)
-    assert (frame.payload.reason, frame.payload.delay_ms) == ("because", 50)
+    assert (frame.payload.reason, frame.payload.delay_ms) == ("store_unavailable", 50)

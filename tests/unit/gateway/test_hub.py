@@ -12,6 +12,7 @@ from tests.unit.gateway.test_driver import push, texts
 from tidewire.domain.delivery import Advance, Advanced, Positions
 from tidewire.domain.errors import SequenceAboveHead
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
+from tidewire.domain.resync import ResyncReason
 from tidewire.gateway import hub as hub_module
 from tidewire.gateway.connection import CLOSING, READY
 from tidewire.gateway.options import GatewayOptions
@@ -194,18 +195,18 @@ async def test_unsent_bytes_are_those_of_all(stage: Stage) -> None:
 async def test_resync_tells_everybody_with_spread_delays(tmp_path: Path) -> None:
     async with staged(tmp_path, GatewayOptions(return_rate_per_second=10)) as stage:
         peers = await crowd(stage, 5)
-        stage.hub.resync(None, "the log was lost")
+        stage.hub.resync(None, ResyncReason.FANOUT_OVERLOADED)
         await turns()
         frames = [peer.new_frames()[0] for peer in peers]
         assert {frame["type"] for frame in frames} == {"resync"}
-        assert {frame["payload"]["reason"] for frame in frames} == {"the log was lost"}
+        assert {frame["payload"]["reason"] for frame in frames} == {"fanout_overloaded"}
         assert [frame["payload"]["delay_ms"] for frame in frames] == [0, 100, 200, 300, 400]
         assert stage.hub.counters.resyncs == 5
 
 
 async def test_resync_of_some_leaves_the_others_alone(stage: Stage) -> None:
     one, other = await crowd(stage, 2)
-    stage.hub.resync(users([one]), "a roster was lost")
+    stage.hub.resync(users([one]), ResyncReason.STORE_UNAVAILABLE)
     await turns()
     assert one.new_types() == ["resync"]
     assert other.new_frames() == []

@@ -13,6 +13,7 @@ from tests.unit.gateway.fakes import OTHER_DEVICE, turns
 from tests.unit.gateway.stage import SETTLED, Stage, staged
 from tests.unit.gateway.test_driver import push
 from tidewire.domain.delivery import Positions
+from tidewire.domain.resync import ResyncReason
 from tidewire.gateway.options import GatewayOptions
 from tidewire.wire.error_table import ERROR_TABLE
 
@@ -70,7 +71,7 @@ async def test_server_push_no_request_id(stage: Stage) -> None:
     await turns(SETTLED)
     sender.sends("a", chat_id, 1)
     await turns(SETTLED)
-    stage.hub.resync(None, "x")
+    stage.hub.resync(None, ResyncReason.FANOUT_OVERLOADED)
     stage.hub.shutdown()
     frames = peer.new_frames()
     assert [frame["type"] for frame in frames] == [

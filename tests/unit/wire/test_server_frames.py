@@ -275,9 +275,9 @@ FRAMES: dict[str, tuple[ServerFrame, dict[str, object]]] = {
     ),
     "resync": (
         server.ResyncFrame(
-            timestamp=NOW, payload=server.ResyncPayload(reason="route lost", delay_ms=250)
+            timestamp=NOW, payload=server.ResyncPayload(reason="store_unavailable", delay_ms=250)
         ),
-        {"reason": "route lost", "delay_ms": 250},
+        {"reason": "store_unavailable", "delay_ms": 250},
     ),
 }
 

@@ -1,0 +1,14 @@
+"""Why somebody is told to sync again. PURE."""
+
+from enum import StrEnum
+
+
+class ResyncReason(StrEnum):
+    """What `resync` says. Stable: reasons are added, never renamed or taken away."""
+
+    FANOUT_OVERLOADED = "fanout_overloaded"
+    """More waited to be pushed than is kept."""
+    STORE_UNAVAILABLE = "store_unavailable"
+    """The members of a chat could not be read, so nobody knows whom a push concerned."""
+    DIGEST_INCOMPLETE = "digest_incomplete"
+    """The digest of a new connection broke off."""

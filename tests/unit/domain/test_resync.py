@@ -1,0 +1,10 @@
+"""Reasons are codes for programs, and stable."""
+
+import re
+
+from tidewire.domain.resync import ResyncReason
+
+
+def test_reasons_are_codes_and_stay() -> None:
+    assert set(ResyncReason) == {"fanout_overloaded", "store_unavailable", "digest_incomplete"}
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", reason) for reason in ResyncReason)
