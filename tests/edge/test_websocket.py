@@ -1,6 +1,7 @@
 """WebSocket rules on a real socket: what the library does, and what it leaves to us (RFC 6455)."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -70,6 +71,48 @@ async def test_peer_that_leaves_while_undecided_is_never_a_conversation(
     assert await follower.receive() == (TEXT, b"hi")
     await follower.end()
     assert all(not conversation.texts for conversation in gateway.conversations[:-1])
+
+
+GOOD_KEY = "Sec-WebSocket-Key: AAECAwQFBgcICQoLDA0ODw=="
+
+
+@pytest.mark.parametrize(
+    ("method", "key"),
+    [
+        ("POST", GOOD_KEY),
+        ("GET", "X-Other: no key at all"),
+        ("GET", "Sec-WebSocket-Key: short"),
+        ("GET", "Sec-WebSocket-Key: ????????????????????????"),
+        ("GET", f"{GOOD_KEY}\r\n{GOOD_KEY}"),
+        ("GET", f"{GOOD_KEY}\r\nContent-Length: 3"),
+    ],
+)
+async def test_faulty_handshake_is_refused_in_flat_json(
+    server: EdgeServer, method: str, key: str
+) -> None:
+    peer = await RawPeer.connect(server.port)
+    peer.send(
+        f"{method} /v1/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+        f"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n{key}\r\n\r\n".encode()
+    )
+    head = await peer.head()
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json")
+    refusal = json.loads(await peer.reader.read())
+    assert (set(refusal), refusal["error"]) == ({"error", "message"}, "invalid_request")
+    await peer.end()
+
+
+async def test_handshake_of_firefox_is_taken(server: EdgeServer) -> None:
+    peer = await RawPeer.connect(server.port)
+    peer.send(
+        b"GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+        b"Connection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        b"Authorization: Bearer good\r\n" + GOOD_KEY.encode() + b"\r\n\r\n"
+    )
+    assert (await peer.head()).startswith(b"HTTP/1.1 101 ")
+    peer.frame(TEXT, b"hello")
+    assert await peer.receive() == (TEXT, b"hello")
+    await peer.end()
 
 
 async def test_subprotocol_is_answered_when_it_was_asked_for(server: EdgeServer) -> None:

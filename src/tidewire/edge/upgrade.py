@@ -4,6 +4,8 @@ uvicorn's parser has checked the request already and hands it on written anew, s
 is well formed; what is written here goes to whoever asked.
 """
 
+import base64
+import binascii
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -12,6 +14,7 @@ import msgspec
 from tidewire.ports.transport import HandshakeRefusal, UpgradeRequest
 
 HEAD_BYTES_MAX: Final = 16 * 1024
+WEBSOCKET_VERSION: Final = "13"
 _REASONS: Final = {
     400: "Bad Request",
     401: "Unauthorized",
@@ -43,6 +46,41 @@ def parse_upgrade(head: bytes, client_ip: str) -> UpgradeRequest | None:
     return UpgradeRequest(
         path=target.path, query=target.query, headers=headers, client_ip=client_ip
     )
+
+
+def upgrade_fault(head: bytes, request: UpgradeRequest) -> HandshakeRefusal | None:
+    """What is wrong with the request as a WebSocket handshake (RFC 6455, 4.2.1), if anything is."""
+    headers = request.headers
+    if not head.startswith(b"GET "):
+        return _fault("a WebSocket is asked for with GET")
+    if headers.get("sec-websocket-version") != WEBSOCKET_VERSION:
+        return _fault(f"Sec-WebSocket-Version is not {WEBSOCKET_VERSION}")
+    if not _is_key(headers.get("sec-websocket-key", "")):
+        return _fault("Sec-WebSocket-Key is not 16 bytes in base64")
+    if "transfer-encoding" in headers or headers.get("content-length", "0").strip("0"):
+        return _fault("a request for a WebSocket has no body")
+    return None
+
+
+def plain_head(request: UpgradeRequest) -> bytes:
+    """The handshake and nothing else, for picows, which refuses what others send rightly (Firefox:
+    `Connection: keep-alive, Upgrade`) and says so in words of its own."""
+    return (
+        "GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Version: {WEBSOCKET_VERSION}\r\n"
+        f"Sec-WebSocket-Key: {request.headers['sec-websocket-key']}\r\n\r\n"
+    ).encode("ascii")
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text.encode("ascii"), validate=True)) == 16
+    except (UnicodeEncodeError, binascii.Error):
+        return False
+
+
+def _fault(message: str) -> HandshakeRefusal:
+    return HandshakeRefusal(http_status=400, error="invalid_request", message=message)
 
 
 def refusal_response(refusal: HandshakeRefusal) -> bytes:

@@ -24,7 +24,7 @@ from picows import (
 from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
 from tidewire.domain.limits import FRAME_BYTES_MAX
-from tidewire.edge.upgrade import parse_upgrade, refusal_response
+from tidewire.edge.upgrade import parse_upgrade, plain_head, refusal_response, upgrade_fault
 from tidewire.ports.runtime import Tasks
 from tidewire.ports.transport import (
     Admission,
@@ -56,12 +56,6 @@ _picows_logger.setLevel(logging.CRITICAL)
 
 _MALFORMED: Final = HandshakeRefusal(
     http_status=400, error="invalid_request", message="the request cannot be read"
-)
-_WEBSOCKET_VERSION: Final = "13"
-_OTHER_WEBSOCKET: Final = HandshakeRefusal(
-    http_status=400,
-    error="invalid_request",
-    message=f"Sec-WebSocket-Version is not {_WEBSOCKET_VERSION}",
 )
 _BROKEN: Final = HandshakeRefusal(
     http_status=503,
@@ -229,14 +223,13 @@ class UpgradeProtocol(asyncio.Protocol):
         if request is None:
             self._refuse(_MALFORMED)
             return
-        if request.headers.get("sec-websocket-version") != _WEBSOCKET_VERSION:
-            # picows takes any.
-            self._refuse(_OTHER_WEBSOCKET)
+        fault = upgrade_fault(data, request)
+        if fault is not None:
+            self._refuse(fault)
             return
-        request = self._client_ip(request)
-        self._tasks.start("edge-upgrade", self._answer(request, data))
+        self._tasks.start("edge-upgrade", self._answer(self._client_ip(request)))
 
-    async def _answer(self, request: UpgradeRequest, head: bytes) -> None:
+    async def _answer(self, request: UpgradeRequest) -> None:
         try:
             verdict = await self._gateway.authorise(request)
         except Exception:
@@ -247,7 +240,7 @@ class UpgradeProtocol(asyncio.Protocol):
         if isinstance(verdict, HandshakeRefusal):
             self._refuse(verdict)
         else:
-            self._accept(verdict, head)
+            self._accept(verdict, plain_head(request))
 
     def _refuse(self, refusal: HandshakeRefusal) -> None:
         if not self._transport.is_closing():

@@ -4,8 +4,14 @@ import json
 
 import pytest
 
-from tidewire.edge.upgrade import HEAD_BYTES_MAX, parse_upgrade, refusal_response
-from tidewire.ports.transport import HandshakeRefusal
+from tidewire.edge.upgrade import (
+    HEAD_BYTES_MAX,
+    parse_upgrade,
+    plain_head,
+    refusal_response,
+    upgrade_fault,
+)
+from tidewire.ports.transport import HandshakeRefusal, UpgradeRequest
 
 
 def test_upgrade_is_read_with_lower_case_names_and_joined_repeats() -> None:
@@ -31,6 +37,56 @@ def test_upgrade_is_read_with_lower_case_names_and_joined_repeats() -> None:
 )
 def test_upgrade_that_cannot_be_read_is_none(head: bytes) -> None:
     assert parse_upgrade(head, "127.0.0.1") is None
+
+
+KEY = "AAECAwQFBgcICQoLDA0ODw=="
+
+
+def asked(method: str = "GET", **headers: str) -> tuple[bytes, UpgradeRequest]:
+    """A handshake, right but for these headers."""
+    sent = {"sec-websocket-version": "13", "sec-websocket-key": KEY}
+    sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+    lines = [f"{method} /v1/ws HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
+    head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
+    request = parse_upgrade(head, "127.0.0.1")
+    assert request is not None
+    return head, request
+
+
+def test_handshake_without_fault_is_passed_on_plainly() -> None:
+    head, request = asked(connection="keep-alive, Upgrade", cookie="a=b", content_length="0")
+    assert upgrade_fault(head, request) is None
+    assert plain_head(request).split(b"\r\n") == [
+        b"GET / HTTP/1.1",
+        b"Upgrade: websocket",
+        b"Connection: Upgrade",
+        b"Sec-WebSocket-Version: 13",
+        b"Sec-WebSocket-Key: " + KEY.encode(),
+        b"",
+        b"",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("handshake", "sentence"),
+    [
+        (asked(method="POST"), "asked for with GET"),
+        (asked(sec_websocket_version="8"), "Version is not 13"),
+        (asked(sec_websocket_key=""), "16 bytes"),
+        (asked(sec_websocket_key="AAAA"), "16 bytes"),
+        (asked(sec_websocket_key="not base64 at all!"), "16 bytes"),
+        (asked(sec_websocket_key="\xff" + KEY[1:]), "16 bytes"),
+        (asked(content_length="5"), "no body"),
+        (asked(transfer_encoding="chunked"), "no body"),
+    ],
+)
+def test_faulty_handshake_is_told_what_is_wrong(
+    handshake: tuple[bytes, UpgradeRequest], sentence: str
+) -> None:
+    fault = upgrade_fault(*handshake)
+    assert fault is not None
+    assert (fault.http_status, fault.error) == (400, "invalid_request")
+    assert sentence in fault.message
 
 
 def parsed(refusal: HandshakeRefusal) -> tuple[list[str], dict[str, object]]:
