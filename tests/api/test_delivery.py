@@ -1,6 +1,7 @@
 """Delivered and read positions over REST."""
 
 from tests.api.stage import Stage, code_of, fields_of
+from tidewire.wire.timestamps import format_time_ms
 
 
 async def test_positions_move_forward_only(stage: Stage) -> None:
@@ -47,6 +48,7 @@ async def test_positions_above_the_head_are_refused(stage: Stage) -> None:
 async def test_states_are_listed_for_all_or_some_chats(stage: Stage) -> None:
     anna, berta = await stage.people("anna", "berta")
     chats = sorted([await stage.group(anna, berta) for _ in range(3)])
+    joined_ms = stage.clock.wall
     await anna.send(chats[0], "one")
     listed = (await berta.get("/delivery-state")).json()
     assert [state["chat_id"] for state in listed["data"]] == chats
@@ -56,7 +58,12 @@ async def test_states_are_listed_for_all_or_some_chats(stage: Stage) -> None:
         "last_read_sequence": 0,
         "current_sequence": 1,
         "unread_count": 1,
+        "updated_at": format_time_ms(joined_ms),
     }
+    stage.clock.pass_ms(7_000)
+    await berta.patch(f"/chats/{chats[0]}/delivery-state", {"last_acked_sequence": 1})
+    (moved,) = (await berta.get("/delivery-state", chat_ids=chats[0])).json()["data"]
+    assert moved["updated_at"] == format_time_ms(joined_ms + 7_000)
     first = (await berta.get("/delivery-state", limit=2)).json()
     cursor = first["pagination"]["next_cursor"]
     second = (await berta.get("/delivery-state", cursor=cursor)).json()

@@ -58,3 +58,29 @@ async def test_block_refuses_messages_until_it_is_undone(stage: Stage) -> None:
     assert (nobody.status_code, code_of(nobody)) == (404, "USER_NOT_FOUND")
     oneself = await anna.put(f"/users/{anna.user_id}/block")
     assert (oneself.status_code, code_of(oneself)) == (400, "INVALID_OPERATION")
+
+
+async def test_blocks_are_listed_page_by_page_to_oneself_only(stage: Stage) -> None:
+    anna, *others = await stage.people("anna", "berta", "cora", "dora")
+    assert (await anna.get("/users/me/blocks")).json() == {
+        "data": [],
+        "pagination": {"has_more": False, "next_cursor": None, "prev_cursor": None},
+    }
+    for other in others:
+        await anna.put(f"/users/{other.user_id}/block")
+    first = (await anna.get("/users/me/blocks", limit=2)).json()
+    assert first["pagination"]["has_more"]
+    cursor = first["pagination"]["next_cursor"]
+    second = (await anna.get("/users/me/blocks", limit=2, cursor=cursor)).json()
+    assert not second["pagination"]["has_more"]
+    assert sorted(first["data"] + second["data"], key=str) == sorted(
+        ({"user_id": one.user_id, "display_name": one.username.title()} for one in others), key=str
+    )
+    assert (await others[0].get("/users/me/blocks")).json()["data"] == []
+    await anna.delete(f"/users/{others[0].user_id}/block")
+    left = (await anna.get("/users/me/blocks")).json()["data"]
+    assert [each["display_name"] for each in left] == ["Cora", "Dora"]
+    assert fields_of(await anna.get("/users/me/blocks", limit=101)) == [("limit", "TOO_LARGE")]
+    assert fields_of(await anna.get("/users/me/blocks", cursor="x")) == [
+        ("cursor", "INVALID_VALUE")
+    ]

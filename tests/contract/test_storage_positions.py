@@ -302,3 +302,17 @@ async def test_adr008_group_delivered_requires_all_members(world: World) -> None
     assert await is_delivered()
     await world.add(anna, chat, dora)
     assert await is_delivered()
+
+
+async def test_moved_at_tells_when_a_position_last_moved(world: World) -> None:
+    anna, ben = await world.people(2)
+    chats = [await world.direct(anna, ben), await world.group(anna, ben)]
+    await world.send(chats[0], anna)
+    before = await world.storage.moved_at(ben, chats)
+    assert set(before) == set(chats)
+    (advanced,) = await world.storage.advance(
+        [Advance(user_id=ben, chat_id=chats[0], delivered=1)], now_ms=before[chats[0]] + 5
+    )
+    assert isinstance(advanced, Advanced)
+    after = await world.storage.moved_at(ben, [*chats, world.no_chat()])
+    assert after == {chats[0]: before[chats[0]] + 5, chats[1]: before[chats[1]]}

@@ -247,6 +247,11 @@ class PositionStore(Protocol):
         """The state of one of the user's chats, as in his digest; None if he is not in it."""
         ...
 
+    async def moved_at(self, user_id: UserId, chat_ids: Sequence[ChatId]) -> dict[ChatId, int]:
+        """When the user's positions in these chats last moved, in ms; chats without any are left
+        out."""
+        ...
+
 
 class UserStore(Protocol):
     """People."""

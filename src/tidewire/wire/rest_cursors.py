@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from tidewire.domain.chat_list import ChatListCursor
-from tidewire.domain.ids import ChatId
+from tidewire.domain.ids import ChatId, UserId
 from tidewire.wire.fields import Cursor
 
 CURSOR_CHARACTERS_MAX = 512
@@ -46,10 +46,16 @@ class StandingsCursor(msgspec.Struct, frozen=True, tag="delivery/1", tag_field="
     after: ChatId
 
 
-RestCursor = TypeVar("RestCursor", ChatsCursor, HistoryCursor, StandingsCursor)
+class BlocksCursor(msgspec.Struct, frozen=True, tag="blocks/1", tag_field="v"):
+    """Whom one blocks, by user id."""
+
+    after: UserId
 
 
-def encode_cursor(cursor: ChatsCursor | HistoryCursor | StandingsCursor) -> str:
+RestCursor = TypeVar("RestCursor", ChatsCursor, HistoryCursor, StandingsCursor, BlocksCursor)
+
+
+def encode_cursor(cursor: ChatsCursor | HistoryCursor | StandingsCursor | BlocksCursor) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(cursor)).rstrip(b"=").decode()
 
 

@@ -258,6 +258,7 @@ class DeliveryStateView(_Model, frozen=True, kw_only=True):
     last_read_sequence: int
     current_sequence: int
     unread_count: int
+    updated_at: str
 
 
 class WatermarkView(_Model, frozen=True, kw_only=True):

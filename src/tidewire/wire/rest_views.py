@@ -73,6 +73,10 @@ def user_view(user: User) -> UserView:
     )
 
 
+def person_view(user_id: UserId, names: Names) -> PersonView:
+    return PersonView(user_id=user_id, display_name=name_of(names, user_id))
+
+
 def found_user(user: User) -> FoundUser:
     return FoundUser(username=user.username, user_id=user.user_id, display_name=user.display_name)
 
@@ -232,9 +236,7 @@ def message_view(message: Message, names: Names) -> MessageView:
         sequence=message.sequence,
         prev_sequence=message.prev_sequence,
         sender_id=message.sender_id,
-        sender=PersonView(
-            user_id=message.sender_id, display_name=name_of(names, message.sender_id)
-        ),
+        sender=person_view(message.sender_id, names),
         client_message_id=message.client_message_id,
         content=message.content,
         content_type=message.content_type,
@@ -242,13 +244,14 @@ def message_view(message: Message, names: Names) -> MessageView:
     )
 
 
-def delivery_state_view(entry: DigestEntry) -> DeliveryStateView:
+def delivery_state_view(entry: DigestEntry, moved_at_ms: int) -> DeliveryStateView:
     return DeliveryStateView(
         chat_id=entry.chat_id,
         last_acked_sequence=entry.delivered,
         last_read_sequence=entry.read,
         current_sequence=entry.head,
         unread_count=entry.unread,
+        updated_at=format_time_ms(moved_at_ms),
     )
 
 

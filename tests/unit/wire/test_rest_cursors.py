@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewire.domain.chat_list import ChatListCursor
-from tidewire.domain.ids import ChatId
+from tidewire.domain.ids import ChatId, UserId
 from tidewire.wire.rest_cursors import (
+    BlocksCursor,
     ChatsCursor,
     HistoryCursor,
     StandingsCursor,
@@ -20,20 +21,24 @@ CHAT = ChatId("chat_01ARZ3NDEKTSV4RRFFQ69G5FAV")
 CHATS = ChatsCursor(7, 1_900_000_000_000, CHAT, 5)
 HISTORY = HistoryCursor(CHAT, is_forward=True, after=3, before=None)
 STANDINGS = StandingsCursor(CHAT)
+BLOCKS = BlocksCursor(UserId("user_01ARZ3NDEKTSV4RRFFQ69G5FAV"))
 
 
 def test_cursor_comes_back_and_is_safe_in_a_url() -> None:
-    for text in (encode_cursor(CHATS), encode_cursor(HISTORY), encode_cursor(STANDINGS)):
+    texts = [encode_cursor(CHATS), encode_cursor(HISTORY)]
+    for text in (*texts, encode_cursor(STANDINGS), encode_cursor(BLOCKS)):
         assert text.replace("-", "").replace("_", "").isalnum()
     assert decode_cursor(encode_cursor(CHATS), ChatsCursor) == CHATS
     assert decode_cursor(encode_cursor(HISTORY), HistoryCursor) == HISTORY
     assert decode_cursor(encode_cursor(STANDINGS), StandingsCursor) == STANDINGS
+    assert decode_cursor(encode_cursor(BLOCKS), BlocksCursor) == BLOCKS
     assert CHATS.place() == ChatListCursor(7, 1_900_000_000_000, CHAT)
 
 
 def test_cursor_of_another_list_is_none() -> None:
     assert decode_cursor(encode_cursor(CHATS), HistoryCursor) is None
     assert decode_cursor(encode_cursor(HISTORY), StandingsCursor) is None
+    assert decode_cursor(encode_cursor(STANDINGS), BlocksCursor) is None
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,8 @@ def test_message_names_its_sender() -> None:
 
 def test_delivery_is_shown_as_numbers() -> None:
     entry = DigestEntry(CHAT_ID, ChatType.GROUP, 9, 3, 4, 8, 7, 6, 5, 2)
-    state = views.delivery_state_view(entry)
+    state = views.delivery_state_view(entry, 1_900_000_000_000)
+    assert state.updated_at == "2030-03-17T17:46:40.000Z"
     assert (state.last_acked_sequence, state.last_read_sequence) == (8, 7)
     assert (state.current_sequence, state.unread_count) == (9, 2)
     own = MemberDelivery(

@@ -1,5 +1,6 @@
 """Endpoints of delivered and read positions: one's own, and everybody's for a message."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 from litestar import get, patch
@@ -58,7 +59,7 @@ async def list_delivery_states(
         if len(wanted) > CHAT_IDS_MAX:
             raise invalid_field("chat_ids", f"at most {CHAT_IDS_MAX} chats", "TOO_LONG")
         found = [await _standing(services, caller.user_id, chat_id_of(each)) for each in wanted]
-        return Page([delivery_state_view(entry) for entry in found], WHOLE)
+        return Page(await _views(services, caller.user_id, found), WHOLE)
     after = None if cursor is None else cursor_of(cursor, StandingsCursor).after
     entries: list[DigestEntry] = []
     while True:
@@ -70,7 +71,7 @@ async def list_delivery_states(
         if after is None or len(entries) >= limit:
             break
     return Page(
-        [delivery_state_view(entry) for entry in entries],
+        await _views(services, caller.user_id, entries),
         Pagination(
             has_more=after is not None,
             next_cursor=None if after is None else encode_cursor(StandingsCursor(after)),
@@ -130,6 +131,14 @@ async def _advance(
     if own is None:
         raise NotAMember
     return watermark_view(chat_id, own)
+
+
+async def _views(
+    services: RestServices, reader: UserId, entries: Sequence[DigestEntry]
+) -> list[DeliveryStateView]:
+    """The position of a member is never taken away, so each has a time."""
+    moved_at = await services.store.moved_at(reader, [entry.chat_id for entry in entries])
+    return [delivery_state_view(entry, moved_at[entry.chat_id]) for entry in entries]
 
 
 async def _standing(services: RestServices, reader: UserId, chat_id: ChatId) -> DigestEntry:

@@ -1,15 +1,29 @@
 """Endpoints of people: oneself, others, and who is not to be heard."""
 
+from typing import Annotated, Final
+
 from litestar import delete, get, patch, post, put
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
 
 from tidewire.domain.users import check_display_name
-from tidewire.edge.rest.checks import checked, user_id_of
-from tidewire.edge.rest.described import refusals
+from tidewire.edge.rest.checks import checked, cursor_of, user_id_of
+from tidewire.edge.rest.described import CursorText, limited, refusals
 from tidewire.edge.rest.gate import Caller, Services, Tier, counted_as
-from tidewire.wire.rest_models import AccountView, Envelope, LookupResult, UserView
+from tidewire.wire.rest_cursors import BlocksCursor, encode_cursor
+from tidewire.wire.rest_models import (
+    AccountView,
+    Envelope,
+    LookupResult,
+    Page,
+    Pagination,
+    PersonView,
+    UserView,
+)
 from tidewire.wire.rest_requests import LookupUsers, UpdateMe
-from tidewire.wire.rest_views import account_view, found_user, user_view
+from tidewire.wire.rest_views import account_view, found_user, person_view, user_view
+
+PAGE_BLOCKS_DEFAULT: Final = 20
+PAGE_BLOCKS_MAX: Final = 100
 
 
 @get("/users/me", tags=["users"], responses=refusals())
@@ -60,4 +74,29 @@ async def unblock_user(user_id: FromPath[str], services: Services, caller: Calle
     await services.people.unblock(caller.user_id, user_id_of(user_id))
 
 
-HANDLERS = (get_me, update_me, get_user, look_up_users, block_user, unblock_user)
+@get("/users/me/blocks", tags=["users"], responses=refusals())
+async def list_blocks(
+    services: Services,
+    caller: Caller,
+    cursor: CursorText = None,
+    limit: Annotated[
+        int,
+        QueryParameter(
+            ge=1, le=PAGE_BLOCKS_MAX, description=limited(PAGE_BLOCKS_DEFAULT, PAGE_BLOCKS_MAX)
+        ),
+    ] = PAGE_BLOCKS_DEFAULT,
+) -> Page[PersonView]:
+    """Whom one blocks, by user id."""
+    after = None if cursor is None else cursor_of(cursor, BlocksCursor).after
+    # One more than is shown says whether there are more.
+    found = await services.people.blocked(caller.user_id, after=after, count_max=limit + 1)
+    shown = found[:limit]
+    names = await services.people.users(shown)
+    more = encode_cursor(BlocksCursor(shown[-1])) if len(found) > limit else None
+    return Page(
+        [person_view(user_id, names) for user_id in shown],
+        Pagination(has_more=more is not None, next_cursor=more),
+    )
+
+
+HANDLERS = (get_me, update_me, get_user, look_up_users, list_blocks, block_user, unblock_user)

@@ -386,6 +386,14 @@ class MemoryStorage(MemoryAccounts):
             return None
         return record.digest_entry(user_id)
 
+    async def moved_at(self, user_id: UserId, chat_ids: Sequence[ChatId]) -> dict[ChatId, int]:
+        chats = self._open_tables().chats
+        return {
+            chat_id: chats[chat_id].positions[user_id].updated_at_ms
+            for chat_id in chat_ids
+            if chat_id in chats and user_id in chats[chat_id].positions
+        }
+
     # Users.
 
     async def add_user(self, user: User) -> User:

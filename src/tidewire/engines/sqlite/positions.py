@@ -228,6 +228,17 @@ def standing(database: apsw.Connection, user_id: UserId, chat_id: ChatId) -> Dig
     return next(iter(_entries(rows)), None)
 
 
+def moved_at(
+    database: apsw.Connection, user_id: UserId, chat_ids: Sequence[ChatId]
+) -> dict[ChatId, int]:
+    rows: list[Any] = database.execute(
+        "SELECT chat_id, updated_at FROM delivery_state"
+        " WHERE user_id = ? AND chat_id IN (SELECT value FROM json_each(?))",
+        (user_id, msgspec.json.encode(chat_ids).decode()),
+    ).fetchall()
+    return dict(rows)
+
+
 def _entries(rows: list[tuple[Any, ...]]) -> list[DigestEntry]:
     return [
         DigestEntry(chat_id, ChatType(chat_type), *numbers) for chat_id, chat_type, *numbers in rows

@@ -275,6 +275,9 @@ class SqliteStorage(SqliteAccounts):
     async def standing(self, user_id: UserId, chat_id: ChatId) -> DigestEntry | None:
         return await self._read(positions.standing, user_id, chat_id)
 
+    async def moved_at(self, user_id: UserId, chat_ids: Sequence[ChatId]) -> dict[ChatId, int]:
+        return await self._read(positions.moved_at, user_id, chat_ids)
+
     # People.
 
     async def add_user(self, user: User) -> User:
