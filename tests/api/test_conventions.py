@@ -229,3 +229,20 @@ async def test_other_origins_are_served_only_if_they_are_named(stage: Stage) -> 
 def test_options_refuse_what_is_impossible() -> None:
     with pytest.raises(ValueError, match="reads_per_minute is at least 1"):
         RestOptions(reads_per_minute=0)
+
+
+async def test_refusals_are_counted_by_code(stage: Stage) -> None:
+    anna = await stage.person("anna")
+    await stage.client.get(f"{API}/users/me")
+    await anna.get("/chats/chat_nowhere")
+    wrong = {"username": "anna", "password": "not hers at all", "device_id": anna.device_id}
+    statuses = [
+        (await stage.client.post(f"{API}/auth/login", json=wrong)).status_code for _ in range(11)
+    ]
+    assert statuses == [401] * 10 + [429]
+    assert stage.services.counters.errors_sent_by_code == {
+        "UNAUTHORIZED": 1,
+        "NOT_A_MEMBER": 1,
+        "INVALID_CREDENTIALS": 10,
+        "RATE_LIMITED": 1,
+    }

@@ -7,7 +7,7 @@ starts and stops stands in `lifecycle`. Tests build the same server on a store o
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from tidewire.accounts.assembly import Accounts, assemble_accounts
@@ -20,6 +20,7 @@ from tidewire.domain.events import Event
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
 from tidewire.edge.proxies import TrustedProxies
 from tidewire.edge.rest.app import build_rest_app
+from tidewire.edge.rest.counters import RestCounters
 from tidewire.edge.rest.services import RestServices
 from tidewire.edge.server import EdgeServer
 from tidewire.engines.sqlite.storage import SqliteStorage
@@ -151,7 +152,7 @@ def _wire(
     planes = _wire_planes(config, store, key, machine)
     relay.listener = planes.fanout.committed
     sqlite = store if isinstance(store, SqliteStorage) else None
-    lag, readiness = LoopLag(), Readiness(store)
+    lag, readiness, rest = LoopLag(), Readiness(store), RestCounters()
     metrics = Metrics(
         Sources(
             hub=planes.hub,
@@ -160,6 +161,7 @@ def _wire(
             fanout=planes.fanout,
             sqlite=sqlite,
             lag=lag,
+            rest=rest,
             revocations_count=lambda: planes.revocations.count,
         )
     )
@@ -171,7 +173,8 @@ def _wire(
         data_dir=config.data_dir,
         clock=machine.clock,
     )
-    app = build_rest_app(_rest_services(config, planes, machine, readiness, metrics), config.rest)
+    services = _rest_services(config, planes, machine, readiness, metrics)
+    app = build_rest_app(replace(services, counters=rest), config.rest)
     return Server(
         config=config,
         tasks=tasks,

@@ -7,7 +7,7 @@ label ever holds the id of a chat, a user, a message or a connection.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -23,6 +23,7 @@ from tidewire import __version__
 from tidewire.delivery.service import DeliveryService
 from tidewire.domain.errors import ErrorCode
 from tidewire.domain.ids import ConnectionId
+from tidewire.edge.rest.counters import RestCounters
 from tidewire.engines.sqlite.storage import SqliteStorage
 from tidewire.fanout.worker import FanoutWorker
 from tidewire.gateway.counters import Histogram
@@ -33,6 +34,12 @@ from tidewire.runtime.lag import LoopLag
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _LIMITED: Final = (ErrorCode.RATE_LIMITED,)
+_NOT_BELIEVED: Final = (
+    ErrorCode.UNAUTHORIZED,
+    ErrorCode.DEVICE_MISMATCH,
+    ErrorCode.INVALID_CREDENTIALS,
+    ErrorCode.INVALID_REFRESH_TOKEN,
+)
 _DENIED: Final = (ErrorCode.NOT_A_MEMBER, ErrorCode.FORBIDDEN)
 
 
@@ -47,6 +54,7 @@ class Sources:
     sqlite: SqliteStorage | None
     """None: the store is another one, which counts nothing."""
     lag: LoopLag
+    rest: RestCounters
     revocations_count: Callable[[], int]
 
 
@@ -77,6 +85,9 @@ class _PlaneCollector(Collector):
         yield from _gateway(sources.hub)
         yield from _ingest(sources.ingest)
         yield from _fanout(sources.fanout)
+        yield _counter_by(
+            "rest_errors_sent", "Error answers of REST.", "code", sources.rest.errors_sent_by_code
+        )
         yield from _security(sources)
         yield _gauge(
             "delivery_positions_waiting",
@@ -222,25 +233,30 @@ def _fanout(fanout: FanoutWorker) -> Iterator[Metric]:
 
 def _security(sources: Sources) -> Iterator[Metric]:
     counters = sources.hub.counters
-    sent, refused = counters.errors_sent_by_code, counters.handshakes_refused_by_error
+    frames, handshakes = counters.errors_sent_by_code, counters.handshakes_refused_by_error
+    rest = sources.rest.errors_sent_by_code
     yield _counter(
         "security_auth_failures",
-        "Tokens that were refused.",
-        sum(counters.auth_failures_by_reason.values()),
+        "Tokens and passwords that were refused.",
+        sum(counters.auth_failures_by_reason.values()) + _sum_of(rest, _NOT_BELIEVED),
     )
     yield _counter(
         "security_rate_limits",
-        "Frames and handshakes refused by a limit.",
-        sum(sent.get(code, 0) for code in _LIMITED) + refused.get("rate_limited", 0),
+        "Frames, handshakes, logins and other requests refused by a limit.",
+        _sum_of(frames, _LIMITED) + _sum_of(rest, _LIMITED) + handshakes.get("rate_limited", 0),
     )
     yield _counter(
         "security_access_denied",
         "Requests for what is not theirs.",
-        sum(sent.get(code, 0) for code in _DENIED) + counters.acks_not_a_member,
+        _sum_of(frames, _DENIED) + _sum_of(rest, _DENIED) + counters.acks_not_a_member,
     )
     yield _counter(
         "security_session_revocations", "Sessions that were ended.", sources.revocations_count()
     )
+
+
+def _sum_of(counts: Mapping[Any, int], codes: Iterable[ErrorCode]) -> int:
+    return sum(counts.get(code, 0) for code in codes)
 
 
 def _gauge(name: str, help_text: str, value: float) -> Metric:

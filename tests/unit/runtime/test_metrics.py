@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from tidewire.domain.errors import ErrorCode
+from tidewire.edge.rest.counters import RestCounters
 from tidewire.fanout.worker import FanoutCounters
 from tidewire.gateway.counters import GatewayCounters
 from tidewire.ingest.service import IngestCounters
@@ -22,12 +23,26 @@ def sources(**sqlite: Any) -> Sources:
     ingest = IngestCounters()
     ingest.stored, ingest.deduplicated, ingest.counter_missing = 7, 2, 1
     ingest.refused_by_code = {ErrorCode.NOT_A_MEMBER: 3}
+    rest = RestCounters()
+    for code in (
+        ErrorCode.UNAUTHORIZED,
+        ErrorCode.INVALID_CREDENTIALS,
+        ErrorCode.INVALID_REFRESH_TOKEN,
+        ErrorCode.DEVICE_MISMATCH,
+        ErrorCode.RATE_LIMITED,
+        ErrorCode.NOT_A_MEMBER,
+        ErrorCode.FORBIDDEN,
+        ErrorCode.VALIDATION_ERROR,
+        ErrorCode.VALIDATION_ERROR,
+    ):
+        rest.sent(code)
     fakes: dict[str, Any] = {
         "hub": SimpleNamespace(counters=counters, connections_count=2, unsent_bytes=99),
         "ingest": SimpleNamespace(counters=ingest, queued_count=8, in_flight_count=1),
         "delivery": SimpleNamespace(waiting_count=12),
         "fanout": SimpleNamespace(counters=FanoutCounters()),
         "sqlite": SimpleNamespace(**sqlite) if sqlite else None,
+        "rest": rest,
         "lag": SimpleNamespace(last_s=0.5, highest_s=0.75),
     }
     return Sources(**cast("Any", fakes), revocations_count=lambda: 13)
@@ -53,9 +68,11 @@ def test_counters_have_their_public_names() -> None:
     assert values["durability_queue_depth"] == 8
     assert values["delivery_positions_waiting"] == 12
     assert values["event_loop_lag_max_seconds"] == 0.75
-    assert values["security_auth_failures_total"] == 7
-    assert values["security_rate_limits_total"] == 6
-    assert values["security_access_denied_total"] == 5
+    # Of sockets, and of REST.
+    assert values["security_auth_failures_total"] == 7 + 4
+    assert values["security_rate_limits_total"] == 6 + 1
+    assert values["security_access_denied_total"] == 5 + 2
+    assert values['rest_errors_sent_total{code="VALIDATION_ERROR"}'] == 2
     assert values["security_session_revocations_total"] == 13
     assert values["process_open_fds"] > 0
 

@@ -70,7 +70,13 @@ def build_rest_app(services: RestServices, options: RestOptions) -> ASGIApp:
         logging_config=None,
         debug=False,
     )
-    return RequestShell(app, gate=gate, clock=services.clock, random_bytes=services.random_bytes)
+    return RequestShell(
+        app,
+        gate=gate,
+        clock=services.clock,
+        random_bytes=services.random_bytes,
+        counters=services.counters,
+    )
 
 
 def _api() -> Router:

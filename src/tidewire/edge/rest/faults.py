@@ -141,6 +141,7 @@ def fail(request: AnyRequest, exception: Exception) -> Response[ErrorBody]:
 def _answer(request: AnyRequest, error: TidewireError, http_status: int) -> Response[ErrorBody]:
     request_id = request_id_of(request)
     told = error_payload(error)
+    request.scope["state"]["counters"].sent(error.code)
     if error.code is not ErrorCode.INTERNAL_ERROR:
         _logger.info(
             "request refused",

@@ -9,6 +9,7 @@ from tidewire.accounts.service import AccountService
 from tidewire.chats.service import ChatService
 from tidewire.delivery.service import DeliveryService
 from tidewire.edge.proxies import TrustedProxies
+from tidewire.edge.rest.counters import RestCounters
 from tidewire.gateway.limits import SendLimiter
 from tidewire.ingest.service import IngestService
 from tidewire.ports.accounts import RequestStore
@@ -43,4 +44,5 @@ class RestServices:
     """The Prometheus text of this moment."""
     group_members_max: int
     """What the chat plane allows, for the list of capabilities."""
+    counters: RestCounters = field(default_factory=RestCounters)
     proxies: TrustedProxies = field(default_factory=lambda: TrustedProxies(()))

@@ -11,6 +11,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidewire.domain.ids import is_uuid
+from tidewire.edge.rest.counters import RestCounters
 from tidewire.edge.rest.gate import Gate
 from tidewire.edge.rest.quotas import Allowance
 from tidewire.ports.runtime import Clock, RandomBytes
@@ -26,12 +27,19 @@ class RequestShell:
     """An ASGI application around another one."""
 
     def __init__(
-        self, app: ASGIApp, *, gate: Gate, clock: Clock, random_bytes: RandomBytes
+        self,
+        app: ASGIApp,
+        *,
+        gate: Gate,
+        clock: Clock,
+        random_bytes: RandomBytes,
+        counters: RestCounters,
     ) -> None:
         self._app = app
         self._gate = gate
         self._clock = clock
         self._random_bytes = random_bytes
+        self._counters = counters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
@@ -41,7 +49,11 @@ class RequestShell:
         request_id = self._request_id(_header(headers, b"x-request-id") or "")
         peer_ip = (scope["client"] or ("", 0))[0]
         address = self._gate.address(peer_ip, _header(headers, b"x-forwarded-for"))
-        state: dict[str, Any] = {"request_id": request_id, "address": address}
+        state: dict[str, Any] = {
+            "request_id": request_id,
+            "address": address,
+            "counters": self._counters,
+        }
         scope["state"] = state
 
         async def answer(message: Message) -> None:
