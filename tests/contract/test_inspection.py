@@ -24,6 +24,10 @@ async def live(world: World) -> None:
     key = world.key()
     await world.send(group, cleo, "once", key=key)
     await world.send(group, cleo, "once", key=key)
+    await world.storage.block(ann, bob, now_ms=1)
+    await world.storage.block(bob, ann, now_ms=1)
+    await world.storage.block(ann, cleo, now_ms=1)
+    await world.storage.unblock(bob, ann)
 
 
 async def test_store_in_use_violates_nothing(world: World) -> None:

@@ -50,6 +50,7 @@ def check_chat(chat: ChatRow) -> Iterator[Violation]:
     yield from _check_members(chat)
     yield from _check_kind(chat)
     yield from _check_floors(chat)
+    yield from _check_blocks(chat)
 
 
 def _check_members(chat: ChatRow) -> Iterator[Violation]:
@@ -95,6 +96,16 @@ def _check_floors(chat: ChatRow) -> Iterator[Violation]:
             f"read, by the rows {delivered} and {read}"
         )
         yield _of(chat, "lowest_positions_exact", found)
+
+
+def _check_blocks(chat: ChatRow) -> Iterator[Violation]:
+    """The mark that a send is judged by repeats the block."""
+    for user_id in sorted({*chat.marked} - {*chat.blocked}):
+        found = f"{user_id} is marked as blocked, but nobody here blocks him"
+        yield _of(chat, "block_marks_exact", found)
+    for user_id in sorted({*chat.blocked} - {*chat.marked}):
+        found = f"{user_id} is blocked by the other one, but not marked"
+        yield _of(chat, "block_marks_exact", found)
 
 
 class MessageWalk:

@@ -335,6 +335,13 @@ _OWN_STATE: Final = (
         "nothing else: that is what makes it one chat per pair.",
     ),
     Invariant(
+        "block_marks_exact",
+        _OURS,
+        _STATE,
+        "A member of a direct chat is marked as blocked if, and only if, the other one blocks him: "
+        "his sends are refused by the mark.",
+    ),
+    Invariant(
         "rows_belong_to_a_chat",
         _OURS,
         _STATE,

@@ -46,6 +46,10 @@ class ChatRow(NamedTuple):
     floor_delivered: int | None
     floor_read: int | None
     """The lowest effective positions as the store's own index gives them; None: it has no entry."""
+    marked: Sequence[str] = ()
+    """The members whose membership says that they are blocked, by id."""
+    blocked: Sequence[str] = ()
+    """In a direct chat: the members whom the other one blocks, by id."""
 
 
 class PositionRow(NamedTuple):

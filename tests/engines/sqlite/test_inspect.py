@@ -44,6 +44,12 @@ async def test_inspector_changes_nothing(stopped: Path) -> None:
 
 
 OF_GROUP: Final = "chat_id = (SELECT chat_id FROM chats WHERE chat_type = 'group')"
+A_DIRECT_PAIR: Final = (
+    "SELECT one.user_id, two.user_id, 1 FROM chats"
+    " JOIN chat_memberships AS one USING (chat_id)"
+    " JOIN chat_memberships AS two ON two.chat_id = one.chat_id AND two.user_id > one.user_id"
+    " WHERE chat_type = 'direct' LIMIT 1"
+)
 OF_GONE: Final = f"{OF_GROUP} AND joined_sequence IS NULL"
 
 
@@ -64,6 +70,11 @@ OF_GONE: Final = f"{OF_GROUP} AND joined_sequence IS NULL"
         (f"UPDATE chats SET member_count = 9 WHERE {OF_GROUP}", ["member_count_exact"]),
         ("UPDATE chat_memberships SET role = 'member'", ["group_has_one_owner"]),
         ("DELETE FROM direct_chat_index", ["direct_chat_is_indexed"]),
+        (f"UPDATE chat_memberships SET blocked_at = 1 WHERE {OF_GROUP}", ["block_marks_exact"]),
+        (
+            f"INSERT INTO user_blocks {A_DIRECT_PAIR}",
+            ["block_marks_exact"],
+        ),
         (
             f"UPDATE delivery_state SET last_read_sequence = 13 WHERE {OF_GONE}",
             ["read_implies_delivered"],

@@ -47,6 +47,7 @@ def wreck(path: Path, table: str) -> None:
         ("messages_by_sequence", "chats"),
         ("chat_memberships", "chats"),
         ("chat_counters", "chats"),
+        ("user_blocks", "chats"),
         ("chats", "chats"),
         ("store_meta", "the head of tidewire.db"),
         ("delivered_floor", "chats"),

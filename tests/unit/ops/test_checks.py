@@ -158,6 +158,18 @@ def direct_chat_of_one(store: FakeStore) -> None:
     store.change(DIRECT, members=[("user_2", "member", 0, 0, 0)], member_count=1)
 
 
+def mark_without_block(store: FakeStore) -> None:
+    store.change(DIRECT, marked=["user_1"])
+
+
+def block_without_mark(store: FakeStore) -> None:
+    store.change(DIRECT, marked=["user_1"], blocked=["user_1", "user_2"])
+
+
+def mark_in_a_group(store: FakeStore) -> None:
+    store.change(GROUP, marked=["user_3"])
+
+
 def direct_chat_not_indexed(store: FakeStore) -> None:
     store.change(DIRECT, pair_key=None)
     store.pair_rows = []
@@ -221,6 +233,9 @@ CASES: list[tuple[Break, set[str]]] = [
     (group_without_owner, {"group_has_one_owner"}),
     (group_with_two_owners, {"group_has_one_owner"}),
     (direct_chat_of_one, {"direct_chat_has_two_members"}),
+    (mark_without_block, {"block_marks_exact"}),
+    (block_without_mark, {"block_marks_exact"}),
+    (mark_in_a_group, {"block_marks_exact"}),
     (direct_chat_not_indexed, {"direct_chat_is_indexed"}),
     (direct_chat_indexed_as_another, {"direct_chat_is_indexed"}),
     (group_indexed_as_direct, {"direct_chat_is_indexed"}),

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from tidewire.domain.chats import ChatType
+from tidewire.domain.ids import UserId
 from tidewire.engines.memory.tables import ChatRecord, MemoryTables
 from tidewire.ports.inspection import (
     ChatRow,
@@ -123,7 +125,19 @@ class MemoryInspector:
             pair_key=self._pair_keys.get(record.chat_id),
             floor_delivered=floors.delivered.first,
             floor_read=floors.read.first,
+            marked=sorted(record.blocked),
+            blocked=self._blocked(record),
         )
+
+    def _blocked(self, record: ChatRecord) -> list[UserId]:
+        if record.chat_type is not ChatType.DIRECT:
+            return []
+        accounts, members = self._tables.accounts, sorted(record.members)
+        return [
+            blocked_id
+            for blocked_id in members
+            if any(accounts.is_blocked(user_id=one, blocked_id=blocked_id) for one in members)
+        ]
 
 
 _CONFORMS: type[Inspector] = MemoryInspector

@@ -174,6 +174,8 @@ class SqliteInspector:
                 pair_key=pair_key,
                 floor_delivered=floor_delivered,
                 floor_read=floor_read,
+                marked=_ids(marked),
+                blocked=_ids(blocked),
             )
             for (
                 chat_id,
@@ -184,6 +186,8 @@ class SqliteInspector:
                 pair_key,
                 floor_delivered,
                 floor_read,
+                marked,
+                blocked,
             ) in rows
         ]
 
@@ -235,6 +239,10 @@ def check_is_there(path: Path) -> None:
     check_not_emptied(path)
     if not path.is_file():
         raise StoreUnusable(f"there is no database {path}; name a data directory that has one")
+
+
+def _ids(joined: str | None) -> list[str]:
+    return sorted(joined.split(",")) if joined else []
 
 
 def check_schema(database: apsw.Connection, path: Path) -> None:

@@ -49,6 +49,18 @@ SELECT
     (
         SELECT min(effective_read) FROM delivery_state AS s INDEXED BY read_floor
         WHERE s.chat_id = wanted.chat_id AND s.joined_sequence IS NOT NULL
+    ),
+    (
+        SELECT group_concat(m.user_id) FROM chat_memberships AS m
+        WHERE m.chat_id = wanted.chat_id AND m.blocked_at IS NOT NULL
+    ),
+    (
+        SELECT group_concat(b.blocked_id) FROM chats
+        CROSS JOIN chat_memberships AS m ON m.chat_id = chats.chat_id
+        CROSS JOIN chat_memberships AS other
+            ON other.chat_id = chats.chat_id AND other.user_id <> m.user_id
+        CROSS JOIN user_blocks AS b ON b.user_id = m.user_id AND b.blocked_id = other.user_id
+        WHERE chats.chat_id = wanted.chat_id AND chats.chat_type = 'direct'
     )
 FROM (SELECT ? AS chat_id) AS wanted
 """
