@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryOptions:
-    """Bounds and times of the delivery plane."""
+    """Bounds and times of the delivery plane. An impossible value raises ValueError."""
 
     waiting_max: int = 65_536
     """How many (connection, user, chat) may have a position that is not written yet."""
@@ -15,3 +15,10 @@ class DeliveryOptions:
     """How long to leave the store alone after it could not write positions."""
     drain_ms: int = 5_000
     """How long a shutdown waits for positions to be written."""
+
+    def __post_init__(self) -> None:
+        for name in ("waiting_max", "batch_max", "retry_ms"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1")
+        if self.drain_ms < 0:
+            raise ValueError("drain_ms is not negative")

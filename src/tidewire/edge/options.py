@@ -32,3 +32,5 @@ class EdgeOptions:
             raise ValueError("tls_cert and tls_key go together")
         if self.header_timeout_ms < 1 or self.keep_alive_ms < 1:
             raise ValueError("header_timeout_ms and keep_alive_ms are at least 1")
+        if self.backlog < 1:
+            raise ValueError("backlog is at least 1")

@@ -1,11 +1,11 @@
 """What an operator may tune about pushes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FanoutOptions:
-    """Bounds and times of the fan-out plane."""
+    """Bounds and times of the fan-out plane. An impossible value raises ValueError."""
 
     rosters_max: int = 20_000
     """How many chats' members are remembered; the one used longest ago is forgotten first."""
@@ -26,3 +26,8 @@ class FanoutOptions:
     """How long to leave the store alone after it could not be read."""
     read_attempts_max: int = 5
     """How often a chat's members are asked for before everybody is told to sync again."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) < 1:
+                raise ValueError(f"{field.name} is at least 1")

@@ -298,14 +298,6 @@ def _build_all(values: Mapping[str, object], faults: list[str]) -> dict[str, Any
 
 def _impossible(parts: Mapping[str, Any]) -> Iterator[str]:
     """What the planes leave to us to check: they know neither files nor their neighbours."""
-    for name in SLOTS:
-        section, _, field = name.partition(".")
-        if section in ("delivery", "fanout", "sqlite"):
-            value = getattr(parts.get(section), field, None)
-            if isinstance(value, int) and value < 1:
-                yield f"{name} is at least 1, not {value}"
-    if "chats" in parts and parts["chats"].group_members_max < 2:
-        yield "chats.group_members_max is at least 2"
     if "sqlite" in parts and parts["sqlite"].synchronous not in ("FULL", "EXTRA"):
         yield "sqlite.synchronous is FULL or EXTRA: anything less loses acknowledged messages"
     if "server" in parts:

@@ -3,7 +3,7 @@
 Everything that can be wrong with a file or a library is told here, at the start, in one sentence.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,9 +21,12 @@ SQLITE_VERSION_MIN: Final = (3, 51, 3)
 """Up to 3.51.2 a WAL that is reset while another connection reads can corrupt the database."""
 
 
+SYNCHRONOUS: Final = ("OFF", "NORMAL", "FULL", "EXTRA")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteOptions:
-    """How the engine uses the disk and the machine."""
+    """How the engine uses the disk and the machine. An impossible value raises ValueError."""
 
     synchronous: str = "FULL"
     """What a commit waits for. Anything less loses acknowledged messages with the power."""
@@ -47,6 +50,16 @@ class SqliteOptions:
     """Past this size the WAL is restarted between two batches."""
     vfs: str | None = None
     """The name of SQLite's file system layer; tests put one there that takes the power away."""
+
+    def __post_init__(self) -> None:
+        if self.synchronous not in SYNCHRONOUS:
+            raise ValueError(f"synchronous is {', '.join(SYNCHRONOUS[:-1])} or {SYNCHRONOUS[-1]}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int) and value < 1:
+                raise ValueError(f"{field.name} is at least 1")
+        if self.wal_bytes_max < self.checkpoint_bytes:
+            raise ValueError("wal_bytes_max is at least checkpoint_bytes")
 
 
 def check_library(version: str) -> None:

@@ -1,0 +1,15 @@
+"""Options of chats: what is impossible is refused by name."""
+
+import pytest
+
+from tidewire.chats.options import ChatOptions
+
+
+@pytest.mark.parametrize("count", [-1, 0, 1, 1001])
+def test_impossible_group_is_refused(count: int) -> None:
+    with pytest.raises(ValueError, match="group_members_max is 2 to 1000"):
+        ChatOptions(group_members_max=count)
+
+
+def test_bounds_themselves_are_possible() -> None:
+    assert [ChatOptions(group_members_max=count).group_members_max for count in (2, 1000)]
