@@ -188,17 +188,27 @@ def restore(
         Path,
         typer.Argument(metavar="DATA_DIR", help="Where the database goes. Must not have one yet."),
     ],
+    keep_sessions: Annotated[
+        bool,
+        typer.Option(
+            "--keep-sessions",
+            help="Leave people and bots logged in, also those logged out since the backup.",
+        ),
+    ] = False,
 ) -> None:
     """Put a backup into an empty data directory.
 
     Its epoch changes and all sequence counters jump ahead, so that no client takes
     a new message for one it has seen before the restore: clients sync anew.
+    Everybody has to log in again, because nobody knows who was logged out since.
     """
     with errors_told():
         from tidewire.engines.sqlite.backup import restore as restore_store
 
-        epoch = restore_store(file, data_dir)
+        epoch = restore_store(file, data_dir, keep_sessions=keep_sessions)
         tell(f"{data_dir} holds the backup now; its epoch is {epoch}.")
+        if not keep_sessions:
+            tell("All sessions have ended: people log in again, bots need new tokens.")
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.engines.sqlite import child
 from tests.engines.sqlite.store import Stores, TunedStore, open_beside, pair_in, store_of
+from tests.support.accounts import a_device, a_login, registered
 from tests.support.outcomes import chained, describe
 from tests.support.world import World
 from tidewire.domain.errors import StoreUnusable
@@ -81,6 +82,27 @@ async def test_restore_begins_a_new_life_with_the_old_messages(
     assert len(found) == 11
     # A second restore of the same backup is yet another life.
     assert restore(saved.file, tmp_path / "again") not in (before, epoch)
+    await world.engine.close()
+
+
+@pytest.mark.parametrize("keep_sessions", [False, True])
+async def test_restore_ends_all_sessions_unless_told_to_keep_them(
+    stores: Stores, tmp_path: Path, keep_sessions: bool
+) -> None:
+    world = await stores.open()
+    ann = await registered(world, "ann")
+    logins = [a_login(world, ann, device=a_device(1)), a_login(world, ann, bot="bot")]
+    for login in logins:
+        await world.storage.open_session(login, sessions_max=5, now_ms=world.now())
+    backup(store_of(world).directory, tmp_path / "backup.db")
+    revoked = await world.storage.revoke_session(ann, logins[0].session.session_id)
+    assert revoked
+    await world.engine.close()
+    restore(tmp_path / "backup.db", tmp_path / "restored", keep_sessions=keep_sessions)
+    world.engine = TunedStore(tmp_path / "restored", SqliteOptions())
+    await world.engine.open()
+    left = await world.storage.sessions(ann, now_ms=world.now())
+    assert len(left) == (2 if keep_sessions else 0)
     await world.engine.close()
 
 
@@ -200,7 +222,7 @@ async def test_restore_leaves_nothing_behind_when_it_is_interrupted(
     restore(saved.file, target)
 
 
-def interrupt(*given: object) -> None:
+def interrupt(*given: object, **named: object) -> None:
     raise KeyboardInterrupt
 
 

@@ -43,11 +43,13 @@ def backup(data_dir: Path, file: Path, progress: Progress = no_progress) -> None
         source.close()
 
 
-def restore(file: Path, data_dir: Path) -> str:
+def restore(file: Path, data_dir: Path, *, keep_sessions: bool = False) -> str:
     """Put a backup into a data directory that has no database; the new epoch.
 
     Every counter jumps ahead and the epoch changes, so that no client takes a new message for one
-    that it has seen before the restore. The database appears under its name when all that is done.
+    that it has seen before the restore. Unless they are kept, all sessions end: some of them may
+    have been ended since the backup, because a device was lost, and nobody can say which. The
+    database appears under its name when all that is done.
     """
     if not file.is_file():
         raise StoreUnusable(f"there is no file {file}")
@@ -71,7 +73,7 @@ def restore(file: Path, data_dir: Path) -> str:
             discard_database(partial)
             make_private(partial)
             shutil.copyfile(file, partial)
-            epoch = _begin_new_life(partial, data_dir)
+            epoch = _begin_new_life(partial, data_dir, keep_sessions=keep_sessions)
             sync_file(partial)
             partial.replace(path)
             sync_file(data_dir)
@@ -82,7 +84,7 @@ def restore(file: Path, data_dir: Path) -> str:
     return epoch
 
 
-def _begin_new_life(path: Path, data_dir: Path) -> str:
+def _begin_new_life(path: Path, data_dir: Path, *, keep_sessions: bool) -> str:
     options = SqliteOptions()
     database = connect(path, options, cache_kib=options.writer_cache_kib)
     try:
@@ -97,6 +99,8 @@ def _begin_new_life(path: Path, data_dir: Path) -> str:
                 "UPDATE chat_counters SET sequence_counter = min(sequence_counter + ?, ?)",
                 (RESTORE_SEQUENCE_JUMP, SEQUENCE_MAX),
             )
+            if not keep_sessions:
+                database.execute("DELETE FROM sessions")
             epoch = set_epoch(database)
             database.execute("COMMIT")
             # Fold the WAL in, so that the one file that is renamed holds everything.
