@@ -125,6 +125,23 @@ def names(events: Sequence[Event]) -> list[str]:
     return [event.user_id for event in events if isinstance(event, PositionsAdvanced)]
 
 
+async def test_counters_tell_of_commits_and_what_was_in_them(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk:
+        counters = desk.writer.counters
+        assert (counters.commits, counters.writes, counters.seconds_total) == (0, 0, 0)
+        await desk.hold()
+        tasks = await desk.submit_all([note("a"), note("b"), refuse])
+        desk.let_go()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # A write that was refused was in the transaction all the same.
+        assert (counters.commits, counters.writes, counters.last_writes) == (2, 4, 3)
+        assert 0 < counters.last_seconds < counters.seconds_total
+        total = counters.seconds_total
+        await desk.submit(note("c"))
+        assert (counters.commits, counters.writes, counters.last_writes) == (3, 5, 1)
+        assert counters.seconds_total == total + counters.last_seconds
+
+
 async def test_writes_that_wait_share_one_commit(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk:
         await desk.hold()

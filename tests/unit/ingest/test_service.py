@@ -9,6 +9,7 @@ import pytest
 from tests.unit.ingest.fake_store import OUTSIDER, CallbackStore, FakeStore
 from tests.unit.ingest.house import House, client_message_id, next_turn
 from tidewire.domain.errors import (
+    CounterMissing,
     DeadlinePassed,
     ErrorCode,
     InvalidMessage,
@@ -109,6 +110,21 @@ async def test_cancelled_caller_gives_up_the_answer_and_not_the_message(held: Ho
     call.commit()
     held.store.is_holding = False
     assert (await held.send("hello")).deduplicated
+
+
+async def test_missing_counter_is_counted_by_itself(held: House) -> None:
+    held.submit("m1")
+    call = await held.store.arrival()
+    call.answer([CounterMissing("chat_1")])
+    await held.answered("m1")
+    counters = held.service.counters
+    assert (counters.counter_missing, counters.stored) == (1, 0)
+    assert counters.refused_by_code == {ErrorCode.SERVICE_UNAVAILABLE: 1}
+    # The store being away for another reason is no such alarm.
+    held.submit("m2")
+    (await held.store.arrival()).answer([StoreUnavailable("away")])
+    await held.answered("m2")
+    assert counters.counter_missing == 1
 
 
 async def test_counters_tell_what_happened(house: House) -> None:
