@@ -74,7 +74,7 @@ async def person(store: SqliteStorage, ids: UlidSource, clock: SystemClock, name
 
 
 async def show_tick(store: SqliteStorage, chat: ChatId, author: UserId, sequence: int) -> None:
-    floors = await store.floors(chat)
+    (floors,) = await store.floors([chat])
     assert floors is not None
     mark = tick(
         sequence,
