@@ -162,6 +162,7 @@ def _wire(
             sqlite=sqlite,
             lag=lag,
             rest=rest,
+            tasks_count=lambda: len(asyncio.all_tasks()),
             revocations_count=lambda: planes.revocations.count,
         )
     )

@@ -55,6 +55,8 @@ class Sources:
     """None: the store is another one, which counts nothing."""
     lag: LoopLag
     rest: RestCounters
+    tasks_count: Callable[[], int]
+    """Everybody's tasks on the event loop, those of libraries included."""
     revocations_count: Callable[[], int]
 
 
@@ -96,6 +98,7 @@ class _PlaneCollector(Collector):
         )
         if sources.sqlite is not None:
             yield from _sqlite(sources.sqlite)
+        yield _gauge("event_loop_tasks", "Tasks that have not ended.", sources.tasks_count())
         lag = sources.lag
         yield _gauge("event_loop_lag_seconds", "How late the event loop was.", lag.last_s)
         yield _gauge("event_loop_lag_max_seconds", "The same, at worst.", lag.highest_s)
@@ -202,6 +205,9 @@ def _sqlite(sqlite: SqliteStorage) -> Iterator[Metric]:
         "durability_commit_batch_size", "Writes in the last transaction.", commits.last_writes
     )
     yield _gauge("durability_writes_waiting", "Writes that wait.", sqlite.writes_waiting_count)
+    yield _gauge(
+        "sqlite_memory_bytes", "What SQLite holds, mostly page caches.", sqlite.memory_bytes
+    )
     checkpointer = sqlite.checkpointer
     yield _gauge("sqlite_wal_size_bytes", "The write-ahead log.", checkpointer.wal_bytes)
     yield _counter("sqlite_wal_restarts", "How often it was restarted.", checkpointer.restarts)

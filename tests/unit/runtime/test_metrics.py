@@ -45,7 +45,7 @@ def sources(**sqlite: Any) -> Sources:
         "rest": rest,
         "lag": SimpleNamespace(last_s=0.5, highest_s=0.75),
     }
-    return Sources(**cast("Any", fakes), revocations_count=lambda: 13)
+    return Sources(**cast("Any", fakes), tasks_count=lambda: 21, revocations_count=lambda: 13)
 
 
 def page(of: Sources) -> dict[str, float]:
@@ -68,6 +68,7 @@ def test_counters_have_their_public_names() -> None:
     assert values["durability_queue_depth"] == 8
     assert values["delivery_positions_waiting"] == 12
     assert values["event_loop_lag_max_seconds"] == 0.75
+    assert values["event_loop_tasks"] == 21
     # Of sockets, and of REST.
     assert values["security_auth_failures_total"] == 7 + 4
     assert values["security_rate_limits_total"] == 6 + 1
@@ -93,11 +94,14 @@ def test_store_that_counts_nothing_is_left_out() -> None:
         commits=4, writes=10, last_writes=3, seconds_total=0.5, last_seconds=0.1
     )
     wal = SimpleNamespace(wal_bytes=5, restarts=1, restarts_pinned=2, checkpoints_failed=3)
-    values = page(sources(commits=commits, writes_waiting_count=6, checkpointer=wal))
+    values = page(
+        sources(commits=commits, writes_waiting_count=6, memory_bytes=77, checkpointer=wal)
+    )
     assert values["durability_commit_duration_seconds_count"] == 4
     assert values["durability_commit_duration_seconds_sum"] == 0.5
     assert values["durability_commit_batch_size"] == 3
     assert values["durability_writes_waiting"] == 6
+    assert values["sqlite_memory_bytes"] == 77
     assert values["sqlite_wal_size_bytes"] == 5
 
 

@@ -153,6 +153,11 @@ class SqliteStorage(SqliteAccounts):
     def writes_waiting_count(self) -> int:
         return self._writer.waiting_count
 
+    @property
+    def memory_bytes(self) -> int:
+        """What the library holds for all connections of this process; page caches, mostly."""
+        return apsw.memory_used()
+
     async def repair_counter(
         self, chat_id: ChatId, decide: Callable[[CounterEvidence], NewCounter | None]
     ) -> CounterEvidence:
