@@ -3,6 +3,7 @@
 PYTHON ?= python3
 JOBS   ?= 2
 ROUNDS ?= 40
+SOAK_SECONDS ?= 3600
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -12,7 +13,7 @@ PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check fmt lock bench torture clean
+.PHONY: help run test check fmt lock bench soak torture clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +39,9 @@ fmt: $(READY) ## Format the code and apply the safe fixes
 bench: $(READY) ## Durable appends next to a bare loop, then the server next to the sketch (5 min)
 	$(BIN)/tidewire bench ingest
 	$(BIN)/tidewire bench compare
+
+soak: $(READY) ## Mixed load for SOAK_SECONDS (an hour): all delivered, nothing grows
+	$(BIN)/tidewire bench soak --seconds $(SOAK_SECONDS)
 
 torture: $(READY) ## Kill -9 under load, ROUNDS times (make torture ROUNDS=500)
 	$(BIN)/python -m tests.crash.torture --rounds $(ROUNDS)

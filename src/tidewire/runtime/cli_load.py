@@ -1,9 +1,9 @@
-"""The commands `tidewire bench pairs|group|idle|storm|catch-up|compare`: load on a whole server."""
+"""Load on a whole server: `tidewire bench pairs|group|idle|storm|catch-up|soak|compare`."""
 
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -14,6 +14,7 @@ from tidewire.runtime.console import EXIT_CHECK_FAILED, errors_told, progress_ba
 
 if TYPE_CHECKING:
     from tidewire.ops.load.figures import Figures
+    from tidewire.ops.load.run import OwnGround
     from tidewire.ops.load.workload import Progress, Timing, Workload
 
 PREFIX: Final = "TIDEWIRE_"
@@ -57,7 +58,7 @@ Window = Annotated[
 
 def add_load_commands(bench_app: typer.Typer) -> None:
     """Put them beside the other benchmarks."""
-    for command in (pairs, group, idle, storm, compare):
+    for command in (pairs, group, idle, storm, soak, compare):
         bench_app.command()(command)
     bench_app.command("catch-up")(catch_up)
 
@@ -146,6 +147,32 @@ def catch_up(
         _run(CatchUpLoad(count), url, data_dir, _timing(10.0), json)
 
 
+def soak(
+    data_dir: DataDir = None,
+    seconds: Annotated[float, typer.Option(min=10.0, help="How long it goes on.")] = 60.0,
+    json: Json = False,
+) -> None:
+    """Mixed load for a long time: all delivered, nothing grown?
+
+    People talk, come and go and ask over REST, some of them badly. The exit code is 1 if a message
+    that was acknowledged did not arrive exactly once and in order, if memory, files, tasks or
+    threads grew, or if the stopped server's data does not verify.
+    """
+    with errors_told():
+        import uvloop
+
+        from tidewire.ops.load.soak import LIMITS as SOAK_LIMITS
+        from tidewire.ops.load.soak import run_soak
+        from tidewire.runtime import load_output
+
+        with progress_bar() as progress, _fresh_directory(data_dir) as directory:
+            ground = _ground(directory, {**LIMITS, **SOAK_LIMITS})
+            figures = uvloop.run(run_soak(ground, seconds, progress))
+        load_output.show_soak(figures, is_json=json)
+        if figures.fault_count or figures.complaints:
+            raise typer.Exit(EXIT_CHECK_FAILED)
+
+
 def compare(
     sketch_dir: Annotated[
         Path,
@@ -208,24 +235,29 @@ def _run(
 def _run_on_own_server(
     workload: "Workload", directory: Path, timing: "Timing", progress: "Progress"
 ) -> "Figures":
-
     import uvloop
 
-    from tidewire.ops.load.run import OwnGround, run_on_own_server
+    from tidewire.ops.load.run import run_on_own_server
+
+    ground = _ground(directory, LIMITS)
+    return uvloop.run(run_on_own_server(workload, ground, timing, progress))
+
+
+def _ground(directory: Path, limits: Mapping[str, str]) -> "OwnGround":
+    from tidewire.ops.load.run import OwnGround
     from tidewire.ops.load.target import Launch
     from tidewire.runtime.clock import SystemClock
     from tidewire.runtime.id_source import id_source
     from tidewire.runtime.secret_files import token_key
 
-    raised = {_variable(name): value for name, value in LIMITS.items()}
-    ground = OwnGround(
+    raised = {_variable(name): value for name, value in limits.items()}
+    return OwnGround(
         launch=Launch(directory / "data", _environment() | raised),
         token_key=token_key,
-        limits=LIMITS,
+        limits=limits,
         clock=SystemClock(),
         ids=id_source(),
     )
-    return uvloop.run(run_on_own_server(workload, ground, timing, progress))
 
 
 def _run_on_url(

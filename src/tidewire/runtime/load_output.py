@@ -11,6 +11,7 @@ from tidewire.runtime.console import say, tell
 if TYPE_CHECKING:
     from tidewire.ops.load.compare import Comparison, Side
     from tidewire.ops.load.figures import Figures
+    from tidewire.ops.load.soak import SoakFigures
 
 
 def show(figures: "Figures", *, is_json: bool) -> None:
@@ -59,6 +60,53 @@ def _lines(figures: "Figures") -> Iterable[tuple[str, str]]:
         yield "errors", ", ".join(f"{kind} {count}" for kind, count in figures.errors.items())
     if figures.limits:
         yield "settings", ", ".join(f"{name}={value}" for name, value in figures.limits.items())
+
+
+def show_soak(figures: "SoakFigures", *, is_json: bool) -> None:
+    """A long run: what was watched on stdout, what is wrong on stderr."""
+    if is_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(figures), indent=2).decode())
+    else:
+        _show_soak(figures)
+    for complaint in figures.complaints:
+        say(f"GREW OR BROKE: {complaint}")
+    for fault in figures.faults:
+        say(f"FAULT: {fault}")
+    if figures.fault_count > len(figures.faults):
+        say(f"and {figures.fault_count - len(figures.faults)} more faults")
+
+
+def _show_soak(figures: "SoakFigures") -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from tidewire.ops.load.flatness import shown
+
+    tell(
+        f"soak of {figures.seconds:.0f} s: {figures.messages} messages ({figures.messages_per_s} "
+        f"a second) of {figures.connections} clients, {figures.deliveries} deliveries"
+    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("watched", no_wrap=True)
+    for name in ("first", "last", "highest", "judged", "allowed", ""):
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in figures.watched:
+        name = f"{line.what}, {line.unit}" if line.unit else line.what
+        values = (line.first, line.last, line.highest, line.judged, line.allowed)
+        verdict = "" if line.is_flat else "NO"
+        table.add_row(name, *(shown(value, line.unit) for value in values), verdict)
+    Console(highlight=False).print(table)
+    tell("Judged is growth, of what has a bound the highest or the median.")
+    for name, counts in (("done", figures.done), ("errors", figures.errors)):
+        told = ", ".join(f"{kind} {count}" for kind, count in counts.items())
+        tell(f"{name}: {told}", indent="  ")
+    tell(
+        f"SIGTERM ended it in {figures.stop_s} s; verify: {figures.verified}. This tool used "
+        f"{figures.generator_rss_mb} MB and remembered at most {figures.remembered_highest} "
+        "messages at a time.",
+        indent="  ",
+    )
 
 
 def show_comparison(done: "Sequence[Comparison]", *, is_json: bool) -> None:

@@ -2,11 +2,20 @@
 
 import asyncio
 import logging
+import socket
 from collections import Counter
 from typing import Any, Final
 
 import msgspec
-from picows import WSFrame, WSHandshakeError, WSListener, WSMsgType, WSTransport, ws_connect
+from picows import (
+    WSFrame,
+    WSHandshakeError,
+    WSListener,
+    WSMsgType,
+    WSParsedURL,
+    WSTransport,
+    ws_connect,
+)
 
 from tidewire.ops.load.frames import (
     Closing,
@@ -25,6 +34,8 @@ from tidewire.ops.load.target import Person, Target
 HANDSHAKE_S_MAX: Final = 20.0
 ANSWER_S_MAX: Final = 20.0
 QUIET_BUFFER_BYTES: Final = 2_048
+NARROW_SEGMENT_BYTES: Final = 536
+NARROW_BUFFER_BYTES: Final = 16 * 1024
 TEXT: Final = WSMsgType.TEXT
 
 _logger = logging.getLogger("tidewire.ops.load.picows")
@@ -54,6 +65,8 @@ class Client(WSListener):
         """What the last digest said of each chat."""
         self.transport: WSTransport | None = None
         self.reconnect_delay_s = 0.0
+        self.is_narrow = False
+        """Its next connection has little room in the kernel, so that it can be a slow reader."""
         self._ready: asyncio.Future[None] | None = None
         self._page: asyncio.Future[SyncPart] | None = None
         self._requests = 0
@@ -73,6 +86,8 @@ class Client(WSListener):
         source = target.source_address(number)
         if source is not None:
             options["local_addr"] = source
+        if self.is_narrow:
+            options["socket_factory"] = _narrow_socket
         try:
             await ws_connect(
                 lambda: self,
@@ -182,6 +197,20 @@ class Client(WSListener):
 
     def lost(self, *, is_expected: bool) -> None:
         """The connection has ended."""
+
+
+async def _narrow_socket(url: WSParsedURL) -> socket.socket:
+    """Small segments make a small send buffer at the other end as well."""
+    narrow = socket.socket()
+    narrow.setblocking(False)
+    narrow.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, NARROW_SEGMENT_BYTES)
+    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, NARROW_BUFFER_BYTES)
+    try:
+        await asyncio.get_running_loop().sock_connect(narrow, (url.host, url.port))
+    except BaseException:
+        narrow.close()
+        raise
+    return narrow
 
 
 def _refusal(error: WSHandshakeError) -> ConnectFailed:

@@ -4,20 +4,16 @@ Slow, because passwords are hashed and limits hold there; a server for measuring
 """
 
 import asyncio
-import http.client
 import secrets
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
-
-import msgspec
 
 from tidewire.ops.load.frames import CONTENT
+from tidewire.ops.load.rest_calls import API, Rest
 from tidewire.ops.load.target import LoadImpossible, Person
 from tidewire.ops.load.workload import Progress
 
-TIMEOUT_S: Final = 30.0
 WAITS_MAX: Final = 20
 """How often one request is repeated because the server asked for patience."""
 _WAIT_S_MAX: Final = 60.0
@@ -27,11 +23,7 @@ class RestMaker:
     """Satisfies `workload.Maker`."""
 
     def __init__(self, url: str, progress: Progress) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise LoadImpossible(f"{url} is not a server's address; give http://HOST:PORT")
-        self._host = parts.netloc
-        self._is_secure = parts.scheme == "https"
+        self._rest = Rest(url)
         self._progress = progress
         self._run = secrets.token_hex(4)
         """Names of this run, so that another one can follow on the same server."""
@@ -72,41 +64,32 @@ class RestMaker:
         self._count += 1
         name = f"load-{self._run}-{self._count}"
         device_id = str(uuid.uuid4())
+        password = secrets.token_urlsafe(16)
         body = {
             "username": name,
             "display_name": name,
-            "password": secrets.token_urlsafe(16),
+            "password": password,
             "device_id": device_id,
         }
         answer = await self._post("/auth/register", body, None)
-        return Person(answer["user"]["user_id"], answer["tokens"]["access_token"], device_id)
+        tokens = answer["tokens"]
+        return Person(
+            answer["user"]["user_id"],
+            tokens["access_token"],
+            device_id,
+            username=name,
+            password=password,
+            refresh_token=tokens["refresh_token"],
+        )
 
     async def _post(self, path: str, body: Mapping[str, object], actor: Person | None) -> Any:
         """The answer's data. Waits as long as the server asks for. Raises LoadImpossible."""
-        sent, waits = msgspec.json.encode(body), 0
+        waits = 0
         while True:
-            status, retry_after_s, answer = await asyncio.to_thread(
-                self._exchange, path, sent, actor
-            )
-            if status in (200, 201):
-                return msgspec.json.decode(answer)["data"]
+            answer = await self._rest.ask("POST", API + path, body, actor)
+            if answer.is_good:
+                return answer.data
             waits += 1
-            if status not in (429, 503) or waits > WAITS_MAX:
-                said = answer.decode(errors="replace")[:300]
-                raise LoadImpossible(f"the server refused POST /api/v1{path}: {status} {said}")
-            await asyncio.sleep(min(_WAIT_S_MAX, max(0.1, retry_after_s)))
-
-    def _exchange(self, path: str, body: bytes, actor: Person | None) -> tuple[int, float, bytes]:
-        headers = {"Content-Type": "application/json"}
-        if actor is not None:
-            headers |= {"Authorization": f"Bearer {actor.token}", "X-Device-ID": actor.device_id}
-        kind = http.client.HTTPSConnection if self._is_secure else http.client.HTTPConnection
-        connection = kind(self._host, timeout=TIMEOUT_S)
-        try:
-            connection.request("POST", f"/api/v1{path}", body, headers)
-            response = connection.getresponse()
-            retry_after = response.headers.get("Retry-After", "")
-            wait_s = float(retry_after) if retry_after.isdecimal() else 1.0
-            return response.status, wait_s, response.read()
-        finally:
-            connection.close()
+            if answer.status not in (429, 503) or waits > WAITS_MAX:
+                raise LoadImpossible(f"the server refused POST {API}{path}: {answer.said}")
+            await asyncio.sleep(min(_WAIT_S_MAX, max(0.1, answer.retry_after_s)))

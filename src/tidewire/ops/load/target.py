@@ -1,7 +1,6 @@
 """What is loaded: where it is, who may log in there, and what its process has used so far."""
 
 import asyncio
-import contextlib
 import os
 import re
 import resource
@@ -43,6 +42,10 @@ class Person:
     user_id: str
     token: str
     device_id: str
+    username: str = ""
+    password: str = ""
+    """Only of somebody who was registered over REST, like the next."""
+    refresh_token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +73,20 @@ class Process:
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
 
     def highest_rss_bytes(self) -> int:
+        return self._status("VmHWM") * 1024
+
+    def threads(self) -> int:
+        return self._status("Threads")
+
+    def files(self) -> int:
+        """How many it has open, sockets included."""
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    def _status(self, name: str) -> int:
         status = Path(f"/proc/{self.pid}/status").read_text()
-        found = re.search(r"^VmHWM:\s+([0-9]+) kB", status, re.MULTILINE)
+        found = re.search(rf"^{name}:\s+([0-9]+)", status, re.MULTILINE)
         assert found is not None
-        return int(found[1]) * 1024
+        return int(found[1])
 
 
 @dataclass(slots=True)
@@ -128,12 +141,21 @@ class OwnServer:
 
     async def stop(self) -> None:
         """As an operator does; harder if it does not end."""
-        if self._process is None or self._process.poll() is not None:
-            return
-        self._process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            await asyncio.to_thread(self._process.wait, STOP_S_MAX)
-        self.kill()
+        await self.end()
+
+    async def end(self) -> int | None:
+        """Ask it to end; its exit code, or None if it had to be killed."""
+        process = self._process
+        if process is None:
+            return None
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.to_thread(process.wait, STOP_S_MAX)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                return None
+        return process.returncode
 
 
 @dataclass(frozen=True, slots=True)
