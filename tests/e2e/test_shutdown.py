@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from tests.e2e.commands import tidewire
+from tests.e2e.crowds import crowd
 from tests.e2e.serving import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
@@ -85,3 +87,24 @@ async def test_second_signal_ends_it_at_once_and_loses_nothing_acked(tmp_path: P
     assert exit_code == 128 + signal.SIGTERM
     listed = await asyncio.to_thread(tidewire, "verify", tmp_path, "--json")
     assert listed.json["counts"]["messages"] == ack["payload"]["sequence"] == 2
+
+
+@pytest.mark.timeout(60)
+async def test_crowd_under_load_is_told_spread_out_and_loses_nothing(tmp_path: Path) -> None:
+    async with crowd(tmp_path / "data", pairs=30, seed=4) as people:
+        await people.arrive()
+        tasks = await people.talk(1_000)
+        assert people.under_way > 0
+        began_s = time.perf_counter()
+        exit_code = await people.server.end()
+        assert exit_code == 0
+        assert time.perf_counter() - began_s < 10
+        await people.gone(tasks)
+        closings = [[one.payload for one in client.closings] for client in people.clients]
+        assert all([one.reason for one in told] == ["server_shutdown"] for told in closings)
+        delays = sorted(told[0].reconnect_delay_ms for told in closings)
+        assert len(set(delays)) > len(delays) / 2, "they would all come back at once"
+        await people.server.start()
+        await people.arrive()
+        assert await people.audit() == people.book.acked_count
+        assert people.outcome.faults.first == []
