@@ -281,14 +281,17 @@ async def test_thousand_half_open_handshakes(site: Site) -> None:
         async def attack() -> None:
             head = upgrade_of(eve)
             peers = await asyncio.gather(*(RawPeer.connect(site.port) for _ in range(1_000)))
-            for number, peer in enumerate(peers):
-                peer.send(head[: number % (len(head) - 4)])
-            assert site.open_files() >= 1_000
-            # The server ends them all; not one of them has to be dropped by us.
-            answers = await asyncio.gather(*map(outlast, peers))
-            assert not any(b" 101 " in answer for answer in answers)
-            for peer in peers:
-                await drop(peer)
+            try:
+                for number, peer in enumerate(peers):
+                    peer.send(head[: number % (len(head) - 4)])
+                # Not all: on a slow machine the first are ended before the last are accepted.
+                await eventually(lambda: site.open_files() >= 900, "they are not held at once")
+                # The server ends them all; not one of them has to be dropped by us.
+                answers = await asyncio.gather(*map(outlast, peers))
+                assert not any(b" 101 " in answer for answer in answers)
+            finally:
+                for peer in peers:
+                    await drop(peer)
 
         await others.talk_while(asyncio.create_task(attack()))
 
