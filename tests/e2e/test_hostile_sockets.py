@@ -31,7 +31,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         tmp_path_factory.mktemp("hostile"),
         server__header_timeout_ms=HEADER_TIMEOUT_MS,
         gateway__ping_interval_ms=500,
-        gateway__pong_timeout_ms=1_000,
+        # Longer than the one loop that attacks and chats is busy with a thousand sockets.
+        gateway__pong_timeout_ms=5_000,
         gateway__user_connections_max=1_000,
     ) as site:
         yield site
