@@ -1,0 +1,445 @@
+"""The client: one person on one device, with a store that outlives the process."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl as ssl_module
+import time
+import uuid
+from random import SystemRandom
+from typing import TYPE_CHECKING, Final, Self
+from urllib.parse import urlsplit
+
+from tidewire.client.chat import Chat
+from tidewire.client.connection import READY
+from tidewire.client.credentials import Credentials, TokenSource
+from tidewire.client.driver import Driver
+from tidewire.client.errors import ClientClosed, ClientError, RefusedByServer, StoreUnusable
+from tidewire.client.listening import Confirmations, Events
+from tidewire.client.model import Event, Message, message_of, reply_id
+from tidewire.client.options import ClientOptions
+from tidewire.client.places import PlaceRecord
+from tidewire.client.rest import Rest
+from tidewire.client.store import Store
+from tidewire.client.tables import MEMORY
+from tidewire.client.tokens import facts_of
+from tidewire.domain.chats import ChatType
+from tidewire.domain.errors import ErrorCode
+from tidewire.domain.ids import ChatId
+from tidewire.wire.rest_models import (
+    AccountView,
+    ChatListEntry,
+    ChatView,
+    CreatedChatView,
+    Envelope,
+    FoundUser,
+    LoginResult,
+    LookupResult,
+    Page,
+    UserView,
+)
+from tidewire.wire.rest_requests import CreateChat, Login, Logout, LookupUsers, Register
+
+if TYPE_CHECKING:
+    from os import PathLike
+    from types import TracebackType
+
+    from tidewire.client.effects import Status
+    from tidewire.client.sent import Sent
+
+LINGER_S: Final = 5.0
+SOCKET_PATH: Final = "/v1/ws"
+
+
+class Client:
+    """Somebody on a device. Use it in `async with`; it connects by itself and comes back by itself.
+
+    `url` is the server's (`https://chat.example.org`). `token` is an access token, or a function
+    that gives one (it may be async); without it the login in the store is used. `store` is a file
+    of this device's own, or `:memory:`. `moved`: the server has got a new address, and the store is
+    to follow it. Nothing here waits for the network unless it says so.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: TokenSource | None = None,
+        store: str | PathLike[str] = MEMORY,
+        device_id: str | None = None,
+        options: ClientOptions | None = None,
+        ssl_context: ssl_module.SSLContext | None = None,
+        moved: bool = False,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise ClientError(f"{url!r} is no address of a server: it begins with http or https")
+        self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        self.options = options or ClientOptions()
+        self.rest = Rest(self.url, ssl_context=ssl_context)
+        self._token = token
+        self._store_path = str(store)
+        self._device_id = None if device_id is None else device_id.lower()
+        self._ssl_context = ssl_context
+        self._is_moved = moved
+        self._random = SystemRandom()
+        self._credentials = Credentials(token, rest=self.rest, wall_ms=_wall_ms)
+        self._store: Store | None = None
+        self._driver: Driver | None = None
+        self._confirmations: Confirmations | None = None
+        self._username: str | None = None
+
+    # Accounts.
+
+    @classmethod
+    async def register(
+        cls,
+        url: str,
+        username: str,
+        password: str,
+        *,
+        store: str | PathLike[str] = MEMORY,
+        display_name: str | None = None,
+        invite: str | None = None,
+        options: ClientOptions | None = None,
+        ssl_context: ssl_module.SSLContext | None = None,
+    ) -> Self:
+        """Make an account, and log this device in: `async with await Client.register(…) as me`."""
+        client = cls(url, store=store, options=options, ssl_context=ssl_context)
+        device_id = await client._open()
+        body = Register(
+            username=username,
+            password=password,
+            device_id=device_id,
+            display_name=display_name,
+            invite=invite,
+        )
+        return await client._enter("/auth/register", body, username)
+
+    @classmethod
+    async def login(
+        cls,
+        url: str,
+        username: str,
+        password: str,
+        *,
+        store: str | PathLike[str] = MEMORY,
+        options: ClientOptions | None = None,
+        ssl_context: ssl_module.SSLContext | None = None,
+        moved: bool = False,
+    ) -> Self:
+        """Log this device in. Afterwards `Client(url, store=…)` needs no password."""
+        client = cls(url, store=store, options=options, ssl_context=ssl_context, moved=moved)
+        device_id = await client._open()
+        body = Login(username=username, password=password, device_id=device_id)
+        return await client._enter("/auth/login", body, username)
+
+    async def _enter(self, path: str, body: Register | Login, username: str) -> Self:
+        try:
+            answer = await self.rest.call(Envelope[LoginResult], "POST", path, body, is_public=True)
+            user_id = answer.data.user.user_id
+            await self._check_owner(user_id)
+            await self._opened_store.do(
+                lambda tables: tables.set_meta(user_id=user_id, username=username)
+            )
+            await self._credentials.logged_in(answer.data.tokens)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def logout(self) -> None:
+        """End this login, on the server and here. The store keeps its messages."""
+        await self.rest.call(type(None), "POST", "/auth/logout", Logout())
+        await self._credentials.forget()
+
+    # Beginning and end.
+
+    async def __aenter__(self) -> Self:
+        try:
+            device_id = await self._open()
+            if isinstance(self._token, str):
+                facts = facts_of(self._token)
+                if facts.sub is not None:
+                    await self._check_owner(facts.sub)
+            driver = Driver(
+                socket_url=self.url.replace("http", "ws", 1) + SOCKET_PATH,
+                device_id=device_id,
+                ssl_context=self._ssl_context,
+                store=self._opened_store,
+                credentials=self._credentials,
+                options=self.options,
+                random=self._random,
+                wall_ms=_wall_ms,
+            )
+            await driver.load()
+        except BaseException:
+            await self.close()
+            raise
+        self._driver = driver
+        self._confirmations = Confirmations(driver)
+        driver.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close(linger_s=LINGER_S if error is None else 0.0)
+
+    async def close(self, linger_s: float = 0.0) -> None:
+        """End. What waits in the outbox is given so many seconds; the rest stays on the disk."""
+        if self._driver is not None:
+            await self._driver.close(linger_s)
+        elif self._store is not None:
+            await self._store.close()
+        await self.rest.close()
+
+    async def _open(self) -> str:
+        """Open the store, and see whose it is; the device's id."""
+        if self._store is None:
+            self._store = Store(self._store_path)
+            await self._check_server()
+        device_id = await self._settle_device()
+        self.rest.headers = {"X-Device-ID": device_id}
+        self.rest.token = self._credentials.token
+        await self._credentials.attach(self._store, device_id)
+        return device_id
+
+    async def _check_server(self) -> None:
+        known = await self._opened_store.do(lambda tables: tables.meta("server"))
+        if known is not None and known != self.url and not self._is_moved:
+            await self._refuse(
+                f"the store {self._store_path} belongs to the server {known}, not to {self.url}; "
+                "name another file, or say that the server has moved (moved=True)"
+            )
+        await self._opened_store.do(lambda tables: tables.set_meta(server=self.url))
+
+    async def _settle_device(self) -> str:
+        known = await self._opened_store.do(lambda tables: tables.meta("device_id"))
+        tokens = facts_of(self._token).did if isinstance(self._token, str) else None
+        wanted = self._device_id or (None if tokens is None else tokens.lower())
+        if known is not None and wanted is not None and known != wanted:
+            await self._refuse(
+                f"the store {self._store_path} belongs to the device {known}, but the token is "
+                f"for {wanted}; each device needs a store of its own"
+            )
+        device_id = known or wanted or self.new_id()
+        if known is None:
+            await self._opened_store.do(lambda tables: tables.set_meta(device_id=device_id))
+        return str(device_id)
+
+    async def _check_owner(self, user_id: str) -> None:
+        known = await self._opened_store.do(lambda tables: tables.meta("user_id"))
+        if known is not None and known != user_id:
+            await self._refuse(
+                f"the store {self._store_path} belongs to the user {known}, not to {user_id}; "
+                "each user needs a store of their own"
+            )
+
+    async def _refuse(self, sentence: str) -> None:
+        await self._opened_store.close()
+        raise StoreUnusable(sentence)
+
+    @property
+    def _opened_store(self) -> Store:
+        assert self._store is not None
+        return self._store
+
+    # Who and how.
+
+    @property
+    def driver(self) -> Driver:
+        """The inside of the client, for what is built on it."""
+        if self._driver is None:
+            raise ClientClosed("not opened yet: use it in 'async with'")
+        return self._driver
+
+    @property
+    def status(self) -> Status:
+        """offline, connecting, syncing, ready or closed, and why."""
+        return self.driver.status
+
+    @property
+    def user_id(self) -> str | None:
+        """Our own id; None until the server has said it for the first time."""
+        return self.driver.core.user_id
+
+    async def ready(self) -> None:
+        """Wait until everything that the server has is here. Raises ClientClosed."""
+        driver = self.driver
+        await driver.until_status(lambda: driver.status.state is READY)
+
+    def reconnect(self) -> None:
+        """Try now, if the next try is being waited for."""
+        self.driver.apply(self.driver.core.start(self.driver.now()))
+
+    def new_id(self) -> str:
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+    # Chats.
+
+    def chat(self, chat_id: str) -> Chat:
+        """A chat by its id. Asks nobody."""
+        return Chat(self, chat_id)
+
+    def known_chats(self) -> list[Chat]:
+        """The chats that this device knows the user to be in. Asks nobody."""
+        return [
+            Chat(self, place.chat_id)
+            for place in self.driver.core.places.values()
+            if place.is_member
+        ]
+
+    async def chats(self) -> list[Chat]:
+        """All chats, the one with the newest activity first, with their names; asks the server."""
+        found: list[Chat] = []
+        cursor: str | None = None
+        while True:
+            page = await self.rest.call(
+                Page[ChatListEntry],
+                "GET",
+                "/chats",
+                params={"limit": 100, **({} if cursor is None else {"cursor": cursor})},
+            )
+            for entry in page.data:
+                other = entry.other_member
+                start = max(
+                    entry.my_membership.last_acked_sequence, entry.my_membership.joined_sequence
+                )
+                self._adopt(
+                    PlaceRecord(
+                        chat_id=entry.chat_id,
+                        chat_type=entry.type,
+                        name=entry.name if other is None else other.display_name,
+                        membership_version=entry.membership_version,
+                        start=start,
+                        cursor=start,
+                        head=entry.current_sequence,
+                    )
+                )
+                found.append(Chat(self, entry.chat_id))
+            cursor = page.pagination.next_cursor
+            if cursor is None:
+                return found
+
+    async def direct(self, username: str) -> Chat:
+        """The direct chat with somebody, made if there is none. Raises RefusedByServer."""
+        key = "direct:" + username.casefold()
+        driver = self.driver
+        known = await driver.store.do(lambda tables: tables.meta(key))
+        if known is None:
+            user = await self.find(username)
+            made = await self._create(
+                CreateChat(type=ChatType.DIRECT, member_ids=[user.user_id]), user.display_name
+            )
+            known = made.chat_id
+            await driver.store.do(lambda tables: tables.set_meta(**{key: made.chat_id}))
+        return Chat(self, known)
+
+    async def group(self, name: str, *usernames: str) -> Chat:
+        """A new group with these people."""
+        users = [await self.find(username) for username in usernames]
+        body = CreateChat(
+            type=ChatType.GROUP, name=name, member_ids=[user.user_id for user in users]
+        )
+        made = await self._create(body, name)
+        return Chat(self, made.chat_id)
+
+    async def _create(self, body: CreateChat, name: str) -> CreatedChatView:
+        made = (
+            await self.rest.call(Envelope[CreatedChatView], "POST", "/chats", body, is_once=True)
+        ).data
+        if made.chat_id not in self.driver.core.places:
+            view = (await self.rest.call(Envelope[ChatView], "GET", f"/chats/{made.chat_id}")).data
+            mine = view.my_membership
+            start = min(max(mine.last_acked_sequence, mine.joined_sequence), view.current_sequence)
+            self._adopt(
+                PlaceRecord(
+                    chat_id=made.chat_id,
+                    chat_type=made.type,
+                    name=name,
+                    membership_version=view.membership_version,
+                    start=start,
+                    cursor=start,
+                    head=view.current_sequence,
+                )
+            )
+        return made
+
+    def _adopt(self, record: PlaceRecord) -> None:
+        self.driver.apply(self.driver.core.adopt(record, self.driver.now()))
+
+    # People.
+
+    async def me(self) -> AccountView:
+        return (await self.rest.call(Envelope[AccountView], "GET", "/users/me")).data
+
+    async def users(self, *usernames: str) -> list[FoundUser]:
+        """The people with these user names, as far as there are any."""
+        answer = await self.rest.call(
+            Envelope[LookupResult], "POST", "/users/lookup", LookupUsers(usernames=list(usernames))
+        )
+        return list(answer.data.users)
+
+    async def find(self, username: str) -> FoundUser:
+        """Somebody by user name. Raises RefusedByServer (USER_NOT_FOUND)."""
+        found = await self.users(username)
+        if not found:
+            raise RefusedByServer(
+                ErrorCode.USER_NOT_FOUND, f"there is no user named {username!r}", status=404
+            )
+        return found[0]
+
+    async def user(self, user_id: str) -> UserView:
+        """Somebody by id: what others see."""
+        return (await self.rest.call(Envelope[UserView], "GET", f"/users/{user_id}")).data
+
+    # Events, search, the outbox.
+
+    def events(self) -> Events:
+        """What happens, in stored order: `async for event in me.events()`.
+
+        Going on to the next event confirms the last one; see also `confirm`. It begins with what
+        was not confirmed, in this life or in earlier ones.
+        """
+        assert self._confirmations is not None
+        return Events(self.driver, self._confirmations)
+
+    def confirm(self, event: Event) -> None:
+        """This event and all before it are done: they do not come again. The loop does this by
+        itself; after a `break` it is for the application to say."""
+        assert self._confirmations is not None
+        self._confirmations.confirm(event)
+
+    def reply_id(self, message: Message, part: int = 0) -> str:
+        """The id that our reply to this message has, in every life."""
+        return reply_id(self.user_id or "", message, part)
+
+    async def search(
+        self, text: str, *, chat: Chat | None = None, limit: int = 50
+    ) -> list[Message]:
+        """Messages in the store that contain a text, newest first. Asks nobody."""
+        chat_id = None if chat is None else chat.chat_id
+        driver = self.driver
+        kept = await driver.store.do(lambda tables: tables.search(text, chat_id, limit))
+        return [message_of(one, driver.core.places.get(ChatId(one.chat_id))) for one in kept]
+
+    def outbox(self) -> list[Sent]:
+        """Everything that waits to be sent, failed ones included, oldest first."""
+        return [self.driver.handle_of(entry) for entry in self.driver.core.outbox.entries()]
+
+    async def wait_closed(self) -> Status:
+        """Wait until the client is closed, by whomever; why."""
+        driver = self.driver
+        try:
+            await driver.until_status(lambda: False)
+        except ClientClosed:
+            await asyncio.sleep(0)
+        return driver.status
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

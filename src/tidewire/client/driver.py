@@ -1,0 +1,607 @@
+"""Carries out what the core wants: the socket, the store's thread, timers, and who waits for what.
+
+One driver owns one core, and everything happens on one event loop. What the core wants stored is
+gathered for a turn of the loop and goes to the store's thread as one job.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Coroutine, Sequence
+from random import Random
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from tidewire.client.connection import CLOSED, READY, SYNCING, Connection
+from tidewire.client.credentials import Credentials
+from tidewire.client.effects import (
+    ChatChanged,
+    Connect,
+    Disconnect,
+    Effect,
+    EntryChanged,
+    Introduced,
+    Keep,
+    Mark,
+    Now,
+    PauseReading,
+    PlaceChanged,
+    Restart,
+    ResumeReading,
+    Send,
+    Settled,
+    Status,
+    StatusChanged,
+    Typed,
+)
+from tidewire.client.errors import (
+    ClientClosed,
+    ClientError,
+    LoginNeeded,
+    StoreUnusable,
+)
+from tidewire.client.fleeting import Fleeting
+from tidewire.client.model import ChatUpdated, MessageRefused, StatusMoved, TicksMoved, Typing
+from tidewire.client.options import ClientOptions
+from tidewire.client.outbox import FLYING, QUEUED, Entry, Outbox
+from tidewire.client.places import Place
+from tidewire.client.sent import Sent
+from tidewire.client.store import Store
+from tidewire.client.tables import KeepJob, Tables
+from tidewire.client.transport import HandshakeRefused, Received, Socket
+from tidewire.domain.ids import ChatId, ClientMessageId
+
+PLACES_DELAY_S: Final = 0.2
+"""How long numbers of chats may wait for other things to be stored with."""
+TOKEN_RETRY_MS: Final = 30_000
+
+_logger = logging.getLogger("tidewire.client")
+
+
+class Driver:
+    def __init__(
+        self,
+        *,
+        socket_url: str,
+        device_id: str,
+        ssl_context: ssl.SSLContext | None,
+        store: Store,
+        credentials: Credentials,
+        options: ClientOptions,
+        random: Random,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._socket_url = socket_url
+        self._device_id = device_id
+        self._ssl_context = ssl_context
+        self.store = store
+        self._credentials = credentials
+        self.options = options
+        self._random = random
+        self._wall_ms = wall_ms
+        self._loop = asyncio.get_running_loop()
+        self.core = Connection(options, random, outbox=Outbox(options, random))
+        self.fleeting = Fleeting(options.happenings_max)
+        self.handles: WeakValueDictionary[str, Sent] = WeakValueDictionary()
+        self.news = asyncio.Event()
+        """Set when there may be events that nobody has been given."""
+        self._number = 0
+        self._entering: dict[ClientMessageId, Entry] = {}
+        self._waiters: dict[ChatId, list[tuple[Callable[[], bool], asyncio.Future[None]]]] = {}
+        self._status_waiters: list[asyncio.Future[None]] = []
+        self._socket: Socket | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms: int | None = None
+        # What goes to the store with the next job.
+        self._keeps: list[Keep] = []
+        self._places: dict[ChatId, Place] = {}
+        self._writes: list[Callable[[Tables], None]] = []
+        self._flush_handle: asyncio.Handle | None = None
+        self._is_flush_soon = False
+
+    def now(self) -> Now:
+        return Now(int(self._loop.time() * 1000), self._wall_ms())
+
+    @property
+    def status(self) -> Status:
+        return self.core.status
+
+    # Beginning and end.
+
+    async def load(self) -> None:
+        """Take up what the last life left."""
+
+        def read(tables: Tables) -> tuple[Any, ...]:
+            return (
+                tables.places(),
+                tables.entries(),
+                tables.meta("user_id"),
+                tables.meta("epoch"),
+            )
+
+        places, entries, user_id, epoch = await self.store.do(read)
+        self._number = max((entry.number for entry in entries), default=0)
+        self.core = Connection(
+            self.options,
+            self._random,
+            outbox=Outbox(self.options, self._random, entries),
+            places=places,
+            user_id=user_id,
+            epoch=epoch,
+        )
+
+    def start(self) -> None:
+        self.apply(self.core.start(self.now()))
+
+    async def close(self, linger_s: float) -> None:
+        """Let what is on its way arrive, tell the server what is stored, and end."""
+        if linger_s > 0:
+            await self._linger(linger_s)
+        await self._flushed()
+        self.apply(self.core.stop(self.now(), "closed"))
+        await self._flushed()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in [*self._tasks]:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.store.close()
+
+    async def _linger(self, linger_s: float) -> None:
+        deadline = self._loop.time() + linger_s
+        while self.status.state in (SYNCING, READY) and self._loop.time() < deadline:
+            if not self._entering and not self.core.outbox.waiting_chats():
+                return
+            await self._until_change(deadline - self._loop.time())
+
+    async def _until_change(self, timeout_s: float) -> None:
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._status_waiters.append(future)
+        await asyncio.wait([future], timeout=timeout_s)
+
+    async def _flushed(self) -> None:
+        """Wait until everything so far is on the disk, or cannot be."""
+        self._flush()
+        try:
+            await self.store.do(_nothing)
+        except StoreUnusable:
+            return
+        # The answers to the jobs before have been heard in this turn.
+        await asyncio.sleep(0)
+
+    # Effects.
+
+    def apply(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            # Ordered by how often they come.
+            kind = type(effect)
+            if kind is Keep:
+                self._keeps.append(effect)  # type: ignore[arg-type]
+                self._flush_soon()
+            elif kind is Send:
+                if self._socket is not None:
+                    self._socket.send(effect.frame)  # type: ignore[union-attr]
+            else:
+                self._apply_rare(effect)
+        self._set_timer()
+
+    def _apply_rare(self, effect: Effect) -> None:
+        match effect:
+            case Settled():
+                self._settled(effect)
+            case PlaceChanged():
+                self.place_changed(effect.place)
+            case Mark():
+                self._mark(effect.entries)
+            case EntryChanged():
+                self._entry_changed(effect.entry)
+            case ChatChanged():
+                self._chat_changed(effect)
+            case Typed():
+                typed = effect.typing
+                self.fleeting.put(
+                    ("typing", typed.chat_id, typed.user_id),
+                    Typing(chat_id=typed.chat_id, user_id=typed.user_id, is_typing=typed.is_typing),
+                )
+                self.news.set()
+            case StatusChanged():
+                self._status_changed(effect.status)
+            case Connect():
+                self._connecting = self._spawn(self._connect(effect.with_new_token))
+            case Disconnect():
+                self._let_go(effect.code)
+            case Restart():
+                records = [place.record() for place in effect.places]
+                epoch = effect.epoch
+                # What was received before belongs to the old life, and goes first.
+                self._flush()
+                self._writes.append(lambda tables: tables.restart(records, epoch))
+                self._flush()
+            case Introduced():
+                user_id, epoch_now = effect.user_id, effect.epoch
+                self._writes.append(
+                    lambda tables: tables.set_meta(user_id=user_id, epoch=epoch_now)
+                )
+                self._flush_soon()
+            case PauseReading():
+                if self._socket is not None:
+                    self._socket.pause()
+            case ResumeReading():
+                if self._socket is not None:
+                    self._socket.resume()
+            case _:
+                raise AssertionError(effect)
+
+    def _settled(self, settled: Settled) -> None:
+        handle = self.handles.get(settled.client_message_id)
+        if handle is not None:
+            handle.settle(settled.sequence)
+        self._changed()
+
+    def _entry_changed(self, entry: Entry) -> None:
+        handle = self.handles.get(entry.client_message_id)
+        if handle is not None:
+            handle.refuse(entry.code, entry.reason)
+        body = msgspec.json.encode(
+            MessageRefused(
+                chat_id=entry.chat_id,
+                client_message_id=entry.client_message_id,
+                text=entry.content,
+                code=entry.code,
+                reason=entry.reason,
+            )
+        ).decode()
+
+        def write(tables: Tables) -> None:
+            tables.save_entry(entry)
+            tables.happened("refused", body)
+
+        self._writes.append(write)
+        self._flush_soon()
+        self._changed()
+
+    def _chat_changed(self, changed: ChatChanged) -> None:
+        update = changed.update
+        event = ChatUpdated(
+            chat_id=update.chat_id,
+            change=update.change,
+            name=update.name,
+            user_id=update.user_id,
+            changed_by=update.changed_by,
+        )
+        body = msgspec.json.encode(event).decode()
+        self._writes.append(lambda tables: tables.happened("chat", body))
+        self._flush_soon()
+
+    def place_changed(self, place: Place) -> None:
+        self._places[place.chat_id] = place
+        if self._flush_handle is None:
+            self._flush_handle = self._loop.call_later(PLACES_DELAY_S, self._flush)
+        self.fleeting.put(("ticks", place.chat_id), TicksMoved(chat_id=place.chat_id))
+        self.news.set()
+        self.wake(place.chat_id)
+
+    def _mark(self, entries: Sequence[Entry]) -> None:
+        left_at_ms = self._wall_ms()
+        keys = [entry.client_message_id for entry in entries]
+        future = self.store.do(lambda tables: tables.mark_left(keys, left_at_ms))
+        future.add_done_callback(
+            lambda done: self._stored_or_fail(
+                done, lambda: self.core.marked(entries, left_at_ms, self.now())
+            )
+        )
+
+    def _status_changed(self, status: Status) -> None:
+        self.fleeting.put(("status",), StatusMoved(status=status))
+        self.news.set()
+        if status.state is CLOSED:
+            self._let_go(1000)
+            self._fail_waiters(status.reason or "closed")
+        self._changed()
+
+    # The store.
+
+    def _flush_soon(self) -> None:
+        if not self._is_flush_soon:
+            self._is_flush_soon = True
+            if self._flush_handle is not None:
+                self._flush_handle.cancel()
+            self._flush_handle = self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Everything that waits goes to the store as one job."""
+        self._is_flush_soon = False
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_handle = None
+        if not (self._keeps or self._places or self._writes):
+            return
+        keeps, places, writes = self._keeps, self._places, self._writes
+        self._keeps, self._places, self._writes = [], {}, []
+        # As they are now: the core goes on while the thread writes.
+        records = [place.record() for place in places.values()]
+        own_id = self.core.user_id or ""
+        jobs = [
+            KeepJob(keep.place.chat_id, keep.items, keep.through, keep.is_complete)
+            for keep in keeps
+        ]
+
+        def write(tables: Tables) -> None:
+            tables.save_places(records)
+            if jobs:
+                tables.keep(jobs, own_id)
+            for one in writes:
+                one(tables)
+
+        future = self.store.do(write)
+        future.add_done_callback(lambda done: self._flush_done(done, keeps))
+
+    def _flush_done(self, done: "asyncio.Future[None]", keeps: Sequence[Keep]) -> None:
+        if not self._is_stored(done):
+            return
+        now = self.now()
+        for place, through, count, life in _summed(keeps):
+            self.apply(self.core.stored(place, through, count, life, now))
+        self.news.set()
+
+    def _is_stored(self, done: "asyncio.Future[Any]") -> bool:
+        """False if the store is at its end; then so are we."""
+        if done.cancelled():
+            return False
+        error = done.exception()
+        if error is None:
+            return True
+        if self.status.state is not CLOSED:
+            _logger.error("the store failed: %s", error)
+            self.apply(self.core.stop(self.now(), "store_failed"))
+        return False
+
+    def _stored_or_fail(
+        self, done: "asyncio.Future[Any]", act: Callable[[], Sequence[Effect]]
+    ) -> None:
+        if self._is_stored(done):
+            self.apply(act())
+
+    # Sending.
+
+    async def send(self, handle: Sent, *, content_type: str, seen: int) -> Sent:
+        """Put a message into the outbox; returns when it is on the disk."""
+        self.check_open()
+        key = ClientMessageId(handle.client_message_id)
+        known = self.core.outbox.get(key) or self._entering.get(key)
+        if known is not None:
+            return self.handle_of(known)
+        self.core.outbox.check_room(1 + len(self._entering))
+        self._number += 1
+        now = self.now()
+        entry = Entry(
+            client_message_id=key,
+            chat_id=handle.chat_id,
+            content=handle.text,
+            content_type=content_type,
+            seen_sequence=seen,
+            created_at_ms=now.wall_ms,
+            number=self._number,
+            # It may leave as soon as it is written; that saves a second write.
+            left_at_ms=now.wall_ms if self.status.state is READY else None,
+        )
+        self._entering[key] = entry
+        self.handles[key] = handle
+        future = self.store.do(lambda tables: tables.put_entry(entry))
+        future.add_done_callback(lambda done: self._entered(done, entry))
+        # Whoever gives up waiting does not take the message back.
+        await asyncio.shield(future)
+        return handle
+
+    def _entered(self, done: "asyncio.Future[Any]", entry: Entry) -> None:
+        self._entering.pop(entry.client_message_id, None)
+        if not self._is_stored(done):
+            return
+        stored = done.result()
+        if stored is not None:
+            handle = self.handles.get(entry.client_message_id)
+            if handle is not None:
+                handle.settle(stored.sequence)
+        elif self.status.state is not CLOSED:
+            self.apply(self.core.submit(entry, self.now()))
+
+    def handle_of(self, entry: Entry) -> Sent:
+        handle = self.handles.get(entry.client_message_id)
+        if handle is None:
+            handle = Sent(self, entry.client_message_id, entry.chat_id, entry.content)
+            if entry.state not in (QUEUED, FLYING):
+                handle.refuse(entry.code, entry.reason)
+            self.handles[entry.client_message_id] = handle
+        return handle
+
+    async def retry(self, client_message_id: str) -> bool:
+        self._number += 1
+        entry = self.core.outbox.retry(ClientMessageId(client_message_id), self._number)
+        if entry is None:
+            return False
+        await self.store.do(lambda tables: tables.save_entry(entry))
+        self.apply(self.core.resubmit(entry, self.now()))
+        return True
+
+    async def drop(self, client_message_id: str) -> bool:
+        entry = self.core.outbox.drop(ClientMessageId(client_message_id))
+        if entry is None:
+            return False
+        await self.store.do(lambda tables: tables.drop_entry(client_message_id))
+        self._changed()
+        return True
+
+    # Waiting.
+
+    def check_open(self) -> None:
+        if self.status.state is CLOSED:
+            raise ClientClosed(self.status.reason or "closed")
+
+    async def until(self, chat_id: ChatId, is_so: Callable[[], bool]) -> None:
+        """Wait until the chat's numbers are so. Raises ClientClosed."""
+        while not is_so():
+            self.check_open()
+            future: asyncio.Future[None] = self._loop.create_future()
+            waiter = (is_so, future)
+            waiters = self._waiters.setdefault(chat_id, [])
+            waiters.append(waiter)
+            try:
+                await future
+            finally:
+                if waiter in waiters:
+                    waiters.remove(waiter)
+
+    async def until_status(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self.check_open()
+            future: asyncio.Future[None] = self._loop.create_future()
+            self._status_waiters.append(future)
+            await future
+
+    def wake(self, chat_id: ChatId) -> None:
+        waiters = self._waiters.get(chat_id)
+        if waiters:
+            left = []
+            for is_so, future in waiters:
+                if future.done():
+                    continue
+                if is_so():
+                    future.set_result(None)
+                else:
+                    left.append((is_so, future))
+            if left:
+                waiters[:] = left
+            else:
+                del self._waiters[chat_id]
+
+    def _changed(self) -> None:
+        waiters, self._status_waiters = self._status_waiters, []
+        for future in waiters:
+            if not future.done():
+                future.set_result(None)
+
+    def _fail_waiters(self, reason: str) -> None:
+        for waiters in self._waiters.values():
+            for _, future in waiters:
+                if not future.done():
+                    future.set_exception(ClientClosed(reason))
+        self._waiters.clear()
+        for handle in list(self.handles.values()):
+            handle.end(reason)
+
+    # The socket.
+
+    async def _connect(self, with_new_token: bool) -> None:
+        socket = Socket(on_frame=self._received, on_end=self._ended)
+        timeout_s = self.options.handshake_ms_max / 1000
+        try:
+            token = await self._credentials.token(with_new_token)
+            self._socket = socket
+            await socket.open(
+                self._socket_url,
+                headers={"Authorization": f"Bearer {token}", "X-Device-ID": self._device_id},
+                timeout_s=timeout_s,
+                ssl_context=self._ssl_context,
+            )
+        except HandshakeRefused as error:
+            self._socket = None
+            self.apply(self.core.refused(error.refusal, self.now()))
+        except LoginNeeded:
+            self.apply(self.core.stop(self.now(), "login_needed"))
+        except ClientError as error:
+            self._socket = None
+            _logger.debug("not connected: %s", error)
+            self.apply(self.core.lost(self.now(), reason="unreachable"))
+
+    def _received(self, frame: Received) -> None:
+        self.apply(self.core.receive(frame, self.now()))
+
+    def _ended(self, code: int | None) -> None:
+        self._socket = None
+        self.apply(self.core.lost(self.now(), code=code))
+
+    def _let_go(self, code: int) -> None:
+        if self._connecting is not None and self._connecting is not asyncio.current_task():
+            self._connecting.cancel()
+        self._connecting = None
+        if self._socket is not None:
+            self._socket.let_go(code)
+            self._socket = None
+
+    # Time.
+
+    def _set_timer(self) -> None:
+        at_ms = self.core.next_deadline_ms()
+        renew_at_ms = self._credentials.renew_at_ms
+        if renew_at_ms is not None and self.status.state in (SYNCING, READY):
+            wait_ms = max(renew_at_ms - self._wall_ms(), 0)
+            due_ms = int(self._loop.time() * 1000) + wait_ms
+            at_ms = due_ms if at_ms is None else min(at_ms, due_ms)
+        if self._timer is not None:
+            # A timer that is early finds nothing to do and sets the next: cheaper than exact ones.
+            if at_ms is not None and self._timer_at_ms is not None and self._timer_at_ms <= at_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if at_ms is not None:
+            self._timer_at_ms = at_ms
+            self._timer = self._loop.call_at(at_ms / 1000 + 0.001, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        renew_at_ms = self._credentials.renew_at_ms
+        if (
+            renew_at_ms is not None
+            and renew_at_ms <= self._wall_ms()
+            and self.status.state in (SYNCING, READY)
+        ):
+            # Not again until this has come to something.
+            self._credentials.renew_at_ms = self._wall_ms() + TOKEN_RETRY_MS
+            self._renewing = self._spawn(self._renew())
+        self.apply(self.core.tick(self.now()))
+
+    async def _renew(self) -> None:
+        """Get the next token in time, and change to a connection of its own (CL-07)."""
+        try:
+            await self._credentials.token(True)
+        except ClientError as error:
+            # The connection lives on until its token ends; by then this is tried again.
+            _logger.warning("the token could not be renewed: %s", error)
+            return
+        self.apply(self.core.renew(self.now()))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._loop.call_exception_handler(
+                {"message": "a task of the client died", "exception": task.exception()}
+            )
+            if self.status.state is not CLOSED:
+                self.apply(self.core.stop(self.now(), "internal_error"))
+
+
+def _nothing(_: Tables) -> None:
+    """A job that is done when all before it are."""
+
+
+def _summed(keeps: Sequence[Keep]) -> list[tuple[Place, int, int, int]]:
+    """Per chat and life: how far, and how many messages."""
+    sums: dict[tuple[ChatId, int], tuple[Place, int, int, int]] = {}
+    for keep in keeps:
+        key = (keep.place.chat_id, keep.life)
+        known = sums.get(key)
+        count = len(keep.items) + (0 if known is None else known[2])
+        sums[key] = (keep.place, keep.through, count, keep.life)
+    return list(sums.values())

@@ -1,0 +1,97 @@
+"""What an application may tune about a client. Nothing here passes `domain.limits`."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tidewire.domain.limits import PAGE_MESSAGES_MAX
+
+_SECOND_MS: Final = 1_000
+_DAY_MS: Final = 24 * 3_600 * _SECOND_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """Bounds and times of a client. An impossible value raises ValueError."""
+
+    # Connecting.
+
+    backoff_ms: int = _SECOND_MS
+    """How long to wait after the first failure; it doubles with each further one."""
+
+    backoff_ms_max: int = 30 * _SECOND_MS
+    """The longest wait. Every wait is varied by a quarter either way."""
+
+    handshake_ms_max: int = 20 * _SECOND_MS
+    """How long connecting may take, until the server has introduced itself."""
+
+    answer_ms_max: int = 20 * _SECOND_MS
+    """How long an answer may take; after that the connection is given up."""
+
+    renew_grace_ms: int = 5 * _SECOND_MS
+    """How long a connection whose token ends soon waits for its answers before it is changed."""
+
+    # Receiving.
+
+    page_messages: int = PAGE_MESSAGES_MAX
+    """How many messages a page of a sync asks for."""
+
+    syncs_max: int = 5
+    """How many chats are synced at the same time."""
+
+    waiting_max: int = 1_000
+    """How many messages of a chat may wait for one that is missing before them. Later ones are
+    dropped; the sync that fetches the missing one brings them too."""
+
+    unstored_max: int = 4_000
+    """How many messages may be on their way to the disk; beyond it nothing more is read."""
+
+    gap_grace_ms: int = 200
+    """How long a gap may be open before it is asked for, while the answer to an own message may
+    still fill it."""
+
+    ack_messages: int = 10
+    """After how many stored messages the server is told."""
+
+    ack_ms: int = 5 * _SECOND_MS
+    """After what time the server is told of fewer."""
+
+    ack_interval_ms: int = 50
+    """The least time between two bundles of acknowledgements."""
+
+    ack_frames_max: int = 20
+    """How many acknowledgements a bundle has."""
+
+    # Sending.
+
+    outbox_max: int = 10_000
+    """How many messages may wait to be sent, failed ones included."""
+
+    window: int = 1
+    """How many messages of a chat are on their way at once. With more than one, a message that
+    has to be sent again may end up behind later ones."""
+
+    sends_max: int = 64
+    """How many messages of all chats together are on their way at once."""
+
+    tries_max: int = 3
+    """How often a message is sent again after an error of the server itself."""
+
+    fate_ms_max: int = 6 * _DAY_MS
+    """A message that left longer ago and whose fate is unknown is not sent again by itself: a
+    server may have forgotten by now that it has it."""
+
+    # The application.
+
+    happenings_max: int = 1_000
+    """How many fleeting events (ticks, typing, states) wait for the application; the oldest go."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1")
+        if self.page_messages > PAGE_MESSAGES_MAX:
+            raise ValueError(f"page_messages is at most {PAGE_MESSAGES_MAX}")
+        if self.unstored_max < self.page_messages:
+            raise ValueError("unstored_max holds at least one page")
+        if self.backoff_ms_max < self.backoff_ms:
+            raise ValueError("backoff_ms_max is at least backoff_ms")

@@ -1,0 +1,126 @@
+"""The server's REST interface, as far as a client needs it. httpx, and the models of `wire`."""
+
+import asyncio
+import ssl
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import httpx
+import msgspec
+
+from tidewire.client.errors import RefusedByServer, ServerUnreachable
+from tidewire.wire.rest_models import ErrorBody
+from tidewire.wire.rest_requests import IDEMPOTENCY_FIELD
+
+T = TypeVar("T")
+
+TIMEOUT_S: Final = 15.0
+TRIES_MAX: Final = 3
+WAIT_S_MAX: Final = 5.0
+_WAIT_S: Final = 0.3
+
+
+class Rest:
+    def __init__(self, url: str, *, ssl_context: ssl.SSLContext | None) -> None:
+        is_tls = url.startswith("https:")
+        # Without TLS there is nothing to verify, and making a context takes longer than asking.
+        verify: ssl.SSLContext | bool = (ssl_context or True) if is_tls else False
+        self._http = httpx.AsyncClient(
+            base_url=url + "/api/v1", verify=verify, timeout=TIMEOUT_S, trust_env=False
+        )
+        self.headers: dict[str, str] = {}
+        self.token: Callable[[bool], Awaitable[str]] | None = None
+        """Gives the access token; a new one if the argument says that the last was refused."""
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def call(
+        self,
+        answer: type[T],
+        method: str,
+        path: str,
+        body: msgspec.Struct | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        is_public: bool = False,
+        is_once: bool = False,
+    ) -> T:
+        """Ask, and decode the answer. What is safe to repeat is repeated a few times.
+
+        `is_once`: a key makes the server carry this out once, however often it is asked. Raises
+        RefusedByServer and ServerUnreachable.
+        """
+        headers = dict(self.headers)
+        if is_once:
+            headers[IDEMPOTENCY_FIELD] = str(uuid.uuid4())
+        is_repeatable = is_once or method in ("GET", "PUT", "DELETE", "PATCH")
+        has_new_token = False
+        tries = 0
+        while True:
+            tries += 1
+            if not is_public and self.token is not None:
+                headers["Authorization"] = f"Bearer {await self.token(has_new_token)}"
+            try:
+                return await self._ask(answer, method, path, body, params, headers)
+            except RefusedByServer as refusal:
+                if refusal.status == 401 and not is_public and not has_new_token:
+                    has_new_token = True
+                    continue
+                wait_s = _wait_s(refusal, tries)
+                if refusal.status not in (429, 503) or wait_s > WAIT_S_MAX:
+                    raise
+                if tries >= TRIES_MAX or not is_repeatable:
+                    raise
+            except ServerUnreachable:
+                if tries >= TRIES_MAX or not is_repeatable:
+                    raise
+                wait_s = _WAIT_S * tries
+            await asyncio.sleep(wait_s)
+
+    async def _ask(
+        self,
+        answer: type[T],
+        method: str,
+        path: str,
+        body: msgspec.Struct | None,
+        params: Mapping[str, Any] | None,
+        headers: Mapping[str, str],
+    ) -> T:
+        try:
+            response = await self._http.request(
+                method,
+                path,
+                content=None if body is None else msgspec.json.encode(body),
+                params=params,
+                headers={**headers, **({} if body is None else _JSON)},
+            )
+        except httpx.TransportError as error:
+            raise ServerUnreachable(f"the server did not answer: {error}") from error
+        if response.is_success:
+            try:
+                return msgspec.json.decode(response.content or b"null", type=answer)
+            except ValueError as error:
+                raise ServerUnreachable(f"the answer cannot be read: {error}") from error
+        raise _refusal(response)
+
+
+_JSON: Final = {"Content-Type": "application/json"}
+
+
+def _wait_s(refusal: RefusedByServer, tries: int) -> float:
+    told = refusal.facts.get("retry_after_seconds")
+    return float(told) if isinstance(told, int | float) else _WAIT_S * tries
+
+
+def _refusal(response: httpx.Response) -> RefusedByServer:
+    try:
+        error = msgspec.json.decode(response.content, type=ErrorBody).error
+    except ValueError:
+        return RefusedByServer(
+            f"HTTP_{response.status_code}", "the server refused", status=response.status_code
+        )
+    return RefusedByServer(
+        error.code, error.message, status=response.status_code, facts=error.details
+    )

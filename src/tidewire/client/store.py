@@ -1,0 +1,126 @@
+"""The store's thread: what is waiting is done in one transaction, with one sync for all of it.
+
+A job is a function of `Tables`. While one commit is syncing, the next jobs gather; so many messages
+cost one sync. A job is answered when its transaction is on the disk. If a transaction fails, nobody
+can know what is on the disk: the store takes nothing more in, and says so to everybody.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import apsw
+
+from tidewire.client.errors import ClientError, StoreUnusable
+from tidewire.client.tables import MEMORY, Tables, connect
+
+T = TypeVar("T")
+Job = Callable[[Tables], T]
+
+JOBS_MAX: Final = 1_000
+"""In one transaction."""
+
+
+class Store:
+    """One file, one thread. For `:memory:` there is no thread: a job is done where it is given."""
+
+    def __init__(self, path: str) -> None:
+        """Raises StoreUnusable."""
+        self.path = path
+        self._loop = asyncio.get_running_loop()
+        self._database = connect(path)
+        self._tables = Tables(self._database)
+        self._jobs: deque[tuple[Job[Any], asyncio.Future[Any]]] = deque()
+        self._news = threading.Condition()
+        self._is_closing = False
+        self._fault: StoreUnusable | None = None
+        self._thread: threading.Thread | None = None
+        if path != MEMORY:
+            self._thread = threading.Thread(
+                target=self._run, name="tidewire-client-store", daemon=True
+            )
+            self._thread.start()
+
+    @property
+    def last_position(self) -> int:
+        return self._tables.position
+
+    def do(self, job: Job[T]) -> "asyncio.Future[T]":
+        """Have a job done; the future is done when it is on the disk."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        if self._fault is not None or self._is_closing:
+            future.set_exception(
+                self._fault or StoreUnusable(f"the store {self.path} is closed already")
+            )
+            return future
+        if self._thread is None:
+            self._answer(self._transact([(job, future)]))
+            return future
+        with self._news:
+            self._jobs.append((job, future))
+            if len(self._jobs) == 1:
+                self._news.notify()
+        return future
+
+    async def close(self) -> None:
+        """Do what is waiting, and let go of the file."""
+        if self._is_closing:
+            return
+        with self._news:
+            self._is_closing = True
+            self._news.notify()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+        self._database.close()
+
+    # The thread.
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                while not self._jobs and not self._is_closing:
+                    self._news.wait()
+                if not self._jobs:
+                    return
+                count = min(len(self._jobs), JOBS_MAX)
+                jobs = [self._jobs.popleft() for _ in range(count)]
+            answers = self._transact(jobs)
+            try:
+                self._loop.call_soon_threadsafe(self._answer, answers)
+            except RuntimeError:
+                # The loop is gone, and with it everybody who could wait for this.
+                return
+
+    def _transact(
+        self, jobs: list[tuple[Job[Any], asyncio.Future[Any]]]
+    ) -> list[tuple["asyncio.Future[Any]", Any]]:
+        answers: list[tuple[asyncio.Future[Any], Any]] = []
+        if self._fault is None:
+            try:
+                self._database.execute("BEGIN")
+                for job, future in jobs:
+                    try:
+                        answers.append((future, job(self._tables)))
+                    except ClientError as refusal:
+                        # Said by a job before it wrote anything: for its caller only.
+                        answers.append((future, refusal))
+                self._database.execute("COMMIT")
+            except (apsw.Error, OSError, ValueError) as error:
+                self._fault = StoreUnusable(f"the store {self.path} cannot be written: {error}")
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+            else:
+                return answers
+        return [(future, self._fault) for _, future in jobs]
+
+    @staticmethod
+    def _answer(answers: list[tuple["asyncio.Future[Any]", Any]]) -> None:
+        for future, answer in answers:
+            if future.done():
+                continue
+            if isinstance(answer, ClientError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)

@@ -1,0 +1,161 @@
+"""A WebSocket on picows: opens it, hands decoded frames over, says how it ended."""
+
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+from picows import WSFrame, WSHandshakeError, WSListener, WSMsgType, WSTransport, ws_connect
+
+from tidewire.client.effects import Refusal
+from tidewire.client.errors import ClientError
+from tidewire.wire.client_frames import ClientFrame
+from tidewire.wire.codec import (
+    FrameRefusal,
+    UnknownFrame,
+    decode_server_frame,
+    encode_client_frame,
+)
+from tidewire.wire.server_frames import ServerFrame
+
+FRAME_BYTES_MAX: Final = 8 * 1024 * 1024
+"""A page has at most 256 KiB of content; JSON may write a byte as six letters."""
+READ_BUFFER_BYTES: Final = 64 * 1024
+TEXT: Final = WSMsgType.TEXT
+
+_logger = logging.getLogger("tidewire.client.picows")
+_logger.setLevel(logging.CRITICAL)
+
+Received = ServerFrame | UnknownFrame | FrameRefusal
+
+
+class HandshakeRefused(ClientError):
+    """The server answered the request to upgrade with something else."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(f"the server refused the connection: {refusal.error}")
+        self.refusal = refusal
+
+
+class Unreachable(ClientError):
+    """No connection came about."""
+
+
+class Socket(WSListener):
+    """One connection. Its end is told once, unless we let go of it ourselves."""
+
+    def __init__(
+        self, *, on_frame: Callable[[Received], None], on_end: Callable[[int | None], None]
+    ) -> None:
+        self._on_frame = on_frame
+        self._on_end = on_end
+        self._transport: WSTransport | None = None
+        self._close_code: int | None = None
+        self._parts: list[bytes] = []
+        self._is_let_go = False
+
+    async def open(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        ssl_context: ssl.SSLContext | None,
+    ) -> None:
+        """Raises HandshakeRefused and Unreachable."""
+        try:
+            await ws_connect(
+                lambda: self,
+                url,
+                ssl_context=ssl_context,
+                extra_headers=dict(headers),
+                websocket_handshake_timeout=timeout_s,
+                logger_name=_logger,
+                max_redirects=0,
+                max_frame_size=FRAME_BYTES_MAX,
+                read_buffer_init_size=READ_BUFFER_BYTES,
+            )
+        except WSHandshakeError as error:
+            raise _refused(error) from error
+        except (OSError, TimeoutError, EOFError) as error:
+            raise Unreachable(f"the server cannot be reached: {error}") from error
+
+    def send(self, frame: ClientFrame) -> None:
+        if self._transport is not None:
+            self._transport.send(TEXT, encode_client_frame(frame))
+
+    def let_go(self, code: int) -> None:
+        """Close it; nothing more is told of it."""
+        self._is_let_go = True
+        transport = self._transport
+        if transport is not None:
+            transport.send_close(code)  # type: ignore[arg-type]
+            transport.disconnect()
+
+    def pause(self) -> None:
+        if self._transport is not None:
+            self._transport.underlying_transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._transport is not None:
+            self._transport.underlying_transport.resume_reading()
+
+    # For picows.
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self._transport = transport
+        if self._is_let_go:
+            transport.disconnect(False)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        self._transport = None
+        if not self._is_let_go:
+            self._is_let_go = True
+            self._on_end(self._close_code)
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        if self._is_let_go:
+            return
+        kind = frame.msg_type
+        if kind == TEXT and frame.fin:
+            self._on_frame(decode_server_frame(frame.get_payload_as_memoryview()))
+        elif kind in (TEXT, WSMsgType.CONTINUATION):
+            self._parts.append(frame.get_payload_as_bytes())
+            if sum(map(len, self._parts)) > FRAME_BYTES_MAX:
+                transport.disconnect(False)
+            elif frame.fin:
+                whole = b"".join(self._parts)
+                self._parts.clear()
+                self._on_frame(decode_server_frame(whole))
+        elif kind == WSMsgType.CLOSE:
+            self._close_code = int(frame.get_close_code())  # type: ignore[call-overload]
+            transport.send_close(frame.get_close_code())
+            transport.disconnect()
+
+
+class _RefusalBody(msgspec.Struct):
+    error: str = ""
+    message: str = ""
+    details: dict[str, object] = {}
+
+
+def _refused(error: WSHandshakeError) -> ClientError:
+    response = error.response
+    if response is None:
+        return Unreachable("the server did not answer as a WebSocket server does")
+    try:
+        body = msgspec.json.decode(error.raw_body or response.body or b"{}", type=_RefusalBody)
+    except ValueError:
+        body = _RefusalBody()
+    retry_after = response.headers.get("Retry-After", "")
+    reason = body.details.get("reason")
+    return HandshakeRefused(
+        Refusal(
+            status=int(response.status),
+            error=body.error or f"http_{int(response.status)}",
+            reason=reason if isinstance(reason, str) else None,
+            message=body.message,
+            retry_after_ms=int(retry_after) * 1000 if retry_after.isdecimal() else 0,
+        )
+    )
