@@ -43,7 +43,7 @@ from tidewire.client.errors import (
     StoreUnusable,
 )
 from tidewire.client.fleeting import Fleeting
-from tidewire.client.model import ChatUpdated, MessageRefused, StatusMoved, TicksMoved, Typing
+from tidewire.client.model import ChatUpdated, Kept, MessageRefused, StatusMoved, TicksMoved, Typing
 from tidewire.client.options import ClientOptions
 from tidewire.client.outbox import FLYING, QUEUED, Entry, Outbox
 from tidewire.client.places import Place
@@ -97,10 +97,13 @@ class Driver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: int | None = None
+        self._is_timer_soon = False
         # What goes to the store with the next job.
         self._keeps: list[Keep] = []
         self._places: dict[ChatId, Place] = {}
         self._writes: list[Callable[[Tables], None]] = []
+        self._entries: list[Entry] = []
+        self._entered: asyncio.Future[None] | None = None
         self._flush_handle: asyncio.Handle | None = None
         self._is_flush_soon = False
 
@@ -189,7 +192,10 @@ class Driver:
                     self._socket.send(effect.frame)  # type: ignore[union-attr]
             else:
                 self._apply_rare(effect)
-        self._set_timer()
+        if not self._is_timer_soon:
+            # Once a turn of the loop, however much happens in it.
+            self._is_timer_soon = True
+            self._loop.call_soon(self._set_timer)
 
     def _apply_rare(self, effect: Effect) -> None:
         match effect:
@@ -259,7 +265,7 @@ class Driver:
         ).decode()
 
         def write(tables: Tables) -> None:
-            tables.save_entry(entry)
+            tables.save_entries([entry])
             tables.happened("refused", body)
 
         self._writes.append(write)
@@ -320,10 +326,12 @@ class Driver:
         if self._flush_handle is not None:
             self._flush_handle.cancel()
             self._flush_handle = None
-        if not (self._keeps or self._places or self._writes):
+        if not (self._keeps or self._places or self._writes or self._entries):
             return
         keeps, places, writes = self._keeps, self._places, self._writes
+        entries, entered = self._entries, self._entered
         self._keeps, self._places, self._writes = [], {}, []
+        self._entries, self._entered = [], None
         # As they are now: the core goes on while the thread writes.
         records = [place.record() for place in places.values()]
         own_id = self.core.user_id or ""
@@ -332,23 +340,49 @@ class Driver:
             for keep in keeps
         ]
 
-        def write(tables: Tables) -> None:
+        def write(tables: Tables) -> dict[str, Kept]:
+            stored = tables.put_entries(entries) if entries else {}
             tables.save_places(records)
             if jobs:
                 tables.keep(jobs, own_id)
             for one in writes:
                 one(tables)
+            return stored
 
         future = self.store.do(write)
-        future.add_done_callback(lambda done: self._flush_done(done, keeps))
+        future.add_done_callback(lambda done: self._flush_done(done, keeps, entries, entered))
 
-    def _flush_done(self, done: "asyncio.Future[None]", keeps: Sequence[Keep]) -> None:
+    def _flush_done(
+        self,
+        done: "asyncio.Future[dict[str, Kept]]",
+        keeps: Sequence[Keep],
+        entries: Sequence[Entry],
+        entered: "asyncio.Future[None] | None",
+    ) -> None:
+        for entry in entries:
+            del self._entering[entry.client_message_id]
         if not self._is_stored(done):
+            if entered is not None and not entered.done():
+                entered.set_exception(ClientClosed(self.status.reason or "closed"))
             return
+        stored = done.result()
+        for entry in entries:
+            self._enter(entry, stored.get(entry.client_message_id))
+        if entered is not None and not entered.done():
+            entered.set_result(None)
         now = self.now()
         for place, through, count, life in _summed(keeps):
             self.apply(self.core.stored(place, through, count, life, now))
         self.news.set()
+
+    def _enter(self, entry: Entry, stored: Kept | None) -> None:
+        """An entry is on the disk, or was stored by the server in an earlier life."""
+        if stored is not None:
+            handle = self.handles.get(entry.client_message_id)
+            if handle is not None:
+                handle.settle(stored.sequence)
+        elif self.status.state is not CLOSED:
+            self.apply(self.core.submit(entry, self.now()))
 
     def _is_stored(self, done: "asyncio.Future[Any]") -> bool:
         """False if the store is at its end; then so are we."""
@@ -393,23 +427,14 @@ class Driver:
         )
         self._entering[key] = entry
         self.handles[key] = handle
-        future = self.store.do(lambda tables: tables.put_entry(entry))
-        future.add_done_callback(lambda done: self._entered(done, entry))
+        self._entries.append(entry)
+        if self._entered is None:
+            self._entered = self._loop.create_future()
+        entered = self._entered
+        self._flush_soon()
         # Whoever gives up waiting does not take the message back.
-        await asyncio.shield(future)
+        await asyncio.shield(entered)
         return handle
-
-    def _entered(self, done: "asyncio.Future[Any]", entry: Entry) -> None:
-        self._entering.pop(entry.client_message_id, None)
-        if not self._is_stored(done):
-            return
-        stored = done.result()
-        if stored is not None:
-            handle = self.handles.get(entry.client_message_id)
-            if handle is not None:
-                handle.settle(stored.sequence)
-        elif self.status.state is not CLOSED:
-            self.apply(self.core.submit(entry, self.now()))
 
     def handle_of(self, entry: Entry) -> Sent:
         handle = self.handles.get(entry.client_message_id)
@@ -425,7 +450,7 @@ class Driver:
         entry = self.core.outbox.retry(ClientMessageId(client_message_id), self._number)
         if entry is None:
             return False
-        await self.store.do(lambda tables: tables.save_entry(entry))
+        await self.store.do(lambda tables: tables.save_entries([entry]))
         self.apply(self.core.resubmit(entry, self.now()))
         return True
 
@@ -537,6 +562,7 @@ class Driver:
     # Time.
 
     def _set_timer(self) -> None:
+        self._is_timer_soon = False
         at_ms = self.core.next_deadline_ms()
         renew_at_ms = self._credentials.renew_at_ms
         if renew_at_ms is not None and self.status.state in (SYNCING, READY):

@@ -65,11 +65,18 @@ _ENTRY_COLUMNS: Final = (
     "client_message_id, number, chat_id, content, content_type, seen_sequence, created_at_ms, "
     "left_at_ms, state, code, reason"
 )
-_INSERT_MESSAGE: Final = (
+# Many rows go in by one statement: each step of SQLite gives the interpreter's lock away, and
+# getting it back from a busy event loop takes longer than the step.
+_INSERT_MESSAGES: Final = (
     "INSERT OR IGNORE INTO messages (position, chat, sequence, prev_sequence, message_id, "
     "sender_id, client_message_id, content, content_type, created_at, is_own) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f"SELECT {', '.join(f'value->>{column}' for column in range(11))} FROM json_each(?)"
 )
+_INSERT_ENTRIES: Final = (
+    f"INSERT OR REPLACE INTO outbox ({_ENTRY_COLUMNS}) "
+    f"SELECT {', '.join(f'value->>{column}' for column in range(11))} FROM json_each(?)"
+)
+_KEYS: Final = "(SELECT value FROM json_each(?))"
 
 
 class KeepJob(msgspec.Struct, frozen=True):
@@ -152,6 +159,14 @@ def _single(database: apsw.Connection, query: str) -> Any:
     return row[0]
 
 
+def _json(rows: object) -> str:
+    return msgspec.json.encode(rows).decode()
+
+
+def _position(event: Kept | Happening) -> int:
+    return event.position
+
+
 def _folded(*texts: object) -> str:
     return str(texts[0]).casefold()
 
@@ -177,6 +192,9 @@ class Tables:
         )
         self.position = int(last)
         """The last one given out."""
+        self._offered = int(self.meta("offered") or 0)
+        self._last_happening = self.position
+        self._happenings_confirmed = 0
 
     # Facts about the store.
 
@@ -220,28 +238,35 @@ class Tables:
 
     def save_places(self, records: Iterable[PlaceRecord]) -> None:
         """Everything but start and cursor: those move with messages, or with `restart`."""
+        rows: list[tuple[object, ...]] = []
         for record in records:
             number = self._numbers.get(record.chat_id)
             if number is None:
                 self._insert_place(record)
-                continue
+            else:
+                rows.append(
+                    (
+                        number,
+                        record.name,
+                        record.membership_version,
+                        record.is_member,
+                        record.head,
+                        record.delivered,
+                        record.read,
+                        record.others_delivered,
+                        record.others_read,
+                        record.unread,
+                    )
+                )
+        if rows:
             self._database.execute(
-                "UPDATE chats SET name = ?, membership_version = ?, is_member = ?, head = ?, "
-                "delivered = max(delivered, ?), read = max(read, ?), "
-                "others_delivered = max(others_delivered, ?), others_read = max(others_read, ?), "
-                "unread = ? WHERE number = ?",
-                (
-                    record.name,
-                    record.membership_version,
-                    record.is_member,
-                    record.head,
-                    record.delivered,
-                    record.read,
-                    record.others_delivered,
-                    record.others_read,
-                    record.unread,
-                    number,
-                ),
+                "UPDATE chats SET name = value->>1, membership_version = value->>2, "
+                "is_member = value->>3, head = value->>4, delivered = max(delivered, value->>5), "
+                "read = max(read, value->>6), "
+                "others_delivered = max(others_delivered, value->>7), "
+                "others_read = max(others_read, value->>8), unread = value->>9 "
+                "FROM json_each(?) WHERE number = value->>0",
+                (_json(rows),),
             )
 
     def _insert_place(self, record: PlaceRecord) -> None:
@@ -270,43 +295,57 @@ class Tables:
     # Messages.
 
     def keep(self, jobs: Iterable[KeepJob], own_id: str) -> None:
+        rows: list[tuple[object, ...]] = []
+        own: list[str] = []
+        cursors: dict[int, int] = {}
         for job in jobs:
             number = self._numbers[job.chat_id]
             items = job.items
             if number in self._doubted:
+                # What this chat got before has to be in place.
+                self._keep_rows(rows, own, cursors)
+                rows, own, cursors = [], [], {}
                 items = self._compared(number, job)
-            if items:
-                self._insert(number, items, own_id)
-            self._database.execute(
-                "UPDATE chats SET cursor = max(cursor, ?), head = max(head, ?) WHERE number = ?",
-                (job.through, job.through, number),
-            )
-
-    def _insert(self, number: int, items: Sequence[Item], own_id: str) -> None:
-        first = self.position + 1
-        self.position += len(items)
-        self._database.executemany(
-            _INSERT_MESSAGE,
-            [
-                (
-                    position,
-                    number,
-                    item.sequence,
-                    item.prev_sequence,
-                    item.message_id,
-                    item.sender_id,
-                    item.client_message_id,
-                    item.content,
-                    item.content_type,
-                    item.created_at,
-                    item.sender_id == own_id,
+            cursors[number] = max(cursors.get(number, 0), job.through)
+            for item in items:
+                self.position += 1
+                is_own = item.sender_id == own_id
+                if is_own:
+                    own.append(item.client_message_id)
+                rows.append(
+                    (
+                        self.position,
+                        number,
+                        item.sequence,
+                        item.prev_sequence,
+                        item.message_id,
+                        item.sender_id,
+                        item.client_message_id,
+                        item.content,
+                        item.content_type,
+                        item.created_at,
+                        is_own,
+                    )
                 )
-                for position, item in enumerate(items, first)
-            ],
-        )
-        own = [(item.client_message_id,) for item in items if item.sender_id == own_id]
+        self._keep_rows(rows, own, cursors)
+
+    def _keep_rows(
+        self, rows: list[tuple[object, ...]], own: list[str], cursors: dict[int, int]
+    ) -> None:
+        if rows:
+            self._database.execute(_INSERT_MESSAGES, (_json(rows),))
         if own:
-            self._database.executemany("DELETE FROM outbox WHERE client_message_id = ?", own)
+            self._database.execute(
+                f"DELETE FROM outbox WHERE client_message_id IN {_KEYS}",  # noqa: S608
+                (_json(own),),
+            )
+        if cursors:
+            self._database.execute(
+                "UPDATE chats SET cursor = max(cursor, through), head = max(head, through) "
+                "FROM (SELECT value->>0 AS n, value->>1 AS through FROM json_each(?)) "
+                "WHERE number = n",
+                (_json(list(cursors.items())),),
+            )
 
     def _compared(self, number: int, job: KeepJob) -> list[Item]:
         """After a restore: what is really new, while what the server has lost is marked as gone."""
@@ -340,45 +379,40 @@ class Tables:
             database.execute("UPDATE chats SET doubted_through = 0 WHERE number = ?", (number,))
         return new
 
+    def _kept(self, condition: str, values: tuple[object, ...]) -> list[Kept]:
+        rows = self._database.execute(
+            f"SELECT {_MESSAGE_COLUMNS} FROM messages JOIN chats ON number = chat "  # noqa: S608
+            f"WHERE {condition}",
+            values,
+        )
+        return [Kept(*row) for row in rows]
+
     def messages(
         self, chat_id: str, *, before: int | None, after: int, limit: int, newest_first: bool
     ) -> list[Kept]:
         """Stored messages of a chat between two sequences, ascending."""
-        rows = self._database.execute(
-            f"SELECT {_MESSAGE_COLUMNS} FROM messages JOIN chats ON number = chat "  # noqa: S608
-            "WHERE chat = ? AND is_gone = 0 AND sequence < ? AND sequence > ? "
+        kept = self._kept(
+            "chat = ? AND is_gone = 0 AND sequence < ? AND sequence > ? "
             f"ORDER BY sequence {'DESC' if newest_first else 'ASC'} LIMIT ?",
             (self._numbers.get(chat_id, -1), before or (1 << 62), after, limit),
         )
-        kept = [Kept(*row) for row in rows]
         return kept[::-1] if newest_first else kept
 
     def gone(self, chat_id: str, limit: int) -> list[Kept]:
         """Messages that the server lost in a restore; this device still has them."""
-        rows = self._database.execute(
-            f"SELECT {_MESSAGE_COLUMNS} FROM messages JOIN chats ON number = chat "  # noqa: S608
-            "WHERE chat = ? AND is_gone = 1 ORDER BY sequence DESC LIMIT ?",
-            (self._numbers.get(chat_id, -1), limit),
+        number = self._numbers.get(chat_id, -1)
+        kept = self._kept(
+            "chat = ? AND is_gone = 1 ORDER BY sequence DESC LIMIT ?", (number, limit)
         )
-        return [Kept(*row) for row in rows][::-1]
+        return kept[::-1]
 
     def search(self, text: str, chat_id: str | None, limit: int) -> list[Kept]:
         """Stored messages that contain a text, upper and lower case being the same; newest first."""
-        rows = self._database.execute(
-            f"SELECT {_MESSAGE_COLUMNS} FROM messages JOIN chats ON number = chat "  # noqa: S608
-            "WHERE is_gone = 0 AND (?1 IS NULL OR chat_id = ?1) "
-            "AND instr(folded(content), ?2) > 0 ORDER BY position DESC LIMIT ?3",
+        return self._kept(
+            "is_gone = 0 AND (?1 IS NULL OR chat_id = ?1) AND instr(folded(content), ?2) > 0 "
+            "ORDER BY position DESC LIMIT ?3",
             (chat_id, text.casefold(), limit),
         )
-        return [Kept(*row) for row in rows]
-
-    def own_message(self, client_message_id: str) -> Kept | None:
-        row = self._database.execute(
-            f"SELECT {_MESSAGE_COLUMNS} FROM messages JOIN chats ON number = chat "  # noqa: S608
-            "WHERE client_message_id = ? AND is_own = 1 AND is_gone = 0",
-            (client_message_id,),
-        ).fetchone()
-        return None if row is None else Kept(*row)
 
     def count_unread(self, chat_id: str, above: int, limit: int) -> int:
         row = self._database.execute(
@@ -393,6 +427,7 @@ class Tables:
 
     def happened(self, kind: str, body: str) -> None:
         self.position += 1
+        self._last_happening = self.position
         self._database.execute(
             "INSERT INTO happenings (position, kind, body) VALUES (?, ?, ?)",
             (self.position, kind, body),
@@ -407,32 +442,31 @@ class Tables:
         """What was stored after a position, in stored order, and up to where an earlier life may
         have handed it out. It counts as handed out from here on."""
         events: list[Kept | Happening] = [
-            Kept(*row)
-            for row in self._database.execute(
-                f"SELECT {_MESSAGE_COLUMNS} FROM messages JOIN chats ON number = chat "  # noqa: S608
-                "WHERE position > ? ORDER BY position LIMIT ?",
-                (after, limit),
-            )
+            *self._kept("position > ? ORDER BY position LIMIT ?", (after, limit))
         ]
-        events += [
-            Happening(*row)
-            for row in self._database.execute(
-                "SELECT position, kind, body FROM happenings WHERE position > ? "
-                "ORDER BY position LIMIT ?",
-                (after, limit),
-            )
-        ]
-        events.sort(key=lambda event: event.position)
-        del events[limit:]
-        offered = int(self.meta("offered") or 0)
+        if self._last_happening > after:
+            events += [
+                Happening(*row)
+                for row in self._database.execute(
+                    "SELECT position, kind, body FROM happenings WHERE position > ? "
+                    "ORDER BY position LIMIT ?",
+                    (after, limit),
+                )
+            ]
+            events.sort(key=_position)
+            del events[limit:]
+        offered = self._offered
         if events and events[-1].position > offered:
-            self.set_meta(offered=events[-1].position)
+            self._offered = events[-1].position
+            self.set_meta(offered=self._offered)
         return events, offered
 
     def confirm(self, position: int) -> None:
         """The application is done with everything up to here."""
         self.set_meta(confirmed=position)
-        self._database.execute("DELETE FROM happenings WHERE position <= ?", (position,))
+        if self._happenings_confirmed < self._last_happening:
+            self._happenings_confirmed = position
+            self._database.execute("DELETE FROM happenings WHERE position <= ?", (position,))
 
     # The outbox.
 
@@ -455,17 +489,20 @@ class Tables:
             for row in rows
         ]
 
-    def put_entry(self, entry: Entry) -> Kept | None:
-        """Take a message in. If it is stored already, that is returned and nothing is taken in."""
-        stored = self.own_message(entry.client_message_id)
-        if stored is None:
-            self.save_entry(entry)
+    def put_entries(self, entries: Sequence[Entry]) -> dict[str, Kept]:
+        """Take messages in. Those that are stored already are returned and not taken in."""
+        keys = _json([entry.client_message_id for entry in entries])
+        stored = {
+            kept.client_message_id: kept
+            for kept in self._kept(
+                f"is_own = 1 AND is_gone = 0 AND client_message_id IN {_KEYS}", (keys,)
+            )
+        }
+        self.save_entries([e for e in entries if e.client_message_id not in stored])
         return stored
 
-    def save_entry(self, entry: Entry) -> None:
-        self._database.execute(
-            f"INSERT OR REPLACE INTO outbox ({_ENTRY_COLUMNS}) "  # noqa: S608
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    def save_entries(self, entries: Sequence[Entry]) -> None:
+        rows = [
             (
                 entry.client_message_id,
                 entry.number,
@@ -475,16 +512,20 @@ class Tables:
                 entry.seen_sequence,
                 entry.created_at_ms,
                 entry.left_at_ms,
-                str(entry.state),
+                entry.state,
                 entry.code,
                 entry.reason,
-            ),
-        )
+            )
+            for entry in entries
+        ]
+        if rows:
+            self._database.execute(_INSERT_ENTRIES, (_json(rows),))
 
     def mark_left(self, client_message_ids: Iterable[str], left_at_ms: int) -> None:
-        self._database.executemany(
-            "UPDATE outbox SET left_at_ms = ? WHERE client_message_id = ? AND left_at_ms IS NULL",
-            [(left_at_ms, key) for key in client_message_ids],
+        self._database.execute(
+            "UPDATE outbox SET left_at_ms = ? WHERE left_at_ms IS NULL "  # noqa: S608
+            f"AND client_message_id IN {_KEYS}",
+            (left_at_ms, _json(list(client_message_ids))),
         )
 
     def drop_entry(self, client_message_id: str) -> None:
