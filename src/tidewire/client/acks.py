@@ -6,11 +6,14 @@ old one is healed by that.
 """
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from tidewire.client.options import ClientOptions
 from tidewire.client.places import Place
-from tidewire.domain.ids import ChatId
 from tidewire.wire.client_frames import AckFrame, AckPayload, OneWayFrame, ReadFrame, ReadPayload
+
+if TYPE_CHECKING:
+    from tidewire.domain.ids import ChatId
 
 
 class Acks:

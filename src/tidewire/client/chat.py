@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidewire.client.errors import RefusedByServer
 from tidewire.client.model import Message, message_of, message_of_view, reply_id
-from tidewire.client.outbox import Entry
 from tidewire.client.sent import Sent
-from tidewire.domain.chats import ChatType
 from tidewire.domain.errors import ErrorCode
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
 from tidewire.domain.limits import CONTENT_TYPE_DEFAULT, HISTORY_MESSAGES_MAX, UNREAD_MAX
@@ -29,7 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidewire.client.client import Client
+    from tidewire.client.outbox import Entry
     from tidewire.client.places import Place
+    from tidewire.domain.chats import ChatType
 
 HISTORY_DEFAULT: Final = 50
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl as ssl_module
 import time
 import uuid
 from random import SystemRandom
@@ -42,6 +41,7 @@ from tidewire.wire.rest_models import (
 from tidewire.wire.rest_requests import CreateChat, Login, Logout, LookupUsers, Register
 
 if TYPE_CHECKING:
+    import ssl as ssl_module
     from os import PathLike
     from types import TracebackType
 

@@ -82,7 +82,7 @@ class Digests:
         """This chat changed while the digest was read, so what the digest says of it is old."""
         self._held.pop(chat_id, None)
 
-    def complete(self, now_ms: int) -> list[ChatId]:
+    def complete(self) -> list[ChatId]:
         """The last page is here; the chats that are gone."""
         gone = list(self._held)
         self._held.clear()

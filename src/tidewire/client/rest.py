@@ -4,14 +4,16 @@ import asyncio
 import ssl
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import httpx
 import msgspec
 
 from tidewire.client.errors import RefusedByServer, ServerUnreachable
 from tidewire.wire.rest_models import ErrorBody
 from tidewire.wire.rest_requests import IDEMPOTENCY_FIELD
+
+if TYPE_CHECKING:
+    import httpx
 
 T = TypeVar("T")
 
@@ -23,18 +25,18 @@ _WAIT_S: Final = 0.3
 
 class Rest:
     def __init__(self, url: str, *, ssl_context: ssl.SSLContext | None) -> None:
-        is_tls = url.startswith("https:")
+        self._url = url + "/api/v1"
         # Without TLS there is nothing to verify, and making a context takes longer than asking.
-        verify: ssl.SSLContext | bool = (ssl_context or True) if is_tls else False
-        self._http = httpx.AsyncClient(
-            base_url=url + "/api/v1", verify=verify, timeout=TIMEOUT_S, trust_env=False
-        )
+        self._verify: ssl.SSLContext | bool = url.startswith("https:") and (ssl_context or True)
+        self._http: httpx.AsyncClient | None = None
         self.headers: dict[str, str] = {}
         self.token: Callable[[bool], Awaitable[str]] | None = None
         """Gives the access token; a new one if the argument says that the last was refused."""
 
     async def close(self) -> None:
-        await self._http.aclose()
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
 
     async def call(
         self,
@@ -88,6 +90,13 @@ class Rest:
         params: Mapping[str, Any] | None,
         headers: Mapping[str, str],
     ) -> T:
+        # Loaded when it is needed: it takes longer than all of ours, and a bot may never ask.
+        import httpx
+
+        if self._http is None:
+            self._http = httpx.AsyncClient(
+                base_url=self._url, verify=self._verify, timeout=TIMEOUT_S, trust_env=False
+            )
         try:
             response = await self._http.request(
                 method,
@@ -114,7 +123,7 @@ def _wait_s(refusal: RefusedByServer, tries: int) -> float:
     return float(told) if isinstance(told, int | float) else _WAIT_S * tries
 
 
-def _refusal(response: httpx.Response) -> RefusedByServer:
+def _refusal(response: "httpx.Response") -> RefusedByServer:
     try:
         error = msgspec.json.decode(response.content, type=ErrorBody).error
     except ValueError:

@@ -176,10 +176,7 @@ class Tables:
 
     def __init__(self, database: apsw.Connection) -> None:
         self._database = database
-        self._numbers: dict[str, int] = {
-            chat_id: number
-            for chat_id, number in database.execute("SELECT chat_id, number FROM chats")
-        }
+        self._numbers: dict[str, int] = dict(database.execute("SELECT chat_id, number FROM chats"))
         self._doubted = {
             number
             for (number,) in database.execute("SELECT number FROM chats WHERE doubted_through > 0")
@@ -356,14 +353,13 @@ class Tables:
         assert row is not None
         cursor, doubted_through = row
         upto = max(doubted_through, job.through) if job.is_complete else job.through
-        held = {
-            sequence: message_id
-            for sequence, message_id in database.execute(
+        held = dict(
+            database.execute(
                 "SELECT sequence, message_id FROM messages "
                 "WHERE chat = ? AND is_gone = 0 AND sequence > ? AND sequence <= ?",
                 (number, cursor, upto),
             )
-        }
+        )
         new: list[Item] = []
         for item in job.items:
             if held.get(item.sequence) == item.message_id:
@@ -407,7 +403,7 @@ class Tables:
         return kept[::-1]
 
     def search(self, text: str, chat_id: str | None, limit: int) -> list[Kept]:
-        """Stored messages that contain a text, upper and lower case being the same; newest first."""
+        """Stored messages that contain a text, case apart; newest first."""
         return self._kept(
             "is_gone = 0 AND (?1 IS NULL OR chat_id = ?1) AND instr(folded(content), ?2) > 0 "
             "ORDER BY position DESC LIMIT ?3",

@@ -1,0 +1,143 @@
+"""kill -9 of a client under load, again and again: nothing is lost, nothing is there twice.
+
+The victim talks in one chat and echoes in another while somebody writes to it without a pause. It
+is killed at a random instant of each life, also while it starts. At the end the store, the server
+and the other side hold the same messages, everything that was on the disk once has arrived exactly
+once, and each message has exactly one echo.
+"""
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.client.people import People
+from tidewire.client import Chat, Client
+
+ROUNDS = int(os.environ.get("CLIENT_KILL_ROUNDS", "20"))
+"""`make test` kills 20 times; CLIENT_KILL_ROUNDS=100 as often as one likes."""
+LIFE_S_MAX = 0.5
+
+
+class Victim:
+    def __init__(self, url: str, store: Path, chats: tuple[str, str], promises: Path) -> None:
+        self._arguments = [url, str(store)]
+        self._chats = chats
+        self._promises = promises
+
+    def start(self, life: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.client.victim", *self._arguments, str(life)]
+        return subprocess.Popen(
+            [*command, *self._chats, str(self._promises)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    async def up(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        assert await asyncio.to_thread(process.stdout.readline) == b"up\n"
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 5 * ROUNDS)
+async def test_kills_of_a_client_lose_and_double_nothing(people: People, tmp_path: Path) -> None:
+    await people.register("alice")
+    bobs_name = await people.register("bob")
+    alice = await people.open("alice")
+    talk = await alice.group("talk", bobs_name)
+    echo = await alice.direct(bobs_name)
+    promises = tmp_path / "promises"
+    promises.touch()
+    victim = Victim(people.site.url, people.store("bob"), (talk.chat_id, echo.chat_id), promises)
+    chance = random.Random(4711)
+    is_over = asyncio.Event()
+    asking = asyncio.get_running_loop().create_task(ask(echo, is_over))
+    for life in range(ROUNDS):
+        process = victim.start(life)
+        await victim.up(process)
+        await asyncio.sleep(chance.random() * LIFE_S_MAX)
+        await asyncio.to_thread(victim.kill, process)
+    process = victim.start(ROUNDS)
+    await victim.up(process)
+    await asyncio.sleep(LIFE_S_MAX)
+    is_over.set()
+    asked = await asking
+    await echoed(alice, echo, len(asked))
+    _, _ = await asyncio.to_thread(process.communicate)
+    assert process.returncode == 0
+
+    promised = promises.read_text().split()
+    await check_talk(people, alice, talk, promised)
+    await check_echo(people, alice, echo, asked)
+    assert len(promised) > ROUNDS
+    assert len(asked) > ROUNDS
+
+
+async def ask(chat: Chat, is_over: asyncio.Event) -> list[str]:
+    """Write without a pause, but not faster than echoes can be expected."""
+    asked: list[str] = []
+    while not is_over.is_set():
+        asked.append(f"question {len(asked)}")
+        sent = await chat.send(asked[-1])
+        await sent.stored()
+        await asyncio.sleep(0.01)
+    return asked
+
+
+async def echoed(alice: Client, chat: Chat, count: int) -> None:
+    """Wait for the last echo, and a moment in which a second one could come."""
+    async with asyncio.timeout(30):
+        while len([m for m in await held(chat) if not m[1]]) < count:
+            await asyncio.sleep(0.02)
+    await alice.rest.call(object, "GET", "/users/me")
+
+
+async def held(chat: Chat) -> list[tuple[int, bool, str]]:
+    messages = await chat.messages(limit=1_000_000)
+    return [(message.sequence, message.is_own, message.text) for message in messages]
+
+
+async def check_talk(people: People, alice: Client, chat: Chat, promised: list[str]) -> None:
+    at_server = [(m.sequence, m.text) for m in await everything(chat)]
+    texts = Counter(text for _, text in at_server)
+    assert [text for text in promised if texts[text] != 1] == []
+    assert [text for text, count in texts.items() if count > 1] == []
+    # In the order in which they were written, within each life and over all of them.
+    order = [tuple(map(int, text.split("-"))) for _, text in at_server]
+    assert order == sorted(order)
+    assert [(sequence, text) for sequence, _, text in await held(chat)] == at_server
+    await check_store(people, chat, at_server)
+
+
+async def check_echo(people: People, alice: Client, chat: Chat, asked: list[str]) -> None:
+    at_server = [(m.sequence, m.text) for m in await everything(chat)]
+    texts = Counter(text for _, text in at_server)
+    assert texts == Counter([*asked, *(f"re: {text}" for text in asked)])
+    assert [(sequence, text) for sequence, _, text in await held(chat)] == at_server
+    await check_store(people, chat, at_server)
+
+
+async def check_store(people: People, chat: Chat, at_server: list[tuple[int, str]]) -> None:
+    """The victim's own store holds the same, once and in order, and its outbox is empty."""
+    bob = Client(people.site.url, store=people.store("bob"))
+    async with bob:
+        await bob.ready()
+        mine = bob.chat(chat.chat_id)
+        assert [(sequence, text) for sequence, _, text in await held(mine)] == at_server
+        assert bob.outbox() == []
+        stored = await bob.driver.store.do(lambda tables: tables.entries())
+        assert stored == []
+
+
+async def everything(chat: Chat) -> list:  # type: ignore[type-arg]
+    """What the server has, asked by REST."""
+    return await chat._ask(1_000_000, after_sequence=0, direction="forward")

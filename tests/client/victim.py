@@ -1,0 +1,56 @@
+"""A client that lives to be killed: it talks in one chat and echoes in another. Holds no test.
+
+    python -m tests.client.victim URL STORE LIFE TALK_CHAT ECHO_CHAT PROMISES
+
+Each text that is on the disk is appended to the file PROMISES. It ends by itself when its standard
+input is closed, after everything has arrived.
+"""
+
+import asyncio
+import os
+import sys
+from contextlib import suppress
+from typing import BinaryIO
+
+from tidewire.client import Chat, Client, ClientOptions, MessageReceived
+
+QUICK = ClientOptions(backoff_ms=20, backoff_ms_max=100, ack_ms=50)
+
+
+async def talk(chat: Chat, life: str, promises: BinaryIO, is_over: asyncio.Event) -> None:
+    number = 0
+    while not is_over.is_set():
+        number += 1
+        text = f"{life}-{number}"
+        await chat.send(text)
+        promises.write(f"{text}\n".encode())
+        # As much as the loop takes, but the others get their turns.
+        await asyncio.sleep(0.002)
+
+
+async def echo(me: Client, echo_id: str) -> None:
+    async for event in me.events():
+        if isinstance(event, MessageReceived) and event.message.chat_id == echo_id:
+            await me.chat(echo_id).reply(event.message, f"re: {event.message.text}")
+
+
+async def live(url: str, store: str, life: str, talk_id: str, echo_id: str, path: str) -> None:
+    loop = asyncio.get_running_loop()
+    is_over = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), is_over.set)
+    print("up", flush=True)  # noqa: T201 - the parent waits for this line
+    with open(path, "ab", buffering=0) as promises:  # noqa: PTH123
+        async with Client(url, store=store, options=QUICK) as me:
+            echoing = loop.create_task(echo(me, echo_id))
+            await talk(me.chat(talk_id), life, promises, is_over)
+            await me.ready()
+            while me.driver.core.outbox.waiting_chats():
+                await asyncio.sleep(0.01)
+            echoing.cancel()
+            with suppress(asyncio.CancelledError):
+                await echoing
+    os.close(sys.stdin.fileno())
+
+
+if __name__ == "__main__":
+    asyncio.run(live(*sys.argv[1:]))
