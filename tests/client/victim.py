@@ -44,8 +44,7 @@ async def live(url: str, store: str, life: str, talk_id: str, echo_id: str, path
             echoing = loop.create_task(echo(me, echo_id))
             await talk(me.chat(talk_id), life, promises, is_over)
             await me.ready()
-            while me.driver.core.outbox.waiting_chats():
-                await asyncio.sleep(0.01)
+            await me.flush()
             echoing.cancel()
             with suppress(asyncio.CancelledError):
                 await echoing

@@ -272,7 +272,12 @@ class Client:
     async def ready(self) -> None:
         """Wait until everything that the server has is here. Raises ClientClosed."""
         driver = self.driver
-        await driver.until_status(lambda: driver.status.state is READY)
+        await driver.waits.until_change(lambda: driver.status.state is READY)
+
+    async def flush(self) -> None:
+        """Wait until nothing waits to be sent; what has failed does not count."""
+        driver = self.driver
+        await driver.waits.until_change(lambda: driver.is_outbox_empty)
 
     def reconnect(self) -> None:
         """Try now, if the next try is being waited for."""
@@ -442,7 +447,7 @@ class Client:
         """Wait until the client is closed, by whomever; why."""
         driver = self.driver
         try:
-            await driver.until_status(lambda: False)
+            await driver.waits.until_change(lambda: False)
         except ClientClosed:
             await asyncio.sleep(0)
         return driver.status

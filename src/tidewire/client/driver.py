@@ -8,6 +8,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -40,21 +41,21 @@ from tidewire.client.errors import (
     ClientClosed,
     ClientError,
     LoginNeeded,
-    StoreUnusable,
 )
 from tidewire.client.fleeting import Fleeting
+from tidewire.client.link import NORMAL_CLOSE
 from tidewire.client.model import ChatUpdated, Kept, MessageRefused, StatusMoved, TicksMoved, Typing
 from tidewire.client.options import ClientOptions
 from tidewire.client.outbox import FLYING, QUEUED, Entry, Outbox
 from tidewire.client.places import Place
 from tidewire.client.sent import Sent
 from tidewire.client.store import Store
-from tidewire.client.tables import KeepJob, Tables
+from tidewire.client.tables import Tables
 from tidewire.client.transport import HandshakeRefused, Received, Socket
-from tidewire.domain.ids import ChatId, ClientMessageId
+from tidewire.client.waits import Waits
+from tidewire.client.writing import Writing, Written
+from tidewire.domain.ids import ClientMessageId
 
-PLACES_DELAY_S: Final = 0.2
-"""How long numbers of chats may wait for other things to be stored with."""
 TOKEN_RETRY_MS: Final = 30_000
 
 _logger = logging.getLogger("tidewire.client")
@@ -89,8 +90,7 @@ class Driver:
         """Set when there may be events that nobody has been given."""
         self._number = 0
         self._entering: dict[ClientMessageId, Entry] = {}
-        self._waiters: dict[ChatId, list[tuple[Callable[[], bool], asyncio.Future[None]]]] = {}
-        self._status_waiters: list[asyncio.Future[None]] = []
+        self.waits = Waits(self._loop, self.check_open)
         self._socket: Socket | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -98,14 +98,12 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: int | None = None
         self._is_timer_soon = False
-        # What goes to the store with the next job.
-        self._keeps: list[Keep] = []
-        self._places: dict[ChatId, Place] = {}
-        self._writes: list[Callable[[Tables], None]] = []
-        self._entries: list[Entry] = []
-        self._entered: asyncio.Future[None] | None = None
-        self._flush_handle: asyncio.Handle | None = None
-        self._is_flush_soon = False
+        self._writing = Writing(
+            store,
+            own_id=lambda: self.core.user_id or "",
+            on_written=self._written,
+            on_fault=self._store_failed,
+        )
 
     def now(self) -> Now:
         return Now(int(self._loop.time() * 1000), self._wall_ms())
@@ -145,9 +143,9 @@ class Driver:
         """Let what is on its way arrive, tell the server what is stored, and end."""
         if linger_s > 0:
             await self._linger(linger_s)
-        await self._flushed()
+        await self._writing.flushed()
         self.apply(self.core.stop(self.now(), "closed"))
-        await self._flushed()
+        await self._writing.flushed()
         if self._timer is not None:
             self._timer.cancel()
         for task in [*self._tasks]:
@@ -157,26 +155,12 @@ class Driver:
         await self.store.close()
 
     async def _linger(self, linger_s: float) -> None:
-        deadline = self._loop.time() + linger_s
-        while self.status.state in (SYNCING, READY) and self._loop.time() < deadline:
-            if not self._entering and not self.core.outbox.waiting_chats():
-                return
-            await self._until_change(deadline - self._loop.time())
-
-    async def _until_change(self, timeout_s: float) -> None:
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._status_waiters.append(future)
-        await asyncio.wait([future], timeout=timeout_s)
-
-    async def _flushed(self) -> None:
-        """Wait until everything so far is on the disk, or cannot be."""
-        self._flush()
-        try:
-            await self.store.do(_nothing)
-        except StoreUnusable:
-            return
-        # The answers to the jobs before have been heard in this turn.
-        await asyncio.sleep(0)
+        """Wait for the outbox, while there is somebody to send it to."""
+        with suppress(TimeoutError, ClientClosed):
+            async with asyncio.timeout(linger_s):
+                await self.waits.until_change(
+                    lambda: self.is_outbox_empty or self.status.state not in (SYNCING, READY)
+                )
 
     # Effects.
 
@@ -185,8 +169,7 @@ class Driver:
             # Ordered by how often they come.
             kind = type(effect)
             if kind is Keep:
-                self._keeps.append(effect)  # type: ignore[arg-type]
-                self._flush_soon()
+                self._writing.keep(effect)  # type: ignore[arg-type]
             elif kind is Send:
                 if self._socket is not None:
                     self._socket.send(effect.frame)  # type: ignore[union-attr]
@@ -226,15 +209,14 @@ class Driver:
                 records = [place.record() for place in effect.places]
                 epoch = effect.epoch
                 # What was received before belongs to the old life, and goes first.
-                self._flush()
-                self._writes.append(lambda tables: tables.restart(records, epoch))
-                self._flush()
+                self._writing.flush()
+                self._writing.write(lambda tables: tables.restart(records, epoch))
+                self._writing.flush()
             case Introduced():
                 user_id, epoch_now = effect.user_id, effect.epoch
-                self._writes.append(
+                self._writing.write(
                     lambda tables: tables.set_meta(user_id=user_id, epoch=epoch_now)
                 )
-                self._flush_soon()
             case PauseReading():
                 if self._socket is not None:
                     self._socket.pause()
@@ -248,7 +230,7 @@ class Driver:
         handle = self.handles.get(settled.client_message_id)
         if handle is not None:
             handle.settle(settled.sequence)
-        self._changed()
+        self.waits.changed()
 
     def _entry_changed(self, entry: Entry) -> None:
         handle = self.handles.get(entry.client_message_id)
@@ -268,9 +250,8 @@ class Driver:
             tables.save_entries([entry])
             tables.happened("refused", body)
 
-        self._writes.append(write)
-        self._flush_soon()
-        self._changed()
+        self._writing.write(write)
+        self.waits.changed()
 
     def _chat_changed(self, changed: ChatChanged) -> None:
         update = changed.update
@@ -282,125 +263,64 @@ class Driver:
             changed_by=update.changed_by,
         )
         body = msgspec.json.encode(event).decode()
-        self._writes.append(lambda tables: tables.happened("chat", body))
-        self._flush_soon()
+        self._writing.write(lambda tables: tables.happened("chat", body))
 
     def place_changed(self, place: Place) -> None:
-        self._places[place.chat_id] = place
-        if self._flush_handle is None:
-            self._flush_handle = self._loop.call_later(PLACES_DELAY_S, self._flush)
+        self._writing.place(place)
         self.fleeting.put(("ticks", place.chat_id), TicksMoved(chat_id=place.chat_id))
         self.news.set()
-        self.wake(place.chat_id)
+        self.waits.chat_changed(place.chat_id)
 
     def _mark(self, entries: Sequence[Entry]) -> None:
         left_at_ms = self._wall_ms()
         keys = [entry.client_message_id for entry in entries]
         future = self.store.do(lambda tables: tables.mark_left(keys, left_at_ms))
-        future.add_done_callback(
-            lambda done: self._stored_or_fail(
-                done, lambda: self.core.marked(entries, left_at_ms, self.now())
-            )
-        )
+
+        def done(marked: "asyncio.Future[None]") -> None:
+            error = marked.exception()
+            if error is not None:
+                self._store_failed(error)
+            else:
+                self.apply(self.core.marked(entries, left_at_ms, self.now()))
+
+        future.add_done_callback(done)
 
     def _status_changed(self, status: Status) -> None:
         self.fleeting.put(("status",), StatusMoved(status=status))
         self.news.set()
         if status.state is CLOSED:
-            self._let_go(1000)
-            self._fail_waiters(status.reason or "closed")
-        self._changed()
+            self._let_go(NORMAL_CLOSE)
+            reason = status.reason or "closed"
+            self.waits.fail(reason)
+            for handle in list(self.handles.values()):
+                handle.end(reason)
+        self.waits.changed()
 
     # The store.
 
-    def _flush_soon(self) -> None:
-        if not self._is_flush_soon:
-            self._is_flush_soon = True
-            if self._flush_handle is not None:
-                self._flush_handle.cancel()
-            self._flush_handle = self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        """Everything that waits goes to the store as one job."""
-        self._is_flush_soon = False
-        if self._flush_handle is not None:
-            self._flush_handle.cancel()
-            self._flush_handle = None
-        if not (self._keeps or self._places or self._writes or self._entries):
-            return
-        keeps, places, writes = self._keeps, self._places, self._writes
-        entries, entered = self._entries, self._entered
-        self._keeps, self._places, self._writes = [], {}, []
-        self._entries, self._entered = [], None
-        # As they are now: the core goes on while the thread writes.
-        records = [place.record() for place in places.values()]
-        own_id = self.core.user_id or ""
-        jobs = [
-            KeepJob(keep.place.chat_id, keep.items, keep.through, keep.is_complete)
-            for keep in keeps
-        ]
-
-        def write(tables: Tables) -> dict[str, Kept]:
-            stored = tables.put_entries(entries) if entries else {}
-            tables.save_places(records)
-            if jobs:
-                tables.keep(jobs, own_id)
-            for one in writes:
-                one(tables)
-            return stored
-
-        future = self.store.do(write)
-        future.add_done_callback(lambda done: self._flush_done(done, keeps, entries, entered))
-
-    def _flush_done(
-        self,
-        done: "asyncio.Future[dict[str, Kept]]",
-        keeps: Sequence[Keep],
-        entries: Sequence[Entry],
-        entered: "asyncio.Future[None] | None",
-    ) -> None:
-        for entry in entries:
+    def _written(self, written: Written) -> None:
+        for entry in written.entries:
             del self._entering[entry.client_message_id]
-        if not self._is_stored(done):
-            if entered is not None and not entered.done():
-                entered.set_exception(ClientClosed(self.status.reason or "closed"))
-            return
-        stored = done.result()
-        for entry in entries:
-            self._enter(entry, stored.get(entry.client_message_id))
-        if entered is not None and not entered.done():
-            entered.set_result(None)
+            self._enter(entry, written.known.get(entry.client_message_id))
         now = self.now()
-        for place, through, count, life in _summed(keeps):
+        for place, through, count, life in written.places():
             self.apply(self.core.stored(place, through, count, life, now))
         self.news.set()
 
-    def _enter(self, entry: Entry, stored: Kept | None) -> None:
+    def _enter(self, entry: Entry, known: Kept | None) -> None:
         """An entry is on the disk, or was stored by the server in an earlier life."""
-        if stored is not None:
+        if known is not None:
             handle = self.handles.get(entry.client_message_id)
             if handle is not None:
-                handle.settle(stored.sequence)
+                handle.settle(known.sequence)
         elif self.status.state is not CLOSED:
             self.apply(self.core.submit(entry, self.now()))
 
-    def _is_stored(self, done: "asyncio.Future[Any]") -> bool:
-        """False if the store is at its end; then so are we."""
-        if done.cancelled():
-            return False
-        error = done.exception()
-        if error is None:
-            return True
+    def _store_failed(self, error: BaseException) -> None:
+        """Nobody can know what is on the disk: this is the end."""
         if self.status.state is not CLOSED:
             _logger.error("the store failed: %s", error)
             self.apply(self.core.stop(self.now(), "store_failed"))
-        return False
-
-    def _stored_or_fail(
-        self, done: "asyncio.Future[Any]", act: Callable[[], Sequence[Effect]]
-    ) -> None:
-        if self._is_stored(done):
-            self.apply(act())
 
     # Sending.
 
@@ -427,13 +347,8 @@ class Driver:
         )
         self._entering[key] = entry
         self.handles[key] = handle
-        self._entries.append(entry)
-        if self._entered is None:
-            self._entered = self._loop.create_future()
-        entered = self._entered
-        self._flush_soon()
         # Whoever gives up waiting does not take the message back.
-        await asyncio.shield(entered)
+        await asyncio.shield(self._writing.enter(entry))
         return handle
 
     def handle_of(self, entry: Entry) -> Sent:
@@ -459,7 +374,7 @@ class Driver:
         if entry is None:
             return False
         await self.store.do(lambda tables: tables.drop_entry(client_message_id))
-        self._changed()
+        self.waits.changed()
         return True
 
     # Waiting.
@@ -468,57 +383,10 @@ class Driver:
         if self.status.state is CLOSED:
             raise ClientClosed(self.status.reason or "closed")
 
-    async def until(self, chat_id: ChatId, is_so: Callable[[], bool]) -> None:
-        """Wait until the chat's numbers are so. Raises ClientClosed."""
-        while not is_so():
-            self.check_open()
-            future: asyncio.Future[None] = self._loop.create_future()
-            waiter = (is_so, future)
-            waiters = self._waiters.setdefault(chat_id, [])
-            waiters.append(waiter)
-            try:
-                await future
-            finally:
-                if waiter in waiters:
-                    waiters.remove(waiter)
-
-    async def until_status(self, is_so: Callable[[], bool]) -> None:
-        while not is_so():
-            self.check_open()
-            future: asyncio.Future[None] = self._loop.create_future()
-            self._status_waiters.append(future)
-            await future
-
-    def wake(self, chat_id: ChatId) -> None:
-        waiters = self._waiters.get(chat_id)
-        if waiters:
-            left = []
-            for is_so, future in waiters:
-                if future.done():
-                    continue
-                if is_so():
-                    future.set_result(None)
-                else:
-                    left.append((is_so, future))
-            if left:
-                waiters[:] = left
-            else:
-                del self._waiters[chat_id]
-
-    def _changed(self) -> None:
-        waiters, self._status_waiters = self._status_waiters, []
-        for future in waiters:
-            if not future.done():
-                future.set_result(None)
-
-    def _fail_waiters(self, reason: str) -> None:
-        for waiters in self._waiters.values():
-            for _, future in waiters:
-                if not future.done():
-                    future.set_exception(ClientClosed(reason))
-        self._waiters.clear()
-        for handle in list(self.handles.values()):
-            handle.end(reason)
+    @property
+    def is_outbox_empty(self) -> bool:
+        """Nothing is waiting to be sent, or on its way; what has failed does not count."""
+        return not self._entering and not self.core.outbox.waiting_chats()
 
     # The socket.
 

@@ -59,7 +59,7 @@ class Sent:
     async def delivered(self) -> None:
         """Wait until everybody's device has it."""
         sequence = await self.stored()
-        await self._driver.until(
+        await self._driver.waits.until(
             self.chat_id,
             lambda: self._place is not None and self._place.others_delivered >= sequence,
         )
@@ -67,7 +67,7 @@ class Sent:
     async def read(self) -> None:
         """Wait until everybody has read it."""
         sequence = await self.stored()
-        await self._driver.until(
+        await self._driver.waits.until(
             self.chat_id, lambda: self._place is not None and self._place.others_read >= sequence
         )
 
