@@ -484,18 +484,3 @@ class Driver:
             )
             if self.status.state is not CLOSED:
                 self.apply(self.core.stop(self.now(), "internal_error"))
-
-
-def _nothing(_: Tables) -> None:
-    """A job that is done when all before it are."""
-
-
-def _summed(keeps: Sequence[Keep]) -> list[tuple[Place, int, int, int]]:
-    """Per chat and life: how far, and how many messages."""
-    sums: dict[tuple[ChatId, int], tuple[Place, int, int, int]] = {}
-    for keep in keeps:
-        key = (keep.place.chat_id, keep.life)
-        known = sums.get(key)
-        count = len(keep.items) + (0 if known is None else known[2])
-        sums[key] = (keep.place, keep.through, count, keep.life)
-    return list(sums.values())

@@ -116,7 +116,7 @@ class Holdings:
         return self.is_digest_complete
 
     def stored(self, place: Place, through: int, count: int, life: int) -> bool:
-        """What a `Keep` asked for is on the disk; False if that was before the place began again."""
+        """What a `Keep` asked for is on the disk; False if it was for an earlier life."""
         self._unstored -= count
         if self._is_paused and self._unstored <= self._options.unstored_max // 2:
             self._is_paused = False

@@ -139,6 +139,9 @@ class MessageRefused(_Event, frozen=True, kw_only=True):
     code: str | None
     reason: str | None
 
+    def __repr__(self) -> str:
+        return f"MessageRefused({self.chat_id}, {self.client_message_id}, {self.code})"
+
 
 class ChatUpdated(_Event, frozen=True, kw_only=True):
     """Something happened to a chat: `created`, `renamed`, `member_added`, `member_removed`,

@@ -58,6 +58,10 @@ class Entry(msgspec.Struct, kw_only=True):
     code: str | None = None
     reason: str | None = None
 
+    def __repr__(self) -> str:
+        # Without the text: messages stay out of logs.
+        return f"Entry({self.client_message_id}, {self.chat_id}, {self.state})"
+
 
 class _Lane:
     """The entries of one chat."""

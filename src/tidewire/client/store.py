@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-import apsw
-
 from tidewire.client.errors import ClientError, StoreUnusable
 from tidewire.client.tables import MEMORY, Tables, connect
 
@@ -107,7 +105,7 @@ class Store:
                         # Said by a job before it wrote anything: for its caller only.
                         answers.append((future, refusal))
                 self._database.execute("COMMIT")
-            except (apsw.Error, OSError, ValueError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the disk is in doubt
                 self._fault = StoreUnusable(f"the store {self.path} cannot be written: {error}")
                 if self._database.in_transaction:
                     self._database.execute("ROLLBACK")

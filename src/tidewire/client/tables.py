@@ -65,16 +65,17 @@ _ENTRY_COLUMNS: Final = (
     "client_message_id, number, chat_id, content, content_type, seen_sequence, created_at_ms, "
     "left_at_ms, state, code, reason"
 )
+_ELEVEN: Final = ", ".join(f"value->>{column}" for column in range(11))
 # Many rows go in by one statement: each step of SQLite gives the interpreter's lock away, and
 # getting it back from a busy event loop takes longer than the step.
 _INSERT_MESSAGES: Final = (
-    "INSERT OR IGNORE INTO messages (position, chat, sequence, prev_sequence, message_id, "
+    "INSERT OR IGNORE INTO messages (position, chat, sequence, prev_sequence, message_id, "  # noqa: S608
     "sender_id, client_message_id, content, content_type, created_at, is_own) "
-    f"SELECT {', '.join(f'value->>{column}' for column in range(11))} FROM json_each(?)"
+    f"SELECT {_ELEVEN} FROM json_each(?)"
 )
 _INSERT_ENTRIES: Final = (
-    f"INSERT OR REPLACE INTO outbox ({_ENTRY_COLUMNS}) "
-    f"SELECT {', '.join(f'value->>{column}' for column in range(11))} FROM json_each(?)"
+    f"INSERT OR REPLACE INTO outbox ({_ENTRY_COLUMNS}) "  # noqa: S608
+    f"SELECT {_ELEVEN} FROM json_each(?)"
 )
 _KEYS: Final = "(SELECT value FROM json_each(?))"
 
