@@ -194,14 +194,15 @@ class Connection:
     def next_deadline_ms(self) -> int | None:
         deadlines = [self._link.next_deadline_ms()]
         if self._link.is_established:
+            holdings, may_send = self._holdings, self._link.may_send
+            # What may not be said now is not waited for either, or waiting would never end.
             deadlines += [
-                self._acks.next_deadline_ms(),
-                self._holdings.digests.next_deadline_ms(),
-                self._holdings.syncs.next_deadline_ms(is_paused=self._holdings.is_full),
+                holdings.digests.next_deadline_ms(may_ask=may_send),
+                holdings.syncs.next_deadline_ms(may_ask=may_send and not holdings.is_full),
                 self._sends.next_deadline_ms(),
             ]
-            if self._link.may_send:
-                deadlines.append(self.outbox.next_deadline_ms())
+            if may_send:
+                deadlines += [self._acks.next_deadline_ms(), self.outbox.next_deadline_ms()]
         return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
     # Wishes.

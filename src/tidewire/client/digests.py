@@ -61,8 +61,10 @@ class Digests:
     def is_overdue(self, now_ms: int) -> bool:
         return self._expires_at_ms is not None and self._expires_at_ms <= now_ms
 
-    def next_deadline_ms(self) -> int | None:
-        return self._due_at_ms if self._expires_at_ms is None else self._expires_at_ms
+    def next_deadline_ms(self, *, may_ask: bool) -> int | None:
+        if self._expires_at_ms is not None:
+            return self._expires_at_ms
+        return self._due_at_ms if may_ask else None
 
     # Answers.
 

@@ -184,12 +184,9 @@ class Holdings:
             self.syncs.succeeded(place)
             place.is_in_doubt = False
         self._keep(place, taken, now, is_complete=is_complete, is_page=True)
-        if place.is_behind:
-            # Nothing new in a page that has more: ask again later, not at once and for ever.
-            if place.cursor == before and not taken:
-                self.syncs.failed(place, now.ms, 0)
-            else:
-                self.syncs.want(place, now.ms)
+        if place.is_behind and place.cursor == before:
+            # The page brought nothing: ask again later, not at once and for ever.
+            self.syncs.failed(place, now.ms, 0)
 
     def sync_refused(
         self, place: Place, code: str, retry_after_ms: int, details: object, now: Now

@@ -94,7 +94,7 @@ class Syncs:
         self._failures.pop(place.chat_id, None)
 
     def failed(self, place: Place, now_ms: int, retry_after_ms: int) -> None:
-        """Ask again later."""
+        """Ask again later, and not earlier."""
         failures = self._failures[place.chat_id] = self._failures.get(place.chat_id, 0) + 1
         wait_ms = backoff_ms(
             failures,
@@ -102,13 +102,13 @@ class Syncs:
             first_ms=self._options.backoff_ms,
             longest_ms=self._options.backoff_ms_max,
         )
-        self.want(place, now_ms + max(wait_ms, retry_after_ms))
+        self._wanted[place.chat_id] = (place, now_ms + max(wait_ms, retry_after_ms))
 
     def is_overdue(self, now_ms: int) -> bool:
         return any(flight.expires_at_ms <= now_ms for flight in self._flying.values())
 
-    def next_deadline_ms(self, *, is_paused: bool) -> int | None:
+    def next_deadline_ms(self, *, may_ask: bool) -> int | None:
         deadlines = [flight.expires_at_ms for flight in self._flying.values()]
-        if not is_paused and len(self._flying) < self._options.syncs_max:
+        if may_ask and len(self._flying) < self._options.syncs_max:
             deadlines.extend(from_ms for _, from_ms in self._wanted.values())
         return min(deadlines, default=None)
