@@ -47,9 +47,6 @@ class Syncs:
         if known is None or from_ms < known[1]:
             self._wanted[chat_id] = (place, from_ms)
 
-    def is_busy(self, chat_id: ChatId) -> bool:
-        return chat_id in self._asked or chat_id in self._wanted
-
     def forget(self, chat_id: ChatId) -> None:
         self._wanted.pop(chat_id, None)
         self._failures.pop(chat_id, None)

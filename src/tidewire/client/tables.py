@@ -7,6 +7,7 @@ they were stored, which is the order in which the application gets them.
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -102,8 +103,10 @@ def connect(path: str) -> apsw.Connection:
     is_file = path != MEMORY
     try:
         if is_file:
-            # The tokens are in here: nobody else may read it, from its first instant on.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            # The tokens are in here: nobody else may read it, from its first instant on. A file
+            # that is there is not opened: closing it would give away the locks on it.
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             Path(path).chmod(0o600)
         database = apsw.Connection(path)
     except (OSError, apsw.Error) as error:

@@ -1,0 +1,103 @@
+"""Logins and tokens: kept, renewed in time, refused, ended."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.client.people import QUICK, People, next_event
+from tests.e2e.chatting import PASSWORD, Site
+from tidewire.client import (
+    Client,
+    ClientClosed,
+    ConnectionState,
+    LoginNeeded,
+    MessageReceived,
+    RefusedByServer,
+)
+
+pytestmark = pytest.mark.slow  # each talks to a real server
+
+
+async def test_login_outlives_the_process_and_a_wrong_password_opens_nothing(
+    people: People,
+) -> None:
+    name = await people.register("alice")
+    with pytest.raises(RefusedByServer) as refused:
+        await Client.login(people.site.url, name, "wrong password")
+    assert refused.value.reason == "INVALID_CREDENTIALS"
+    with pytest.raises(RefusedByServer, match="taken"):
+        await Client.register(people.site.url, name, PASSWORD)
+    alice = await people.open("alice")
+    assert (await alice.me()).username == name
+
+
+async def test_client_without_a_login_says_so(people: People) -> None:
+    async with Client(people.site.url) as nobody:
+        with pytest.raises(ClientClosed, match="login_needed"):
+            await nobody.ready()
+        with pytest.raises(LoginNeeded):
+            await nobody.me()
+
+
+async def test_function_that_gives_tokens_is_asked_for_them(people: People) -> None:
+    await people.register("alice")
+    alice = await people.open("alice")
+    asked = []
+
+    async def token() -> str:
+        asked.append(1)
+        return await alice._credentials.token(False)
+
+    device_id = alice.rest.headers["X-Device-ID"]
+    async with Client(people.site.url, token=token, device_id=device_id, options=QUICK) as again:
+        await again.ready()
+        assert again.user_id == alice.user_id
+    assert asked == [1]
+
+
+async def test_refused_token_closes_the_client(people: People) -> None:
+    async with Client(people.site.url, token="nonsense", options=QUICK) as nobody:  # noqa: S106
+        with pytest.raises(ClientClosed, match="login_needed"):
+            await nobody.ready()
+
+
+async def test_ended_session_closes_the_client(people: People) -> None:
+    await people.register("alice")
+    alice = await people.open("alice")
+    await alice.logout()
+    async with asyncio.timeout(10):
+        assert str(await alice.wait_closed()) == "closed(session_revoked)"
+    await alice.close()
+    async with Client(people.site.url, store=people.store("alice")) as again:
+        with pytest.raises(ClientClosed, match="login_needed"):
+            await again.ready()
+
+
+async def test_token_is_renewed_before_it_ends_and_nothing_is_lost(people: People) -> None:
+    alice, bob, chat = await people.pair()
+    before = alice._credentials._access
+    texts = [f"number {n}" for n in range(60)]
+    for number, text in enumerate(texts):
+        await chat.send(text)
+        if number % 20 == 5:
+            # As if five minutes before the end had come.
+            alice._credentials.renew_at_ms = 0
+            alice.driver._tick()
+    await alice.flush()
+    assert alice._credentials._access != before
+    seen: list[str] = []
+    while len(seen) < len(texts):
+        seen.append((await next_event(bob, MessageReceived)).message.text)
+    assert seen == texts
+    assert alice.status.state is ConnectionState.READY
+
+
+async def test_token_that_ends_is_replaced(tmp_path: Path) -> None:
+    """A server whose tokens live for a minute, which passes quickly for the client only."""
+    with Site(tmp_path / "data", accounts__access_token_ms=60_000) as site:
+        async with await Client.register(site.url, "al", PASSWORD, options=QUICK) as alice:
+            await alice.ready()
+            due_at_ms = alice._credentials.renew_at_ms
+            assert due_at_ms is not None
+            assert 40_000 < due_at_ms - alice.driver.now().wall_ms <= 48_000

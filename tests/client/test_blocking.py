@@ -1,0 +1,50 @@
+"""The same without async."""
+
+import pytest
+
+from tests.e2e.chatting import PASSWORD, Site
+from tidewire.client import ClientError, MessageReceived, Tick
+from tidewire.client.blocking import Client
+
+pytestmark = pytest.mark.slow  # talks to a real server
+
+
+def test_script_talks_without_async(site: Site) -> None:
+    with (
+        Client.register(site.url, "block-alice", PASSWORD) as alice,
+        Client.register(site.url, "block-bob", PASSWORD) as bob,
+    ):
+        alice.ready(timeout_s=10)
+        chat = alice.direct("block-bob")
+        sent = chat.send("hi")
+        assert sent.stored(timeout_s=10) == 1
+        for event in bob.events(timeout_s=10):
+            if isinstance(event, MessageReceived):
+                theirs = bob.chat(event.message.chat_id)
+                theirs.reply(event.message, "hello").stored(timeout_s=10)
+                theirs.read()
+                bob.confirm(event)
+                break
+        sent.read(timeout_s=10)
+        assert sent.tick is Tick.READ
+        assert list(bob.events(timeout_s=0.2))
+        assert [message.text for message in chat.messages()] == ["hi", "hello"]
+        assert [message.text for message in chat.history(after=1)] == ["hello"]
+        assert bob.known_chats() == [bob.chat(chat.chat_id)]
+        assert [found.name for found in alice.chats()] == ["block-bob"]
+        assert len(chat.members()) == 2
+        assert alice.outbox() == []
+        group = alice.group("crew", "block-bob")
+        group.rename("team")
+        chat.typing()
+        assert alice.search("HELLO", chat=chat)[0].sequence == 2
+        with pytest.raises(TimeoutError):
+            group.send("anybody?").read(timeout_s=0.05)
+    assert str(alice.status) == "closed(closed)"
+
+
+def test_script_is_told_what_is_wrong(site: Site) -> None:
+    with pytest.raises(ClientError):
+        Client("nonsense")
+    with pytest.raises(ClientError):
+        Client.login(site.url, "block-nobody", "wrong password")

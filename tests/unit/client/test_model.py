@@ -1,0 +1,90 @@
+"""Messages, their ticks, and the ids of replies."""
+
+from tests.unit.client.stage import CHAT, TIME
+from tidewire.client.model import (
+    Kept,
+    Message,
+    MessageRefused,
+    message_of,
+    message_of_view,
+    reply_id,
+)
+from tidewire.client.places import Place, PlaceRecord
+from tidewire.domain.chats import ChatType
+from tidewire.domain.delivery import Tick
+from tidewire.domain.ids import ClientMessageId, MessageId, UserId, is_uuid
+from tidewire.wire.rest_models import MessageView, PersonView
+
+
+def kept(*, is_own: int = 1) -> Kept:
+    return Kept(
+        1, CHAT, 5, 4, "msg_5", "user_me", "key", "secret text", "text/plain", TIME, is_own, 0
+    )
+
+
+def place() -> Place:
+    return Place(PlaceRecord(chat_id=CHAT, chat_type=ChatType.DIRECT), waiting_max=1)
+
+
+def test_tick_of_an_own_message_is_that_of_the_moment() -> None:
+    here = place()
+    message = message_of(kept(), here)
+    assert message.tick is Tick.SENT
+    here.others_delivered = 5
+    assert message.tick is Tick.DELIVERED
+    here.others_read = 5
+    assert message.tick is Tick.READ
+    assert message_of(kept(is_own=0), here).tick is None
+    assert message_of(kept(), None).tick is Tick.SENT
+
+
+def test_text_stays_out_of_what_is_logged() -> None:
+    refused = MessageRefused(
+        chat_id=CHAT, client_message_id="key", text="secret text", code="FORBIDDEN", reason="no"
+    )
+    assert "secret" not in repr(message_of(kept(), place())) + repr(refused)
+
+
+def test_message_of_the_server_is_the_same_as_that_of_the_store() -> None:
+    view = MessageView(
+        message_id=MessageId("msg_5"),
+        chat_id=CHAT,
+        sequence=5,
+        prev_sequence=4,
+        sender_id=UserId("user_me"),
+        sender=PersonView(user_id=UserId("user_me"), display_name="Me"),
+        client_message_id=ClientMessageId("key"),
+        content="secret text",
+        content_type="text/plain",
+        created_at=TIME,
+    )
+    assert message_of_view(view, None, "user_me") == message_of(kept(), None)
+
+
+def reply(own_id: str, message_id: str, part: int = 0) -> str:
+    message = Message(
+        chat_id=CHAT,
+        sequence=1,
+        message_id=MessageId(message_id),
+        sender_id=UserId("x"),
+        client_message_id=ClientMessageId("x"),
+        text="",
+        created_at_ms=0,
+        is_own=False,
+    )
+    return reply_id(own_id, message, part)
+
+
+def test_reply_id_is_always_the_same_and_never_anothers() -> None:
+    ids = [
+        reply("user_me", "msg_1"),
+        reply("user_me", "msg_2"),
+        reply("user_you", "msg_1"),
+        reply("user_me", "msg_1", 1),
+    ]
+    assert len(set(ids)) == 4
+    assert reply("user_me", "msg_1") == ids[0]
+    for made in ids:
+        assert is_uuid(made)
+        assert made[14] == "4"
+        assert made[19] in "89ab"

@@ -1,0 +1,221 @@
+"""The order of sending, retries, failures, and what nobody can know."""
+
+from random import Random
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from tests.unit.client.stage import CHAT, WALL_MS, entry, key
+from tidewire.client.errors import OutboxFull
+from tidewire.client.options import ClientOptions
+from tidewire.client.outbox import FAILED, FLYING, QUEUED, UNKNOWN, Entry, Outbox
+from tidewire.domain.errors import ErrorCode
+from tidewire.domain.ids import ChatId
+from tidewire.wire.error_table import ERROR_TABLE
+
+OTHER = ChatId("chat_2")
+NOW_MS = 1_000
+
+
+def outbox(
+    *entries: Entry, open_chats: tuple[ChatId, ...] = (CHAT, OTHER), **options: Any
+) -> Outbox:
+    box = Outbox(ClientOptions(**options), Random(1), entries)
+    for chat_id in open_chats:
+        box.release(chat_id)
+    return box
+
+
+def taken(box: Outbox, now_ms: int = NOW_MS) -> list[int]:
+    leaving, _ = box.take(now_ms, WALL_MS)
+    return [one.number for one in leaving]
+
+
+def refuse(box: Outbox, number: int, code: str, retry_after_ms: int = 0) -> Entry | None:
+    return box.refused(key(number), code, "no", retry_after_ms=retry_after_ms, now_ms=NOW_MS)
+
+
+def test_one_a_chat_leaves_at_a_time_and_chats_take_turns() -> None:
+    box = outbox(entry(1), entry(2), entry(3, OTHER))
+    assert taken(box) == [1, 3]
+    assert taken(box) == []
+    box.stored(key(1))
+    assert taken(box) == [2]
+
+
+def test_window_lets_more_leave_and_the_total_is_bounded() -> None:
+    box = outbox(*(entry(n) for n in range(1, 9)), window=4)
+    assert taken(box) == [1, 2, 3, 4]
+    box = outbox(*(entry(n) for n in range(1, 9)), window=8, sends_max=3)
+    assert taken(box) == [1, 2, 3]
+    assert box.flying_count == 3
+
+
+def test_held_chat_sends_nothing() -> None:
+    box = outbox(entry(1), open_chats=())
+    assert taken(box) == []
+    box.release(CHAT)
+    box.hold(CHAT)
+    assert taken(box) == []
+    box.hold(OTHER)
+    box.release(CHAT)
+    assert taken(box) == [1]
+
+
+def test_outbox_is_bounded_and_says_so() -> None:
+    box = outbox(entry(1), entry(2), outbox_max=3)
+    box.check_room()
+    with pytest.raises(OutboxFull, match="3 messages wait"):
+        box.check_room(2)
+    box.add(entry(3))
+    assert len(box) == 3
+    with pytest.raises(OutboxFull):
+        box.check_room()
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_table_of_codes_decides_what_is_tried_again(code: ErrorCode) -> None:
+    box = outbox(entry(1))
+    taken(box)
+    refused = refuse(box, 1, code)
+    assert refused is not None
+    assert refused.state is (QUEUED if ERROR_TABLE[code].retryable else FAILED)
+
+
+def test_retry_waits_longer_each_time_and_at_least_as_long_as_told() -> None:
+    box = outbox(entry(1), entry(2))
+    taken(box)
+    refuse(box, 1, "SERVICE_UNAVAILABLE")
+    first_ms = box.next_deadline_ms()
+    assert first_ms is not None
+    assert 750 <= first_ms - NOW_MS <= 1_250
+    assert taken(box, first_ms - 1) == []
+    assert taken(box, first_ms) == [1]
+    refuse(box, 1, "RATE_LIMITED", retry_after_ms=50_000)
+    assert box.next_deadline_ms() == NOW_MS + 50_000
+    box.stored(key(1))
+    assert box.get(key(1)) is None
+
+
+@pytest.mark.parametrize("code", ["INTERNAL_ERROR", "CODE_OF_TOMORROW"])
+def test_some_codes_are_tried_a_few_times_only(code: str) -> None:
+    box = outbox(entry(1))
+    now_ms = NOW_MS
+    for _ in range(2):
+        assert taken(box, now_ms) == [1]
+        refused = refuse(box, 1, code)
+        assert refused is not None
+        assert refused.state is QUEUED
+        now_ms += 100_000
+    assert taken(box, now_ms) == [1]
+    refused = refuse(box, 1, code)
+    assert refused is not None
+    assert (refused.state, refused.code, refused.reason) == (FAILED, code, "no")
+
+
+def test_failed_one_stays_visible_until_it_is_retried_or_dropped() -> None:
+    box = outbox(entry(1), entry(2), entry(3))
+    taken(box)
+    refuse(box, 1, "FORBIDDEN")
+    assert [one.number for one in box.entries(CHAT)] == [1, 2, 3]
+    assert box.entries(OTHER) == []
+    assert taken(box) == [2]
+    assert box.retry(key(2), 9) is None
+    assert box.retry(key(99), 9) is None
+    again = box.retry(key(1), 9)
+    assert again is not None
+    assert (again.code, again.left_at_ms) == (None, None)
+    box.stored(key(2))
+    assert taken(box) == [3]
+    refuse(box, 3, "FORBIDDEN")
+    assert box.drop(key(3)) is not None
+    assert key(3) not in box
+    assert taken(box) == [9]
+
+
+def test_what_may_arrive_cannot_be_dropped_and_what_surely_did_not_can() -> None:
+    box = outbox(entry(1), entry(2, left_at_ms=None))
+    assert box.drop(key(1)) is None
+    taken(box)
+    assert box.drop(key(1)) is None
+    assert box.drop(key(7)) is None
+    assert box.drop(key(2)) is not None
+
+
+def test_what_was_on_its_way_is_sent_again_in_order_after_a_loss() -> None:
+    box = outbox(*(entry(n) for n in range(1, 6)), window=3)
+    assert taken(box) == [1, 2, 3]
+    box.stored(key(2))
+    box.lost()
+    assert taken(box) == []
+    box.release(CHAT)
+    assert taken(box) == [1, 3, 4]
+    assert refuse(box, 5, "FORBIDDEN") is None
+
+
+def test_entry_of_an_earlier_life_that_was_flying_is_doubtful() -> None:
+    (one,) = outbox(entry(1, state=FLYING)).entries()
+    assert (one.state, one.is_doubtful) == (QUEUED, True)
+    (one,) = outbox(entry(1, left_at_ms=None)).entries()
+    assert not one.is_doubtful
+    (one,) = outbox(entry(1, state=FAILED)).entries()
+    assert one.state is FAILED
+
+
+def test_old_entry_of_unknown_fate_does_not_leave_by_itself() -> None:
+    days_ms = 24 * 3_600_000
+    old = entry(1, left_at_ms=WALL_MS - 6 * days_ms)
+    young = entry(2, left_at_ms=WALL_MS - 6 * days_ms + 1)
+    leaving, doubtful = outbox(old, young).take(NOW_MS, WALL_MS)
+    assert [one.number for one in leaving] == [2]
+    assert [one.state for one in doubtful] == [UNKNOWN]
+
+
+def test_text_of_an_entry_stays_out_of_what_is_logged() -> None:
+    assert "text 1" not in repr(entry(1))
+
+
+@settings(max_examples=150)
+@given(
+    steps=st.lists(st.sampled_from(["take", "ack", "busy", "lose", "lose-stored"]), max_size=60),
+    count=st.integers(1, 8),
+)
+def test_order_of_writing_survives_every_failure(steps: list[str], count: int) -> None:
+    """With one on its way at a time, what the server stores is what was written, in that order."""
+    box = outbox(*(entry(n) for n in range(1, count + 1)))
+    now_ms = NOW_MS
+    flying: list[Entry] = []
+    stored: list[int] = []
+
+    def store(one: Entry) -> None:
+        if one.number not in stored:
+            stored.append(one.number)
+
+    for step in [*steps, *["lose", "take", "ack"] * (count + 1)]:
+        now_ms += 100_000
+        if step == "take":
+            flying += box.take(now_ms, WALL_MS)[0]
+        elif step.startswith("lose"):
+            if step == "lose-stored":
+                for one in flying:
+                    store(one)
+            flying.clear()
+            box.lost()
+            # The sync before a chat opens again brings what has arrived.
+            for number in stored:
+                box.stored(key(number))
+            box.release(CHAT)
+        elif flying:
+            one = flying.pop(0)
+            if step == "ack":
+                store(one)
+                box.stored(one.client_message_id)
+            else:
+                box.refused(
+                    one.client_message_id, "SERVER_BUSY", "", retry_after_ms=0, now_ms=now_ms
+                )
+        assert box.flying_count <= 1
+    assert stored == list(range(1, count + 1))
+    assert len(box) == 0

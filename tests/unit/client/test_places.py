@@ -1,0 +1,110 @@
+"""The chain of a chat: what is given out is always the next part of a whole prefix."""
+
+import hypothesis.strategies as st
+from hypothesis import given, settings
+
+from tests.unit.client.stage import CHAT, ME, THEM, item, listed
+from tidewire.client.places import Place, PlaceRecord, place_of
+from tidewire.domain.chats import ChatType
+from tidewire.wire.server_frames import StatusUpdatePayload, SyncItem
+
+
+def place(cursor: int = 0, waiting_max: int = 100, **fields: int) -> Place:
+    record = PlaceRecord(chat_id=CHAT, chat_type=ChatType.DIRECT, cursor=cursor, **fields)
+    return Place(record, waiting_max=waiting_max)
+
+
+def chain(gaps: list[int]) -> list[SyncItem]:
+    messages: list[SyncItem] = []
+    last = 0
+    for gap in gaps:
+        messages.append(item(last + 1 + gap, last))
+        last = messages[-1].sequence
+    return messages
+
+
+@settings(max_examples=200)
+@given(
+    gaps=st.lists(st.sampled_from([0, 0, 3]), min_size=1, max_size=12),
+    arrivals=st.lists(st.integers(0, 11), max_size=40),
+    pages=st.lists(st.integers(1, 4), max_size=6),
+    waiting_max=st.integers(1, 5),
+)
+def test_any_mess_of_pushes_and_pages_gives_a_whole_prefix_once(
+    gaps: list[int], arrivals: list[int], pages: list[int], waiting_max: int
+) -> None:
+    messages = chain(gaps)
+    here = place(waiting_max=waiting_max)
+    given_out: list[int] = []
+    steps = [("push", index) for index in arrivals] + [("page", size) for size in pages]
+    steps.sort(key=lambda step: step[1] * 7 % 5)  # some order that mixes both
+    for kind, number in steps:
+        if kind == "push":
+            taken = here.offer(messages[number % len(messages)])
+        else:
+            above = [one for one in messages if one.sequence > here.cursor][:number]
+            taken = here.offer_page(above, above[-1].sequence if above else here.cursor)
+        given_out += [one.sequence for one in taken]
+        assert given_out == [one.sequence for one in messages[: len(given_out)]]
+        assert len(here.waiting) <= waiting_max
+    rest = [one for one in messages if one.sequence > here.cursor]
+    given_out += [one.sequence for one in here.offer_page(rest, messages[-1].sequence)]
+    assert given_out == [one.sequence for one in messages]
+    assert not here.is_behind
+    assert not here.waiting
+
+
+def test_page_that_is_no_chain_is_taken_up_to_its_first_hole() -> None:
+    here = place()
+    taken = here.offer_page([item(1), item(2), item(5, 4)], 5)
+    assert [one.sequence for one in taken] == [1, 2]
+    assert here.cursor == 2
+
+
+def test_page_may_say_that_there_is_nothing_up_to_a_number() -> None:
+    here = place(3)
+    assert here.offer_page([item(3)], 9) == []
+    assert here.cursor == 9
+
+
+def test_record_has_what_is_on_the_disk_and_not_more() -> None:
+    here = place(3)
+    here.offer(item(4))
+    assert here.record().cursor == 3
+    here.stored = 4
+    assert Place(here.record(), waiting_max=1).cursor == 4
+
+
+def test_numbers_merge_and_never_go_back() -> None:
+    here = place(3, read=2, delivered=3, others_read=2, others_delivered=3, unread=1)
+    here.merge_digest(listed(3, delivered=1, read=1, others_delivered=1, others_read=1, unread=9))
+    assert (here.delivered, here.read, here.others_delivered, here.others_read) == (3, 2, 3, 2)
+    assert here.unread == 1
+    status = StatusUpdatePayload(
+        chat_id=CHAT, others_delivered=1, others_read=1, own_delivered=9, own_read=1, unread=50
+    )
+    here.merge_status(status)
+    assert (here.delivered, here.read, here.unread) == (9, 2, 1)
+    status = StatusUpdatePayload(
+        chat_id=CHAT, others_delivered=1, others_read=1, own_read=3, unread=0
+    )
+    here.merge_status(status)
+    assert (here.read, here.unread) == (3, 0)
+    here.merge_status(
+        StatusUpdatePayload(chat_id=CHAT, others_delivered=1, others_read=1, own_read=4)
+    )
+    assert here.read == 4
+
+
+def test_unread_counts_messages_of_others_once_and_up_to_a_bound() -> None:
+    here = place()
+    here.merge_digest(listed(2, unread=2))
+    here.count_unread([item(1), item(2), item(3), item(4, sender=ME), item(5)], ME)
+    assert here.unread == 4
+    here.count_unread([item(n, sender=THEM) for n in range(6, 300)], ME)
+    assert here.unread == 100
+
+
+def test_new_place_starts_where_its_user_or_his_membership_began() -> None:
+    assert place_of(listed(9, delivered=4, joined_sequence=6), waiting_max=1).cursor == 6
+    assert place_of(listed(3, delivered=9), waiting_max=1).cursor == 3
