@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -49,13 +48,6 @@ class People:
         bobs_name = await self.register("bob")
         alice, bob = await self.open("alice", **options), await self.open("bob", **options)
         return alice, bob, await alice.direct(bobs_name)
-
-
-async def until(is_so: Callable[[], bool], client: Client) -> None:
-    """Wait until it is so; it is looked at whenever something changed for the client."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not is_so():
-            await asyncio.sleep(0.005)
 
 
 async def next_event(client: Client, kind: type[Event], patience_s: float = PATIENCE_S) -> Any:

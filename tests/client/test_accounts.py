@@ -57,7 +57,7 @@ async def test_function_that_gives_tokens_is_asked_for_them(people: People) -> N
 
 
 async def test_refused_token_closes_the_client(people: People) -> None:
-    async with Client(people.site.url, token="nonsense", options=QUICK) as nobody:  # noqa: S106
+    async with Client(people.site.url, token="nonsense", options=QUICK) as nobody:
         with pytest.raises(ClientClosed, match="login_needed"):
             await nobody.ready()
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.people import People
-from tidewire.client import Chat, Client
+from tests.client.people import People, next_event
+from tidewire.client import Chat, Client, MessageReceived
 
 ROUNDS = int(os.environ.get("CLIENT_KILL_ROUNDS", "20"))
 """`make test` kills 20 times; CLIENT_KILL_ROUNDS=100 as often as one likes."""
@@ -95,9 +95,10 @@ async def ask(chat: Chat, is_over: asyncio.Event) -> list[str]:
 
 async def echoed(alice: Client, chat: Chat, count: int) -> None:
     """Wait for the last echo, and a moment in which a second one could come."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len([m for m in await held(chat) if not m[1]]) < count:
-            await asyncio.sleep(0.02)
+            await next_event(alice, MessageReceived)
+    # Whatever the server had to say before this is said.
     await alice.rest.call(object, "GET", "/users/me")
 
 

@@ -9,10 +9,20 @@ import pytest
 
 from tests.tidy.repository import ROOT
 
-SERVER_ONLY = (
-    "argon2 cryptography httptools jwt litestar prometheus_client rich structlog textual typer "
-    "uvicorn uvloop"
-).split()
+SERVER_ONLY = [
+    "argon2",
+    "cryptography",
+    "httptools",
+    "jwt",
+    "litestar",
+    "prometheus_client",
+    "rich",
+    "structlog",
+    "textual",
+    "typer",
+    "uvicorn",
+    "uvloop",
+]
 
 BLOCK = """
 import sys

@@ -3,6 +3,7 @@
 import asyncio
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from tidewire.client.tables import HAPPENINGS_MAX, MEMORY, KeepJob, Tables
 from tidewire.domain.chats import ChatType
 
 
-def record(**fields: int) -> PlaceRecord:
+def record(**fields: Any) -> PlaceRecord:
     return PlaceRecord(chat_id=CHAT, chat_type=ChatType.GROUP, **fields)
 
 

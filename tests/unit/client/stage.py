@@ -81,8 +81,16 @@ def push(
     sequence: int, prev: int | None = None, chat_id: ChatId = CHAT, **fields: Any
 ) -> MessageFrame:
     made = item(sequence, prev, **fields)
-    names = ("message_id", "sequence", "prev_sequence", "sender_id", "client_message_id")
-    names += ("content", "content_type", "created_at")
+    names = (
+        "message_id",
+        "sequence",
+        "prev_sequence",
+        "sender_id",
+        "client_message_id",
+        "content",
+        "content_type",
+        "created_at",
+    )
     values = {name: getattr(made, name) for name in names}
     return MessageFrame(timestamp=TIME, payload=MessagePayload(chat_id=chat_id, **values))
 

@@ -1,5 +1,7 @@
 """When the server is told, in bundles, and never of more than is on the disk."""
 
+from typing import Any
+
 from tidewire.client.acks import Acks
 from tidewire.client.options import ClientOptions
 from tidewire.client.places import Place, PlaceRecord
@@ -8,7 +10,7 @@ from tidewire.domain.ids import ChatId
 from tidewire.wire.client_frames import AckFrame, ReadFrame
 
 
-def place(number: int, stored: int = 5, **fields: int) -> Place:
+def place(number: int, stored: int = 5, **fields: Any) -> Place:
     record = PlaceRecord(
         chat_id=ChatId(f"chat_{number}"), chat_type=ChatType.DIRECT, cursor=stored, **fields
     )

@@ -1,5 +1,7 @@
 """The conversation: from connecting to closing, over losses, refusals and restores."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.client.stage import (
@@ -8,7 +10,6 @@ from tests.unit.client.stage import (
     TIME,
     WALL_MS,
     Stage,
-    chat_update,
     closing,
     digest,
     entry,
@@ -33,20 +34,15 @@ from tidewire.client.effects import (
     Introduced,
     Keep,
     Mark,
-    Restart,
     Settled,
-    Typed,
 )
-from tidewire.client.options import ClientOptions
 from tidewire.client.outbox import FAILED, UNKNOWN
 from tidewire.client.places import PlaceRecord
 from tidewire.domain.chats import ChatType
-from tidewire.domain.ids import ChatId, ClientMessageId
+from tidewire.domain.ids import ChatId
 from tidewire.wire.client_frames import (
-    AckFrame,
     DigestRequestFrame,
     HeartbeatFrame,
-    ReadFrame,
     TypingStartFrame,
     TypingStopFrame,
 )
@@ -54,18 +50,12 @@ from tidewire.wire.codec import FrameRefusal, UnknownFrame
 from tidewire.wire.server_frames import (
     HeartbeatAckFrame,
     HeartbeatAckPayload,
-    ResyncFrame,
-    ResyncPayload,
-    StatusUpdateFrame,
-    StatusUpdatePayload,
-    TypingIndicatorFrame,
-    TypingIndicatorPayload,
 )
 
 OTHER = ChatId("chat_2")
 
 
-def record(cursor: int, chat_id: ChatId = CHAT, **fields: int) -> PlaceRecord:
+def record(cursor: int, chat_id: ChatId = CHAT, **fields: Any) -> PlaceRecord:
     return PlaceRecord(chat_id=chat_id, chat_type=ChatType.DIRECT, cursor=cursor, **fields)
 
 
@@ -79,16 +69,16 @@ def test_connection_says_nothing_before_the_server_has_introduced_itself() -> No
     done += stage.receive(digest(listed(3)))  # out of order: not heard
     assert of(done, Connect) == [Connect(with_new_token=False)]
     assert not frames(done, object)  # type: ignore[type-var]
-    assert stage.core.status.state is ConnectionState.CONNECTING
+    assert str(stage.core.status) == "connecting"
     done = stage.receive(established())
-    assert stage.core.status.state is ConnectionState.SYNCING
+    assert str(stage.core.status) == "syncing"
     assert of(done, Introduced) == [Introduced(ME, "one")]
 
 
 def test_connection_is_ready_when_the_digest_tells_nothing_new() -> None:
     stage = Stage()
     stage.connect()
-    assert stage.core.status.state is ConnectionState.READY
+    assert str(stage.core.status) == "ready"
     assert str(stage.core.status) == "ready"
 
 
@@ -144,7 +134,7 @@ def test_frames_of_unknown_types_are_counted_and_ignored() -> None:
     )
     assert stage.receive(UnknownFrame("party"), refusal) == []  # type: ignore[arg-type]
     assert stage.core.unknown_frames == 2
-    assert stage.core.status.state is ConnectionState.READY
+    assert str(stage.core.status) == "ready"
 
 
 def test_frames_after_the_end_are_not_heard() -> None:
@@ -152,243 +142,6 @@ def test_frames_after_the_end_are_not_heard() -> None:
     stage.connect(listed(0))
     stage.lose()
     assert stage.receive(push(1)) == []
-
-
-# Syncing.
-
-
-def test_digest_decides_what_is_synced_and_not_the_users_position() -> None:
-    stage = Stage(places=[record(3)])
-    done = stage.connect(listed(9, delivered=9))
-    (asked,) = syncs(done)
-    assert asked.payload.last_acked_sequence == 3
-    assert asked.payload.limit == 500
-    assert stage.core.status.state is ConnectionState.SYNCING
-    done = stage.receive(page(asked.request_id, [item(n) for n in range(4, 7)], has_more=True))
-    (again,) = syncs(done)
-    assert again.payload.last_acked_sequence == 6
-    stage.receive(page(again.request_id, [item(n) for n in range(7, 10)]))
-    assert stage.core.status.state is ConnectionState.READY
-    assert stage.kept == [4, 5, 6, 7, 8, 9]
-
-
-def test_new_device_starts_where_its_user_had_got_to() -> None:
-    stage = Stage()
-    done = stage.connect(listed(9, delivered=7), listed(5, OTHER, joined_sequence=5))
-    (asked,) = syncs(done)
-    assert (asked.payload.chat_id, asked.payload.last_acked_sequence) == (CHAT, 7)
-    assert stage.core.places[OTHER].start == 5
-
-
-def test_at_most_so_many_chats_are_synced_at_once() -> None:
-    stage = Stage(ClientOptions(syncs_max=2))
-    chats = [ChatId(f"chat_{n}") for n in range(4)]
-    done = stage.connect(*(listed(1, chat_id) for chat_id in chats))
-    asked = syncs(done)
-    assert len(asked) == 2
-    done = stage.receive(page(asked[0].request_id, [item(1)], chat_id=chats[0]))
-    assert [one.payload.chat_id for one in syncs(done)] == [chats[2]]
-
-
-def test_gap_is_synced_and_what_came_after_it_waits() -> None:
-    stage = Stage(places=[record(3)])
-    stage.connect(listed(3))
-    done = stage.receive(push(6), push(7))
-    (asked,) = syncs(done)
-    assert stage.kept == []
-    stage.receive(page(asked.request_id, [item(4), item(5)], through=5, has_more=True))
-    assert stage.kept == [4, 5, 6, 7]
-
-
-def test_hole_in_the_numbers_is_no_gap() -> None:
-    stage = Stage(places=[record(3)])
-    stage.connect(listed(3))
-    done = stage.receive(push(900, prev=3))
-    assert stage.kept == [900]
-    assert syncs(done) == []
-
-
-def test_gap_waits_a_moment_while_an_own_message_may_fill_it() -> None:
-    stage = Stage(places=[record(3)])
-    stage.connect(listed(3))
-    (sent,) = sends(stage.submit(entry(1)))
-    assert syncs(stage.receive(push(5))) == []
-    stage.receive(send_ack(sent, 4))
-    assert stage.kept == [4, 5]
-    assert syncs(stage.wait(1_000)) == []
-
-
-def test_gap_is_synced_when_the_own_message_does_not_fill_it() -> None:
-    stage = Stage(places=[record(3)])
-    stage.connect(listed(3))
-    stage.submit(entry(1))
-    assert syncs(stage.receive(push(5))) == []
-    assert len(syncs(stage.wait(300))) == 1
-
-
-def test_page_without_progress_is_asked_for_again_but_not_at_once() -> None:
-    stage = Stage(places=[record(3)])
-    (asked,) = syncs(stage.connect(listed(5)))
-    assert syncs(stage.receive(page(asked.request_id, [], through=3, has_more=True))) == []
-    assert len(syncs(stage.wait(1_500))) == 1
-
-
-def test_answer_to_nothing_is_ignored() -> None:
-    stage = Stage(places=[record(3)])
-    (asked,) = syncs(stage.connect(listed(5)))
-    assert stage.receive(page("nothing", [item(4)])) == []
-    assert stage.receive(page(asked.request_id, [item(4)], chat_id=OTHER)) == []
-
-
-@pytest.mark.parametrize("code", ["SERVICE_UNAVAILABLE", "SERVER_BUSY", "CODE_OF_TOMORROW"])
-def test_sync_that_fails_is_tried_again_later(code: str) -> None:
-    stage = Stage(places=[record(3)])
-    (asked,) = syncs(stage.connect(listed(5)))
-    assert syncs(stage.receive(error(code, asked.request_id))) == []
-    assert len(syncs(stage.wait(1_500))) == 1
-
-
-def test_sync_waits_as_long_as_the_server_says() -> None:
-    stage = Stage(places=[record(3)])
-    (asked,) = syncs(stage.connect(listed(5)))
-    stage.receive(error("RATE_LIMITED", asked.request_id, retry_after_seconds=9))
-    assert syncs(stage.wait(8_000)) == []
-    assert len(syncs(stage.wait(1_500))) == 1
-
-
-@pytest.mark.parametrize("code", ["NOT_A_MEMBER", "FORBIDDEN", "NOT_FOUND"])
-def test_chat_of_others_is_dropped_and_not_asked_for_again(code: str) -> None:
-    stage = Stage(places=[record(3)])
-    (asked,) = syncs(stage.connect(listed(5)))
-    done = stage.receive(error(code, asked.request_id))
-    assert not stage.core.places[CHAT].is_member
-    assert stage.core.status.state is ConnectionState.READY
-    assert syncs(done + stage.wait(60_000)) == []
-
-
-def test_sync_that_is_refused_for_good_leaves_the_rest_in_peace() -> None:
-    stage = Stage(places=[record(3)])
-    (asked,) = syncs(stage.connect(listed(5)))
-    stage.receive(error("INVALID_MESSAGE", asked.request_id))
-    assert stage.core.status.state is ConnectionState.READY
-
-
-def test_push_of_an_unknown_chat_asks_for_a_digest() -> None:
-    stage = Stage()
-    stage.connect()
-    stage.receive(push(1))
-    (asked,) = frames(stage.wait(1), DigestRequestFrame)
-    done = stage.receive(digest(listed(1), request_id=asked.request_id))
-    assert len(syncs(done)) == 1
-
-
-def test_resync_asks_for_a_digest_after_the_delay() -> None:
-    stage = Stage(places=[record(3)])
-    stage.connect(listed(3))
-    stage.receive(ResyncFrame(timestamp=TIME, payload=ResyncPayload(reason="x", delay_ms=700)))
-    assert frames(stage.wait(600), DigestRequestFrame) == []
-    (asked,) = frames(stage.wait(200), DigestRequestFrame)
-    done = stage.receive(digest(listed(5), request_id=asked.request_id))
-    assert [one.payload.last_acked_sequence for one in syncs(done)] == [3]
-    assert stage.core.status.state is ConnectionState.READY
-
-
-def test_digest_that_fails_is_asked_for_again() -> None:
-    stage = Stage()
-    stage.connect()
-    stage.receive(ResyncFrame(timestamp=TIME, payload=ResyncPayload(reason="x", delay_ms=0)))
-    (asked,) = frames(stage.wait(1), DigestRequestFrame)
-    stage.receive(error("SERVICE_UNAVAILABLE", asked.request_id))
-    assert len(frames(stage.wait(1_100), DigestRequestFrame)) == 1
-
-
-def test_disk_that_is_slow_stops_the_reading() -> None:
-    options = ClientOptions(unstored_max=500)
-    stage = Stage(options, places=[record(0)], stores=False)
-    (asked,) = syncs(stage.connect(listed(2_000)))
-    done = stage.receive(page(asked.request_id, [item(n) for n in range(1, 501)], has_more=True))
-    assert [type(effect).__name__ for effect in done if "Reading" in type(effect).__name__] == [
-        "PauseReading"
-    ]
-    assert syncs(done) == []
-    (kept,) = of(done, Keep)
-    done = stage.did(stage.core.stored(kept.place, 500, 500, kept.life, stage.now))
-    assert [type(effect).__name__ for effect in done if "Reading" in type(effect).__name__] == [
-        "ResumeReading"
-    ]
-    assert len(syncs(done)) == 1
-
-
-# Acknowledging.
-
-
-def acked(effects: object) -> list[int]:
-    return [frame.payload.last_acked_sequence for frame in frames(effects, AckFrame)]  # type: ignore[arg-type]
-
-
-def test_ten_messages_are_acknowledged_at_once_and_fewer_after_five_seconds() -> None:
-    stage = Stage(places=[record(0)])
-    stage.connect(listed(0))
-    done = stage.receive(*(push(n) for n in range(1, 10)))
-    assert acked(done) == []
-    assert acked(stage.wait(4_900)) == []
-    assert acked(stage.wait(200)) == [9]
-    done = stage.receive(*(push(n) for n in range(10, 20)))
-    assert acked(done) == [19]
-
-
-def test_nothing_is_acknowledged_before_it_is_stored() -> None:
-    stage = Stage(places=[record(0)], stores=False)
-    stage.connect(listed(0))
-    done = stage.receive(*(push(n) for n in range(1, 21)))
-    assert acked(done + stage.wait(10_000)) == []
-    keeps = of(done, Keep)
-    done = stage.did(stage.core.stored(keeps[0].place, 12, 12, 0, stage.now))
-    assert acked(done) == [12]
-
-
-def test_everything_is_acknowledged_again_after_a_reconnect() -> None:
-    stage = Stage(places=[record(5, start=2, read=4)])
-    done = stage.connect(listed(5, delivered=5, read=4))
-    assert acked(done) == [5]
-    assert [f.payload.last_read_sequence for f in frames(done, ReadFrame)] == [4]
-    stage.lose()
-    done = stage.wait(2_000)
-    done += stage.receive(established(), digest(listed(5, delivered=5, read=4)))
-    assert acked(done) == [5]
-
-
-def test_acknowledgements_are_flushed_before_a_close_and_when_one_is_announced() -> None:
-    stage = Stage(places=[record(0)])
-    stage.connect(listed(0))
-    stage.receive(push(1))
-    assert acked(stage.receive(closing("server_shutdown"))) == [1]
-    stage.lose()
-    stage.wait(2_000)
-    stage.receive(established(), digest(listed(1)), push(2))
-    done = stage.did(stage.core.stop(stage.now, "closed"))
-    assert acked(done) == [2]
-    assert of(done, Disconnect) == [Disconnect(1000)]
-    assert str(stage.core.status) == "closed(closed)"
-
-
-def test_read_is_told_and_never_above_what_is_held() -> None:
-    stage = Stage(places=[record(0)])
-    stage.connect(listed(0))
-    stage.receive(push(1), push(2))
-    done = stage.did(stage.core.read(CHAT, 99, stage.now))
-    assert [f.payload.last_read_sequence for f in frames(done, ReadFrame)] == [2]
-    assert frames(stage.did(stage.core.read(CHAT, 1, stage.now)), ReadFrame) == []
-    assert stage.did(stage.core.read(OTHER, 1, stage.now)) == []
-
-
-def test_limit_of_the_server_is_respected() -> None:
-    stage = Stage(places=[record(0)])
-    stage.connect(listed(0))
-    stage.receive(error("RATE_LIMITED", retry_after_seconds=3))
-    done = stage.receive(*(push(n) for n in range(1, 11)))
-    assert acked(done + stage.wait(2_900)) == []
-    assert acked(stage.wait(200)) == [10]
 
 
 # Sending.
@@ -695,7 +448,6 @@ def test_heartbeats_come_at_the_given_interval_and_measure_the_way() -> None:
     stage = Stage()
     stage.connect()
     (beat,) = frames(stage.wait(33_000), HeartbeatFrame)
-    assert 0 < stage.now.ms
     stage.wait(20)
     stage.receive(
         HeartbeatAckFrame(
@@ -722,7 +474,7 @@ def test_sign_of_life_is_a_sign_of_life() -> None:
     for _ in range(5):
         stage.wait(50_000)
         stage.core.heard(stage.now)
-    assert stage.core.status.state is ConnectionState.READY
+    assert str(stage.core.status) == "ready"
 
 
 def test_end_that_is_told_twice_is_one() -> None:
@@ -734,138 +486,3 @@ def test_end_that_is_told_twice_is_one() -> None:
     assert stage.lose() == []
     assert stage.did(stage.core.stop(stage.now, "again")) == []
     assert str(stage.core.status) == "closed(closed)"
-
-
-# Restores.
-
-
-def test_new_epoch_drops_the_cursors_and_keeps_the_outbox() -> None:
-    stage = Stage(places=[record(9, start=2)], entries=[entry(1)])
-    done = stage.connect(listed(5), epoch="two")
-    (restart,) = of(done, Restart)
-    assert restart.epoch == "two"
-    (asked,) = syncs(done)
-    assert asked.payload.last_acked_sequence == 2
-    done = stage.receive(page(asked.request_id, [item(3), item(5, 3)]))
-    (kept,) = of(done, Keep)
-    assert kept.is_complete
-    assert [one.payload.client_message_id for one in sends(done)] == [key(1)]
-
-
-def test_what_is_stored_for_the_old_life_does_not_count_for_the_new() -> None:
-    stage = Stage(places=[record(0)], stores=False)
-    stage.connect(listed(0))
-    (kept,) = of(stage.receive(push(1)), Keep)
-    stage.lose()
-    stage.wait(2_000)
-    stage.receive(established("two"), digest(listed(0)))
-    stage.did(stage.core.stored(kept.place, 1, 1, kept.life, stage.now))
-    assert stage.core.places[CHAT].stored == 0
-
-
-def test_head_below_the_cursor_is_looked_into() -> None:
-    stage = Stage(places=[record(9)])
-    (asked,) = syncs(stage.connect(listed(5)))
-    assert asked.payload.last_acked_sequence == 9
-    done = stage.receive(error("CURSOR_AHEAD", asked.request_id, head=5))
-    assert of(done, Restart)[0].places == [stage.core.places[CHAT]]
-    (again,) = syncs(done)
-    assert again.payload.last_acked_sequence == 0
-    stage.receive(page(again.request_id, [item(n) for n in range(1, 6)]))
-    assert stage.core.status.state is ConnectionState.READY
-    assert stage.core.places[CHAT].cursor == 5
-
-
-def test_cursor_ahead_without_a_head_begins_at_the_beginning() -> None:
-    stage = Stage(places=[record(9, start=7)])
-    (asked,) = syncs(stage.connect(listed(5)))
-    (again,) = syncs(stage.receive(error("CURSOR_AHEAD", asked.request_id)))
-    assert again.payload.last_acked_sequence == 0
-
-
-# Chats.
-
-
-def test_chat_that_is_neither_listed_nor_changed_is_gone() -> None:
-    stage = Stage(places=[record(3), record(3, OTHER)])
-    stage.connect(listed(3))
-    assert not stage.core.places[OTHER].is_member
-    assert stage.core.places[CHAT].is_member
-
-
-def test_entry_of_a_digest_that_is_older_than_what_is_known_is_ignored() -> None:
-    stage = Stage(places=[record(3)])
-    stage.connect(listed(3))
-    stage.receive(chat_update("member_removed", 5, user_id=ME))
-    assert not stage.core.places[CHAT].is_member
-    stage.receive(digest(listed(4, membership_version=4)))
-    assert not stage.core.places[CHAT].is_member
-    stage.receive(chat_update("renamed", 3, name="old news"))
-    assert stage.core.places[CHAT].name is None
-
-
-def test_chat_that_is_made_is_known_and_can_be_written_to() -> None:
-    stage = Stage()
-    stage.connect()
-    stage.receive(chat_update("created", 1, name="team", joined_sequence=0))
-    assert stage.core.places[CHAT].name == "team"
-    assert len(sends(stage.submit(entry(1)))) == 1
-
-
-def test_member_who_is_added_begins_where_he_joined() -> None:
-    stage = Stage()
-    stage.connect()
-    done = stage.receive(
-        chat_update("member_added", 4, user_id=ME, joined_sequence=6, head=8, name="team")
-    )
-    assert [one.payload.last_acked_sequence for one in syncs(done)] == [6]
-
-
-def test_change_of_an_unknown_chat_asks_for_a_digest() -> None:
-    stage = Stage()
-    stage.connect()
-    stage.receive(chat_update("renamed", 4, name="team"))
-    assert CHAT not in stage.core.places
-    assert len(frames(stage.wait(1), DigestRequestFrame)) == 1
-
-
-def test_removal_from_an_unknown_chat_is_told_and_no_more() -> None:
-    stage = Stage()
-    stage.connect()
-    stage.receive(chat_update("member_removed", 4, user_id=ME))
-    assert CHAT not in stage.core.places
-
-
-def test_adopted_chat_can_be_written_to_at_once() -> None:
-    stage = Stage()
-    stage.connect()
-    stage.did(stage.core.adopt(record(2, start=2, head=2), stage.now))
-    assert len(sends(stage.submit(entry(1)))) == 1
-    stage.did(stage.core.adopt(record(0, head=9, membership_version=3), stage.now))
-    assert stage.core.places[CHAT].head == 9
-    stage.did(stage.core.adopt(record(0, head=99, membership_version=2), stage.now))
-    assert stage.core.places[CHAT].head == 9
-
-
-def test_ticks_merge_and_typing_is_passed_on() -> None:
-    stage = Stage(places=[record(3)])
-    stage.connect(listed(3, others_delivered=2))
-    for delivered in (3, 1):
-        payload = StatusUpdatePayload(chat_id=CHAT, others_delivered=delivered, others_read=0)
-        stage.receive(StatusUpdateFrame(timestamp=TIME, payload=payload))
-    assert stage.core.places[CHAT].others_delivered == 3
-    strange = StatusUpdatePayload(chat_id=OTHER, others_delivered=1, others_read=0)
-    assert stage.receive(StatusUpdateFrame(timestamp=TIME, payload=strange)) == []
-    typing = TypingIndicatorPayload(chat_id=CHAT, user_id=ME, is_typing=True)
-    done = stage.receive(TypingIndicatorFrame(timestamp=TIME, payload=typing))
-    assert of(done, Typed) == [Typed(typing)]
-
-
-def test_error_about_nothing_that_was_asked_is_ignored() -> None:
-    stage = Stage()
-    stage.connect()
-    assert stage.receive(error("INTERNAL_ERROR", "strange"), error("INVALID_SEQUENCE")) == []
-
-
-def test_client_message_id_is_typed() -> None:
-    assert ClientMessageId(key(1)) == key(1)

@@ -5,6 +5,8 @@ nothing is acknowledged that is not on the disk; and each own message is at the 
 in the order of writing. When the faults end, the disk holds exactly what the server has.
 """
 
+from typing import TYPE_CHECKING
+
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -29,7 +31,6 @@ from tidewire.client.options import ClientOptions
 from tidewire.client.outbox import FAILED, Entry
 from tidewire.client.places import PlaceRecord
 from tidewire.domain.chats import ChatType
-from tidewire.domain.ids import ClientMessageId
 from tidewire.wire.client_frames import (
     AckFrame,
     ClientFrame,
@@ -39,6 +40,9 @@ from tidewire.wire.client_frames import (
     SyncRequestFrame,
 )
 from tidewire.wire.server_frames import ServerFrame, SyncItem
+
+if TYPE_CHECKING:
+    from tidewire.domain.ids import ClientMessageId
 
 OPTIONS = ClientOptions(page_messages=3, waiting_max=4, unstored_max=6)
 PICKS = st.integers(0, 7)

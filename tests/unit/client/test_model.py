@@ -29,11 +29,11 @@ def place() -> Place:
 def test_tick_of_an_own_message_is_that_of_the_moment() -> None:
     here = place()
     message = message_of(kept(), here)
-    assert message.tick is Tick.SENT
+    assert str(message.tick) == "sent"
     here.others_delivered = 5
-    assert message.tick is Tick.DELIVERED
+    assert str(message.tick) == "delivered"
     here.others_read = 5
-    assert message.tick is Tick.READ
+    assert str(message.tick) == "read"
     assert message_of(kept(is_own=0), here).tick is None
     assert message_of(kept(), None).tick is Tick.SENT
 

@@ -1,5 +1,7 @@
 """The chain of a chat: what is given out is always the next part of a whole prefix."""
 
+from typing import Any
+
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
@@ -9,7 +11,7 @@ from tidewire.domain.chats import ChatType
 from tidewire.wire.server_frames import StatusUpdatePayload, SyncItem
 
 
-def place(cursor: int = 0, waiting_max: int = 100, **fields: int) -> Place:
+def place(cursor: int = 0, waiting_max: int = 100, **fields: Any) -> Place:
     record = PlaceRecord(chat_id=CHAT, chat_type=ChatType.DIRECT, cursor=cursor, **fields)
     return Place(record, waiting_max=waiting_max)
 
