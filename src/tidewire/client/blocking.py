@@ -1,10 +1,11 @@
 """The client without `async`, for scripts and notebooks: the same names, each call waits.
 
-    with Client("https://chat.example.org", store="alice.db") as me:
-        chat = me.direct("bob")
-        chat.send("hi").delivered(timeout_s=10)
-        for event in me.events(timeout_s=60):
-            ...
+>>> with Client.register(url, "carol", "correct horse") as me:
+...     chat = me.direct("bob")
+...     sent = chat.send("hi")
+...     sequence = sent.stored(timeout_s=10)
+...     [message.text for message in chat.messages()]
+['hi']
 
 A thread of its own runs the event loop; the connection lives while the program does other things.
 """

@@ -89,11 +89,13 @@ class Chat:
         With a `client_message_id` that was used before nothing is sent: what became of that message
         is returned. Raises what `domain.messages.check_send` raises, and OutboxFull.
 
-        >>> async def example(me):
+        >>> async def talk(me):
         ...     chat = await me.direct("bob")
         ...     sent = await chat.send("hi")
         ...     await sent.stored()
-        ...     return sent.tick
+        ...     return TICK_MARKS[sent.tick]
+        >>> run(as_alice(talk))
+        '✓'
         """
         key = ClientMessageId(client_message_id or self._client.new_id())
         if seen is None:

@@ -60,6 +60,16 @@ class Client:
     that gives one (it may be async); without it the login in the store is used. `store` is a file
     of this device's own, or `:memory:`. `moved`: the server has got a new address, and the store is
     to follow it. Nothing here waits for the network unless it says so.
+
+    >>> async def hello():
+    ...     async with await Client.register(url, "alice", "correct horse", store=file) as me:
+    ...         chat = await me.direct("bob")
+    ...         sent = await chat.send("hi")
+    ...         await sent.stored()
+    ...     async with Client(url, store=file) as me:  # the login is in the store
+    ...         return [message.text for message in await me.chat(chat.chat_id).messages()]
+    >>> run(hello())
+    ['hi']
     """
 
     def __init__(
@@ -416,6 +426,14 @@ class Client:
 
         Going on to the next event confirms the last one; see also `confirm`. It begins with what
         was not confirmed, in this life or in earlier ones.
+
+        >>> async def echo(me):
+        ...     async for event in me.events():
+        ...         if isinstance(event, MessageReceived):
+        ...             chat = me.chat(event.message.chat_id)
+        ...             await chat.reply(event.message, f"you said {event.message.text}")
+        >>> run(asked(echo, "hi"))
+        'you said hi'
         """
         assert self._confirmations is not None
         return Events(self.driver, self._confirmations)
