@@ -34,7 +34,7 @@ def names(site: Site, folder: Path) -> dict[str, Any]:
             await Client.register(site.url, "bot", PASSWORD) as me,
             await Client.register(site.url, "dave", PASSWORD) as dave,
         ):
-            serving = asyncio.get_running_loop().create_task(bot(me))  # type: ignore[arg-type]
+            serving: asyncio.Future[Any] = asyncio.ensure_future(bot(me))
             await (await dave.direct("bot")).send(question)
             answer = await next_event(dave, MessageReceived)
             serving.cancel()

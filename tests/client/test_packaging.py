@@ -36,9 +36,12 @@ sys.meta_path.insert(0, Blocked())
 """
 
 
-def run(code: str) -> subprocess.CompletedProcess[str]:
+CHAT_ONLY = [name for name in SERVER_ONLY if name not in ("rich", "textual", "typer")]
+
+
+def run(code: str, missing: list[str] = SERVER_ONLY) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", BLOCK.format(names=SERVER_ONLY) + code],
+        [sys.executable, "-c", BLOCK.format(names=missing) + code],
         capture_output=True,
         text=True,
         timeout=60,
@@ -68,6 +71,14 @@ def test_client_imports_nothing_of_the_servers() -> None:
 def test_command_without_the_extra_says_what_to_install() -> None:
     done = run("from tidewire.runtime.cli import main; main()")
     assert done.returncode != 0
+    assert done.stderr.strip().count("\n") == 0
+    assert "pip install 'tidewire[server]'" in done.stderr
+
+
+@pytest.mark.slow
+def test_command_of_the_server_without_its_extra_says_what_to_install() -> None:
+    done = run("sys.argv[1:] = ['serve']; from tidewire.runtime.cli import main; main()", CHAT_ONLY)
+    assert done.returncode == 2, done.stderr
     assert done.stderr.strip().count("\n") == 0
     assert "pip install 'tidewire[server]'" in done.stderr
 

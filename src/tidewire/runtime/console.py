@@ -27,6 +27,11 @@ def errors_told() -> Iterator[None]:
     """Turn what can go wrong in the world into a sentence and an exit code."""
     try:
         yield
+    except ModuleNotFoundError as missing:
+        # Of the server's extra: the client and the terminal chat are installed without it.
+        if (missing.name or "tidewire").partition(".")[0] == "tidewire":
+            raise
+        fail(f"{missing.name} is not installed; pip install 'tidewire[server]'")
     except TidewireError as error:
         fail(str(error))
     except Damaged as damage:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import hypothesis.strategies as st
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.unit.client.stage import (
     CHAT,
@@ -268,7 +274,8 @@ class ClientMachine(RuleBasedStateMachine):
         return not waiting and core.status.state is ConnectionState.READY
 
 
-TestClientModel = ClientMachine.TestCase
-TestClientModel.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True
-)
+def test_core_holds_its_promises_on_a_bad_network() -> None:
+    run_state_machine_as_test(
+        ClientMachine,
+        settings=settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True),
+    )
