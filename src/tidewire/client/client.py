@@ -26,6 +26,7 @@ from tidewire.client.tokens import facts_of
 from tidewire.domain.chats import ChatType
 from tidewire.domain.errors import ErrorCode
 from tidewire.domain.ids import ChatId
+from tidewire.domain.limits import LOOKUP_NAMES_MAX
 from tidewire.wire.rest_models import (
     AccountView,
     ChatListEntry,
@@ -41,6 +42,7 @@ from tidewire.wire.rest_models import (
 from tidewire.wire.rest_requests import CreateChat, Login, Logout, LookupUsers, Register
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     import ssl as ssl_module
     from os import PathLike
     from types import TracebackType
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 
 LINGER_S: Final = 5.0
 IDS_AT_ONCE: Final = 64
+FOUND_MAX: Final = 10_000
+"""How many people are remembered by name; at least as many as a group can have."""
 SOCKET_PATH: Final = "/v1/ws"
 
 
@@ -100,6 +104,7 @@ class Client:
         self._driver: Driver | None = None
         self._confirmations: Confirmations | None = None
         self._id_bytes: list[bytes] = []
+        self._found: dict[str, FoundUser] = {}
 
     # Accounts.
 
@@ -363,9 +368,9 @@ class Client:
 
     async def group(self, name: str, *usernames: str) -> Chat:
         """A new group with these people."""
-        users = [await self.find(username) for username in usernames]
+        found = await self._find_all(usernames)
         body = CreateChat(
-            type=ChatType.GROUP, name=name, member_ids=[user.user_id for user in users]
+            type=ChatType.GROUP, name=name, member_ids=[user.user_id for user in found]
         )
         made = await self._create(body, name)
         return Chat(self, made.chat_id)
@@ -408,12 +413,24 @@ class Client:
 
     async def find(self, username: str) -> FoundUser:
         """Somebody by user name. Raises RefusedByServer (USER_NOT_FOUND)."""
-        found = await self.users(username)
-        if not found:
-            raise RefusedByServer(
-                ErrorCode.USER_NOT_FOUND, f"there is no user named {username!r}", status=404
-            )
-        return found[0]
+        [found] = await self._find_all([username])
+        return found
+
+    async def _find_all(self, usernames: Sequence[str]) -> list[FoundUser]:
+        """People in this order. Who was found once is not asked for again: servers let nobody
+        look up many names."""
+        missing = [name for name in usernames if name.casefold() not in self._found]
+        for begin in range(0, len(missing), LOOKUP_NAMES_MAX):
+            for user in await self.users(*missing[begin : begin + LOOKUP_NAMES_MAX]):
+                if len(self._found) >= FOUND_MAX:
+                    self._found.clear()
+                self._found[user.username.casefold()] = user
+        for name in usernames:
+            if name.casefold() not in self._found:
+                raise RefusedByServer(
+                    ErrorCode.USER_NOT_FOUND, f"there is no user named {name!r}", status=404
+                )
+        return [self._found[name.casefold()] for name in usernames]
 
     async def user(self, user_id: str) -> UserView:
         """Somebody by id: what others see."""
