@@ -42,8 +42,8 @@ from tidewire.wire.rest_models import (
 from tidewire.wire.rest_requests import CreateChat, Login, Logout, LookupUsers, Register
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     import ssl as ssl_module
+    from collections.abc import Sequence
     from os import PathLike
     from types import TracebackType
 

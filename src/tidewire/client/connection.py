@@ -291,10 +291,11 @@ class Connection:
         self.skew_ms = None if server_ms is None else server_ms - now.wall_ms
         is_new_epoch = self.epoch is not None and payload.epoch != self.epoch
         self.epoch = payload.epoch
-        self._effects.append(Introduced(payload.user_id, payload.epoch))
         self._holdings.begin(
             payload.user_id, is_new_epoch=is_new_epoch, epoch=payload.epoch, now=now
         )
+        # After the restart: a store that knew the new epoch and had old cursors would keep them.
+        self._effects.append(Introduced(payload.user_id, payload.epoch))
         self._effects.extend(self._link.established(payload.heartbeat_interval_ms, now))
 
     def _on_digest(self, frame: ChatDigestFrame, now: Now) -> None:

@@ -402,6 +402,7 @@ class Driver:
                 timeout_s=timeout_s,
                 ssl_context=self._ssl_context,
             )
+            self.apply(self.core.opened(self.now()))
         except HandshakeRefused as error:
             self._socket = None
             self.apply(self.core.refused(error.refusal, self.now()))

@@ -28,6 +28,7 @@ from tests.unit.client.stage import (
 )
 from tidewire.client.effects import (
     Disconnect,
+    Introduced,
     Keep,
     Restart,
     Typed,
@@ -302,6 +303,8 @@ def test_new_epoch_drops_the_cursors_and_keeps_the_outbox() -> None:
     done = stage.connect(listed(5), epoch="two")
     (restart,) = of(done, Restart)
     assert restart.epoch == "two"
+    (introduced,) = of(done, Introduced)
+    assert done.index(restart) < done.index(introduced)
     (asked,) = syncs(done)
     assert asked.payload.last_acked_sequence == 2
     done = stage.receive(page(asked.request_id, [item(3), item(5, 3)]))
