@@ -92,6 +92,7 @@ class Driver:
         self._entering: dict[ClientMessageId, Entry] = {}
         self.waits = Waits(self._loop, self.check_open)
         self._socket: Socket | None = None
+        self._leaving: Socket | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -152,6 +153,8 @@ class Driver:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        if self._leaving is not None:
+            await self._leaving.gone()
         await self.store.close()
 
     async def _linger(self, linger_s: float) -> None:
@@ -426,6 +429,7 @@ class Driver:
         self._connecting = None
         if self._socket is not None:
             self._socket.let_go(code)
+            self._leaving = self._socket
             self._socket = None
 
     # Time.

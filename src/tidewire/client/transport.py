@@ -1,5 +1,6 @@
 """A WebSocket on picows: opens it, hands decoded frames over, says how it ended."""
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from tidewire.wire.server_frames import ServerFrame
 
 FRAME_BYTES_MAX: Final = 8 * 1024 * 1024
 """A page has at most 256 KiB of content; JSON may write a byte as six letters."""
+CLOSE_S_MAX: Final = 1.0
 READ_BUFFER_BYTES: Final = 64 * 1024
 TEXT: Final = WSMsgType.TEXT
 
@@ -54,6 +56,7 @@ class Socket(WSListener):
         self._close_code: int | None = None
         self._parts: list[bytes] = []
         self._is_let_go = False
+        self._ended = asyncio.Event()
 
     async def open(
         self,
@@ -93,6 +96,16 @@ class Socket(WSListener):
             transport.send_close(code)  # type: ignore[arg-type]
             transport.disconnect()
 
+    async def gone(self) -> None:
+        """Wait until a socket that was let go is closed; not for long."""
+        if self._transport is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_S_MAX):
+                await self._ended.wait()
+        except TimeoutError:
+            self._transport.disconnect(False)
+
     def pause(self) -> None:
         if self._transport is not None:
             self._transport.underlying_transport.pause_reading()
@@ -110,6 +123,7 @@ class Socket(WSListener):
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         self._transport = None
+        self._ended.set()
         if not self._is_let_go:
             self._is_let_go = True
             self._on_end(self._close_code)
