@@ -1,0 +1,21 @@
+"""All checks, by their ids, in the order of the contract."""
+
+from tidewire.client.conformance.checks import (
+    acknowledging,
+    connecting,
+    errors,
+    protocol,
+    receiving,
+    recovering,
+    sending,
+)
+from tidewire.client.conformance.registry import CHECKS, Check
+
+_GROUPS = ("CL", "MS", "MR", "AK", "RS", "EH", "TW")
+
+assert all((connecting, sending, receiving, acknowledging, recovering, errors, protocol))
+
+ALL: dict[str, Check] = {
+    check_id: CHECKS[check_id]
+    for check_id in sorted(CHECKS, key=lambda one: (_GROUPS.index(one[:2]), one))
+}

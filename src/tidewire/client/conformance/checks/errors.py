@@ -1,0 +1,226 @@
+"""EH-01 to EH-05: what a client does when things go wrong."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from tidewire.client.conformance.checks.connecting import ROUNDING_S, unavailable
+from tidewire.client.conformance.line import Heard
+from tidewire.client.conformance.registry import must, should
+from tidewire.client.conformance.stage import Stage
+from tidewire.client.conformance.truth import OTHER
+from tidewire.domain.chats import ChatType
+from tidewire.wire.server_frames import ChatUpdateFrame, ChatUpdatePayload
+
+FINAL: Final = (
+    "INVALID_MESSAGE",
+    "INVALID_ENCODING",
+    "INVALID_CONTENT",
+    "INVALID_CONTENT_TYPE",
+    "MESSAGE_TOO_LARGE",
+    "IDEMPOTENCY_KEY_REUSED",
+    "NOT_FOUND",
+)
+"""A send that is answered with one of these has failed. FORBIDDEN and NOT_A_MEMBER: RS-04."""
+PASSING: Final = ("RATE_LIMITED", "SERVER_BUSY", "INTERNAL_ERROR")
+"""A send that is answered with one of these is sent again. SERVICE_UNAVAILABLE: EH-04."""
+
+
+@must("EH-01", "handle every documented code")
+async def every_code_is_handled(stage: Stage) -> None:
+    """A send is answered with each code that a send can get: final ones make it failed and are not
+    retried, passing ones are retried (RATE_LIMITED not before `retry_after_seconds`) and arrive. A
+    sync is answered CURSOR_AHEAD, and the chat is fetched anew. Errors without a request change
+    nothing. After UNAUTHORIZED the client comes back with another token."""
+    server = stage.server
+    chats = dict(zip(FINAL + PASSING, await stage.begin(chats=10), strict=True))
+    codes = {chat.chat_id: code for code, chat in chats.items()}
+    refused: dict[str, float] = {}
+
+    def refuse_once(heard: Heard) -> bool:
+        code = codes[heard.payload["chat_id"]]
+        if code in refused:
+            return False
+        refused[code] = server.now()
+        details = {"retry_after_seconds": 1} if code == "RATE_LIMITED" else {}
+        server.error(heard, code, **details)
+        return True
+
+    server.rules["send_message"] = refuse_once
+    line = server.line
+    for code, chat in chats.items():
+        await stage.adapter.send(chat.chat_id, code)
+    for code in PASSING:
+        await stage.until(
+            lambda code=code: code in chats[code].texts,  # type: ignore[misc]
+            f"a send that was answered {code} was not sent again",
+        )
+    for code in FINAL:
+        await stage.ticked(chats[code], code, "failed")
+        stage.expect(len(server.sends(code)) == 1, f"{code} was retried")
+    waited = server.sends("RATE_LIMITED")[1].at - refused["RATE_LIMITED"]
+    stage.expect(waited >= 1.0 - ROUNDING_S, f"it was told to wait 1 s, and waited {waited:.2f} s")
+    for code in ("INVALID_SEQUENCE", "RATE_LIMITED", "INTERNAL_ERROR"):
+        server.error(None, code)
+    stage.expect(await line.barrier(stage.patience_s), "an error without a request ended it all")
+
+    chat = chats["SERVER_BUSY"]
+
+    def ahead_once(heard: Heard) -> bool:
+        server.rules.pop("sync_request")
+        server.error(heard, "CURSOR_AHEAD", head=chat.head)
+        return True
+
+    server.rules["sync_request"] = ahead_once
+    server.say(chat, "lost", push=False)
+    server.say(chat, "seen")
+    await stage.shows(chat)
+
+    token = server.attempts[-1].token
+    server.error(None, "UNAUTHORIZED", reason="token_expired")
+    line.close(1008)
+    await stage.reconnected(line.number)
+    stage.expect(server.attempts[-1].token != token, "it came back with the token that had ended")
+
+
+@must("EH-02", "log unknown types, carry on")
+async def unknown_types_are_ignored(stage: Stage) -> None:
+    """Frames of types that nobody knows, with and without a request_id, and known frames with fields
+    that nobody knows; the client goes on, on the same connection."""
+    server = stage.server
+    (chat,) = await stage.begin()
+    line = server.line
+    for extra in ({}, {"request_id": "no-request-of-yours"}):
+        frame = {
+            "type": "presence_changed",
+            "timestamp": "2031-05-04T11:20:07.412Z",
+            "payload": {"user_id": OTHER, "is_online": True},
+            **extra,
+        }
+        line.send_raw(msgspec.json.encode(frame))
+    status = {
+        "type": "status_update",
+        "timestamp": "2031-05-04T11:20:07.412Z",
+        "payload": {"chat_id": chat.chat_id, "others_delivered": 0, "others_read": 0, "mood": "ok"},
+        "weather": "fine",
+    }
+    line.send_raw(msgspec.json.encode(status))
+    stage.expect(await line.barrier(stage.patience_s), "an unknown frame ended the connection")
+    server.say(chat, "as ever")
+    await stage.shows(chat)
+    stage.expect(server.line is line and not line.is_over, "an unknown frame ended the connection")
+
+
+@must("EH-03", "no client-side membership caching for authorisation")
+async def the_server_decides_who_may(stage: Stage) -> None:
+    """The client is told that its user was removed from a chat; meanwhile he was taken in again, and
+    nobody has said so. What he sends is for the server to refuse or to take: it must arrive."""
+    server = stage.server
+    (chat,) = await stage.begin(messages=1)
+    server.line.send(
+        ChatUpdateFrame(
+            timestamp="2031-05-04T11:20:07.412Z",
+            payload=ChatUpdatePayload(
+                chat_id=chat.chat_id,
+                membership_version=2,
+                change="member_removed",
+                chat_type=ChatType.GROUP,
+                user_id=server.truth.own_id,
+                head=chat.head,
+                changed_by=OTHER,
+                changed_at="2031-05-04T11:20:07.412Z",
+            ),
+        )
+    )
+    await server.line.barrier(stage.patience_s)
+    await stage.quiet(0.05)
+    await stage.adapter.send(chat.chat_id, "may I?")
+    await stage.until(
+        lambda: bool(server.sends("may I?")), "it decided by itself that its user may not send"
+    )
+    await stage.ticked(chat, "may I?", "sent")
+
+
+@must("EH-04", "SERVICE_UNAVAILABLE = transient, back off")
+async def unavailable_means_later(stage: Stage) -> None:
+    """A send is answered SERVICE_UNAVAILABLE twice, a sync once, and a request to connect gets 503
+    once. Each is tried again, sends not before 1 s and 2 s less a quarter, the sync not before 1 s
+    less a quarter have passed since the server's answer; nothing is shown as failed."""
+    server = stage.server
+    (chat,) = await stage.begin(messages=1)
+    refused: list[float] = []
+
+    def refuse(heard: Heard) -> bool:
+        if len(refused) >= 2:
+            return False
+        refused.append(server.now())
+        server.error(heard, "SERVICE_UNAVAILABLE")
+        return True
+
+    server.rules["send_message"] = refuse
+    await stage.adapter.send(chat.chat_id, "later")
+    for tries, wait_s in ((2, 1.0), (3, 2.0)):
+        await stage.until(
+            lambda tries=tries: len(server.sends("later")) >= tries,  # type: ignore[misc]
+            "it was not sent again",
+            within_s=1.25 * wait_s * stage.scale + stage.patience_s,
+        )
+        stage.expect(await stage.tick(chat, "later") != "failed", "it is shown as failed")
+        waited = server.sends("later")[tries - 1].at - refused[tries - 2]
+        stage.expect(
+            waited >= 0.75 * wait_s * stage.scale - ROUNDING_S,
+            f"it waited {waited:.2f} s before try {tries}, not {wait_s * stage.scale:.2f} s",
+        )
+    await stage.shows(chat, ["first 1", "later"])
+    refused.clear()
+
+    def refuse_sync(heard: Heard) -> bool:
+        server.rules.pop("sync_request")
+        refused.append(server.now())
+        server.error(heard, "SERVICE_UNAVAILABLE")
+        return True
+
+    server.rules["sync_request"] = refuse_sync
+    server.say(chat, "lost", push=False)
+    line = server.line
+    line.cut()
+    await stage.reconnected(line.number)
+    await stage.shows(chat)
+    waited = server.of("sync_request", chat=chat)[-1].at - refused[0]
+    stage.expect(waited >= 0.75 * stage.scale - ROUNDING_S, f"it asked again after {waited:.2f} s")
+
+    line = server.line
+    server.refuse = unavailable
+    line.cut()
+    await stage.until(lambda: server.attempts[-1].was_refused, "it did not come back")
+    server.refuse = lambda _: None
+    await stage.reconnected(line.number)
+
+
+@should("EH-05", "measure round trips")
+async def round_trips_are_measured(stage: Stage) -> None:
+    """Heartbeats are answered after 150 ms; the application can tell a round trip of at least that,
+    and below the interval of 600 ms and what a busy machine adds."""
+    server = stage.server
+    server.heartbeat_ms = 600
+    loop = asyncio.get_running_loop()
+
+    def answer_late(heard: Heard) -> bool:
+        loop.call_later(0.15, server.answer_heartbeat, heard)
+        return True
+
+    server.rules["heartbeat"] = answer_late
+    await stage.begin()
+    measured: list[float] = []
+
+    async def look() -> bool:
+        round_trip_ms = await stage.adapter.round_trip_ms()
+        measured.extend([] if round_trip_ms is None else [round_trip_ms])
+        return bool(measured)
+
+    await stage.eventually(look, "no round trip was measured")
+    stage.expect(
+        150 - 1000 * ROUNDING_S <= measured[0] < 5_000,
+        f"it measured {measured[0]} ms, and the server took 150 ms",
+    )

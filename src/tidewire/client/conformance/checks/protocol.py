@@ -1,0 +1,108 @@
+"""TW-04 to TW-09: what docs/protocol.md asks of a client beyond the contract's list. The numbers are
+those of its section "What a client does"; 9 is the column "come back" of its table of reasons."""
+
+from tidewire.client.conformance.checks.connecting import ROUNDING_S
+from tidewire.client.conformance.line import Heard
+from tidewire.client.conformance.registry import must
+from tidewire.client.conformance.stage import Stage
+from tidewire.wire.server_frames import ResyncFrame, ResyncPayload
+
+
+@must("TW-04", "ticks merge by maximum")
+async def ticks_never_go_back(stage: Stage) -> None:
+    """An own message becomes sent, delivered, read. Then older news comes late, and the digest of
+    the next connection is old as well: it stays read."""
+    server = stage.server
+    (chat,) = await stage.begin()
+    await stage.adapter.send(chat.chat_id, "seen?")
+    await stage.ticked(chat, "seen?", "sent")
+    server.push_status(chat, delivered=1, read=0)
+    await stage.ticked(chat, "seen?", "delivered")
+    server.push_status(chat, delivered=1, read=1)
+    await stage.ticked(chat, "seen?", "read")
+    server.push_status(chat, delivered=1, read=0)
+    server.push_status(chat, delivered=0, read=0)
+    await server.line.barrier(stage.patience_s)
+    await stage.quiet(0.05)
+    tick = await stage.tick(chat, "seen?")
+    stage.expect(tick == "read", f"a read message is shown as {tick} after older news")
+    before = server.line.number
+    server.line.cut()
+    await stage.reconnected(before)
+    await stage.ready()
+    tick = await stage.tick(chat, "seen?")
+    stage.expect(tick == "read", f"a read message is shown as {tick} after an old digest")
+
+
+@must("TW-05", "obey `resync`")
+async def resync_is_obeyed(stage: Stage) -> None:
+    """A push is lost, and nothing after it tells of that but `resync`. The client asks for the
+    digest, not before the delay has passed, and then for what is missing."""
+    server = stage.server
+    (chat,) = await stage.begin(messages=1)
+    server.say(chat, "lost", push=False)
+    told_at = server.now()
+    payload = ResyncPayload(reason="as the check wants it", delay_ms=200)
+    server.line.send(ResyncFrame(timestamp="2031-05-04T11:20:07.412Z", payload=payload))
+    await stage.until(lambda: bool(server.of("digest_request")), "it did not ask for the digest")
+    waited = server.of("digest_request")[0].at - told_at
+    stage.expect(waited >= 0.2 - ROUNDING_S, f"it was to wait 200 ms, and waited {waited:.3f} s")
+    await stage.shows(chat)
+
+
+@must("TW-06", "watch the epoch")
+async def a_restore_is_noticed(stage: Stage) -> None:
+    """The server comes back from a backup with half of its messages, another epoch and higher
+    numbers, while a send is unanswered. The client shows what the server has, not what it had, and
+    sends what the server has lost before it could store it."""
+    server = stage.server
+    (chat,) = await stage.begin(messages=4)
+
+    def swallow(heard: Heard) -> bool:
+        return True
+
+    server.rules["send_message"] = swallow
+    await stage.adapter.send(chat.chat_id, "unanswered")
+    await stage.until(lambda: bool(server.sends("unanswered")), "it was not sent")
+    before = server.line.number
+    server.rules.clear()
+    server.line.cut()
+    server.truth.restored(keep=2)
+    server.say(chat, "after the restore", push=False)
+    await stage.reconnected(before)
+    await stage.shows(chat, ["first 1", "first 2", "after the restore", "unanswered"])
+
+
+@must("TW-07", "reconnect after two silent intervals")
+async def silence_is_noticed(stage: Stage) -> None:
+    """The connection becomes half-open: the server hears nothing and says nothing, and nobody closes
+    it. The client gives it up, connects anew and fetches what it missed."""
+    server = stage.server
+    server.heartbeat_ms = 500
+    (chat,) = await stage.begin(messages=1)
+    line = server.line
+    line.is_deaf = True
+    server.say(chat, "unheard", push=False)
+    await stage.reconnected(line.number)
+    await stage.shows(chat)
+
+
+@must("TW-09", "stay away when told so")
+async def stays_away(stage: Stage) -> None:
+    """The server ends the connection with `duplicate_connection`, and in the next life with
+    `session_revoked`; the client does not come back by itself."""
+    server = stage.server
+    await stage.begin()
+    for reason, code in (("duplicate_connection", 4500), ("session_revoked", 1008)):
+        attempts = len(server.attempts)
+        server.closing(reason)
+        server.line.close(code)
+        await stage.quiet(3 * stage.scale)
+        more = len(server.attempts) - attempts
+        stage.expect(not more, f"it came back {more} times after {reason}")
+        if reason == "duplicate_connection":
+            await stage.adapter.stop()
+            before = server.line.number
+            await stage.adapter.restart()
+            await stage.reconnected(before)
+            await stage.ready()

@@ -1,0 +1,205 @@
+"""MS-01 to MS-07: how a client sends."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from tidewire.client.conformance.adapter import SendRefused
+from tidewire.client.conformance.line import Heard
+from tidewire.client.conformance.registry import must, should
+from tidewire.client.conformance.stage import Stage
+from tidewire.client.conformance.truth import PlayedChat
+
+UUID4: Final = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE
+)
+
+
+def key_of(heard: Heard) -> str:
+    return str(heard.payload.get("client_message_id"))
+
+
+async def stored(stage: Stage, chat: PlayedChat, *texts: str) -> None:
+    """Wait until the server has these texts."""
+    await stage.until(
+        lambda: all(text in chat.texts for text in texts),
+        f"not all of {list(texts)} reached the server",
+    )
+
+
+@must("MS-01", "UUIDv4 `client_message_id` per logical message")
+async def each_message_has_an_id(stage: Stage) -> None:
+    """Three texts are sent, two of them equal; each has a `client_message_id` of its own, of the
+    form of a UUIDv4."""
+    (chat,) = await stage.begin()
+    for text in ("hello", "hello", "you"):
+        await stage.adapter.send(chat.chat_id, text)
+    await stage.until(lambda: len(chat.messages) == 3, "three texts are not three messages")
+    keys = [key_of(heard) for heard in stage.server.of("send_message")]
+    for key in keys:
+        stage.expect(UUID4.fullmatch(key) is not None, f"{key!r} is no UUIDv4")
+    stage.expect(len(set(keys)) == 3, "texts share an id")
+
+
+@must("MS-02", "same id on retry")
+async def retries_keep_the_id(stage: Stage) -> None:
+    """The connection is cut at every point of a send: when it arrives, when it is stored, in the
+    middle of its ack, after its ack; and once it is answered with an error that passes. However
+    often a text comes, it comes under one id, and in the end it is stored and shown once."""
+    server = stage.server
+    (chat,) = await stage.begin()
+    done: set[str] = set()
+
+    def cut_at_arrival(heard: Heard) -> None:
+        heard.line.cut()
+
+    def cut_when_stored(heard: Heard) -> None:
+        server.store(heard)
+        heard.line.cut()
+
+    def cut_in_the_ack(heard: Heard) -> None:
+        heard.line.send_part_of(server.ack_frame(heard, server.store(heard)))
+
+    def cut_after_the_ack(heard: Heard) -> None:
+        server.answer(heard, server.store(heard))
+        heard.line.close(1012)
+
+    def pass_by(heard: Heard) -> None:
+        server.error(heard, "SERVER_BUSY")
+
+    faults: dict[str, Callable[[Heard], None]] = {
+        "at arrival": cut_at_arrival,
+        "when stored": cut_when_stored,
+        "in the ack": cut_in_the_ack,
+        "after the ack": cut_after_the_ack,
+        "refused for now": pass_by,
+    }
+
+    def rule(heard: Heard) -> bool:
+        text = str(heard.payload["content"])
+        if text in done or text not in faults:
+            return False
+        done.add(text)
+        faults[text](heard)
+        return True
+
+    server.rules["send_message"] = rule
+    for text in faults:
+        await stage.adapter.send(chat.chat_id, text)
+        await stored(stage, chat, text)
+        await stage.ready()
+    await stage.shows(chat, list(faults))
+    for text in faults:
+        keys = {key_of(heard) for heard in server.sends(text)}
+        stage.expect(len(keys) == 1, f"{text!r} was sent under {len(keys)} ids")
+        stage.expect(chat.texts.count(text) == 1, f"{text!r} is stored more than once")
+
+
+@must("MS-03", "unique `request_id` on send and sync")
+async def requests_have_ids_of_their_own(stage: Stage) -> None:
+    """Many texts are sent and several gaps are closed on one connection; every `send_message` and
+    `sync_request` has a `request_id` that no other of them has."""
+    server = stage.server
+    (chat,) = await stage.begin(messages=1)
+    for number in range(12):
+        await stage.adapter.send(chat.chat_id, f"text {number}")
+        await stored(stage, chat, f"text {number}")
+        if number % 4 == 0:
+            server.say(chat, f"lost {number}", push=False)
+            server.say(chat, f"seen {number}")
+    await stage.ready()
+    requests = server.of("send_message", "sync_request", line=server.line)
+    ids = [heard.request_id for heard in requests]
+    stage.expect(all(ids), "a request has no id")
+    doubled = sorted({str(one) for one in ids if ids.count(one) > 1})
+    stage.expect(not doubled, f"request_id {doubled} was used again on the same connection")
+
+
+@must("MS-04", "persist id until send ack")
+async def ids_survive_the_process(stage: Stage) -> None:
+    """The client is killed after a send has left: once the server has not stored it, once it has,
+    and neither time it has answered. The next life sends it under the same id, or finds that it is
+    stored; it is stored once, and shown once."""
+    server = stage.server
+    (chat,) = await stage.begin()
+    for text, is_stored in (("not stored", False), ("stored", True)):
+
+        def swallow(heard: Heard, is_stored: bool = is_stored) -> bool:
+            if is_stored:
+                server.store(heard)
+            return True
+
+        server.rules["send_message"] = swallow
+        await stage.adapter.send(chat.chat_id, text)
+        await stage.until(lambda text=text: bool(server.sends(text)), "it was not sent")  # type: ignore[misc]
+        await stage.adapter.kill()
+        server.rules.clear()
+        await stage.adapter.restart()
+        await stored(stage, chat, text)
+        await stage.ready()
+    await stage.shows(chat, ["not stored", "stored"])
+    keys = {key_of(heard) for heard in server.sends("not stored")}
+    stage.expect(len(keys) == 1, "the next life sent it under another id")
+    stage.expect(len(chat.messages) == 2, f"stored are {chat.texts}")
+
+
+@must("MS-05", "never reuse id")
+async def ids_are_used_once(stage: Stage) -> None:
+    """Texts are sent in two lives of the client, equal ones among them; none has the id of
+    another."""
+    (chat,) = await stage.begin()
+    for text in ("one", "two", "one"):
+        await stage.adapter.send(chat.chat_id, text)
+    await stage.until(lambda: len(chat.messages) == 3, "not all texts reached the server")
+    await stage.ready()
+    before = len(stage.server.lines)
+    await stage.adapter.stop()
+    await stage.adapter.restart()
+    await stage.reconnected(before)
+    await stage.ready()
+    for text in ("three", "one"):
+        await stage.adapter.send(chat.chat_id, text)
+    await stage.until(
+        lambda: len(chat.messages) == 5,
+        "a text of the second life did not become a message of its own",
+    )
+    keys = [message.client_message_id for message in chat.messages]
+    stage.expect(len(set(keys)) == 5, "an id was used for two messages")
+
+
+@must("MS-06", "1–4096 bytes checked locally")
+async def sizes_are_checked_here(stage: Stage) -> None:
+    """An empty text, one of 4097 bytes and one of 4098 bytes in 2049 letters are refused by the
+    client and never sent; 4096 bytes are sent, in 4096 letters or in 2048."""
+    server = stage.server
+    (chat,) = await stage.begin()
+    for text in ("", "x" * 4097, "é" * 2049):
+        try:
+            await stage.adapter.send(chat.chat_id, text)
+        except SendRefused:
+            continue
+        stage.fail(f"it took a text of {len(text.encode())} bytes")
+    await stage.quiet(0.2)
+    stage.expect(not server.of("send_message"), "it sent a text of a size that is not allowed")
+    for text in ("x" * 4096, "é" * 2048):
+        await stage.adapter.send(chat.chat_id, text)
+        await stored(stage, chat, text)
+
+
+@should("MS-07", "buffer sends while connecting/syncing")
+async def sends_wait(stage: Stage) -> None:
+    """The user sends a text while the client waits for the introduction and another one while it
+    waits for the digest; both are taken, and sent afterwards, in this order."""
+    server = stage.server
+    (chat,) = await stage.begin(messages=1)
+    server.hold("connection_established", "chat_digest")
+    server.line.cut()
+    await stage.until(lambda: len(server.lines) == 2, "it did not come back")
+    await server.line.barrier(stage.patience_s)
+    await stage.adapter.send(chat.chat_id, "while connecting")
+    server.release("connection_established")
+    await server.line.barrier(stage.patience_s)
+    await stage.adapter.send(chat.chat_id, "while syncing")
+    server.release("chat_digest")
+    await stored(stage, chat, "while connecting", "while syncing")
+    await stage.shows(chat, ["first 1", "while connecting", "while syncing"])
