@@ -57,6 +57,7 @@ class Socket(WSListener):
         self._parts: list[bytes] = []
         self._is_let_go = False
         self._ended = asyncio.Event()
+        self._was_open = False
 
     async def open(
         self,
@@ -83,6 +84,9 @@ class Socket(WSListener):
             raise _refused(error) from error
         except (OSError, TimeoutError, EOFError) as error:
             raise Unreachable(f"the server cannot be reached: {error}") from error
+        if not self._was_open:
+            # picows takes a server that hangs up without an answer for one that has answered.
+            raise Unreachable("the server hung up during the handshake")
 
     def send(self, frame: ClientFrame) -> None:
         if self._transport is not None:
@@ -118,6 +122,7 @@ class Socket(WSListener):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport
+        self._was_open = True
         if self._is_let_go:
             transport.disconnect(False)
 
