@@ -104,7 +104,7 @@ async def _abandon(client: Client) -> None:
         store._jobs.clear()
         store._is_closing = True
         store._news.notify()
-    for timer in (driver._timer, driver._flush_handle):
+    for timer in (driver._timer, driver._writing._handle):
         if timer is not None:
             timer.cancel()
     for task in list(driver._tasks):
