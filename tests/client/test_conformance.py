@@ -1,9 +1,9 @@
 """Our client does what the contract asks, and no check of that is empty.
 
 Goal: every check passes with our client, and fails with the client that breaks its duty. Method:
-the kit against our client, then against each mutant. CI runs each mutant against its own check;
-`TIDEWIRE_TEST_MATRIX=1` runs each against all checks, which takes some minutes: it must fail its own
-and pass the others. Slow: most duties are about time.
+the kit against our client, then against each mutant. `make test` runs each mutant against its own
+check; CONFORMANCE_MATRIX=1 runs each against all checks, which takes some minutes: it must fail its
+own and pass the others. Slow: most duties are about time.
 """
 
 import os
@@ -14,9 +14,9 @@ from tests.support.client_mutants import MUTANTS, Mutant
 from tidewire.client.conformance import ALL, Level, run_conformance
 from tidewire.client.conformance.sdk import SdkAdapter
 
-IS_MATRIX_WANTED = os.environ.get("TIDEWIRE_TEST_MATRIX") == "1"
+IS_MATRIX_WANTED = os.environ.get("CONFORMANCE_MATRIX") == "1"
 MUTANT_PATIENCE_S = 2.0
-"""A mutant that never does what is awaited is not waited for as long as a client that may be slow."""
+"""A mutant that never does what is awaited is not waited for as long as a slow client."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -30,9 +30,7 @@ async def test_our_client_conforms() -> None:
 async def test_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.apply(monkeypatch)
     if not IS_MATRIX_WANTED:
-        report = await run_conformance(
-            SdkAdapter, only=[mutant.duty], patience_s=MUTANT_PATIENCE_S
-        )
+        report = await run_conformance(SdkAdapter, only=[mutant.duty], patience_s=MUTANT_PATIENCE_S)
         assert [result.check.id for result in report.failed] == [mutant.duty]
         return
     report = await run_conformance(SdkAdapter)

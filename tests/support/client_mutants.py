@@ -524,5 +524,3 @@ def silence_is_not_noticed(patch: Patch) -> None:
 @mutant("TW-09")
 def always_comes_back(patch: Patch) -> None:
     patch.setattr(link, "_comes_back", lambda reason: True)
-
-

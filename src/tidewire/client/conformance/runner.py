@@ -46,11 +46,9 @@ class Report:
     def __str__(self) -> str:
         lines = []
         for result in self.results:
-            verdict = "ok" if result.passed else "FAILED"
             check = result.check
-            lines.append(
-                f"{check.id}  {check.level:<6}  {verdict:<6}  {result.seconds:5.1f} s  {check.title}"
-            )
+            verdict = f"{check.level:<6}  {'ok' if result.passed else 'FAILED':<6}"
+            lines.append(f"{check.id}  {verdict}  {result.seconds:5.1f} s  {check.title}")
             if result.fault is not None:
                 lines.append(f"       {result.fault}")
         by_level = {

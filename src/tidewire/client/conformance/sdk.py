@@ -13,6 +13,7 @@ from tidewire.client.conformance.adapter import Account, SendRefused, Shown, Tic
 from tidewire.client.options import ClientOptions
 from tidewire.domain.errors import TidewireError
 
+TIME_SCALE: Final = 0.2
 SHOWN_MAX: Final = 100_000
 SCALED: Final = ("backoff_ms", "backoff_ms_max", "ack_ms", "ack_interval_ms", "gap_grace_ms")
 
@@ -21,19 +22,22 @@ def scaled_options(scale: float) -> ClientOptions:
     """The defaults, with the waits of the contract shortened."""
     options = ClientOptions()
     shorter = {name: max(round(getattr(options, name) * scale), 1) for name in SCALED}
-    return replace(options, **shorter)  # type: ignore[arg-type]
+    return replace(options, **shorter)
 
 
 class SdkAdapter:
     """`kill` takes the socket, the timers and the store's waiting jobs away at once; what is being
     committed in that instant may be committed, as at a real death."""
 
-    def __init__(self, *, time_scale: float = 0.2) -> None:
+    def __init__(
+        self, *, time_scale: float = TIME_SCALE, directory: Path | None = None, url: str = ""
+    ) -> None:
+        """`directory` and `url`: of a life before this one, whose store is there."""
         self.time_scale = time_scale
         self._options = scaled_options(time_scale)
-        self._directory = Path(tempfile.mkdtemp(prefix="tidewire-conformance-"))
+        self._directory = directory or Path(tempfile.mkdtemp(prefix="tidewire-conformance-"))
         self._store = self._directory / "client.db"
-        self._url = ""
+        self._url = url
         self._client: Client | None = None
         self._is_open = False
 
@@ -82,7 +86,9 @@ class SdkAdapter:
         chat = self.client.chat(chat_id)
         stored = await chat.messages(limit=SHOWN_MAX)
         ticked = [
-            Ticked(message.text, str(message.tick)) for message in stored if message.tick is not None
+            Ticked(message.text, str(message.tick))
+            for message in stored
+            if message.tick is not None
         ]
         return [*ticked, *(Ticked(sent.text, str(sent.tick)) for sent in chat.pending())]
 

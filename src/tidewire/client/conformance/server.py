@@ -135,7 +135,9 @@ class PlayedServer:
                 return is_so()
         return True
 
-    def of(self, *types: str, line: Line | None = None, chat: PlayedChat | None = None) -> list[Heard]:
+    def of(
+        self, *types: str, line: Line | None = None, chat: PlayedChat | None = None
+    ) -> list[Heard]:
         """What was heard of these types."""
         return [
             heard
@@ -460,5 +462,3 @@ def _stamp() -> str:
 
 def _url64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-

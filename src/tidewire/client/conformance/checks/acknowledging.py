@@ -7,9 +7,9 @@ from tidewire.client.conformance.stage import Stage
 
 @must("AK-01", "cumulative acks")
 async def acks_are_cumulative(stage: Stage) -> None:
-    """Of five messages the third is lost, and the answer to a sync is held back: nothing above 2 may
-    be acknowledged, whatever came after. When it has come, 5 is acknowledged. Acknowledgements of a
-    connection never go back."""
+    """Of five messages the third is lost, and the answer to a sync is held back: nothing above 2
+    may be acknowledged, whatever came after. When it has come, 5 is acknowledged. Acknowledgements
+    of a connection never go back."""
     server = stage.server
     (chat,) = await stage.begin()
     server.hold("sync_response")
@@ -43,8 +43,9 @@ async def acks_are_batched(stage: Stage) -> None:
 
 @must("AK-03", "ack only after durable local store")
 async def acks_mean_stored(stage: Stage) -> None:
-    """Twelve messages come at once. In the instant in which an acknowledgement arrives the client is
-    killed. The next life finds no server: everything that was acknowledged is shown all the same."""
+    """Twelve messages come at once. In the instant in which an acknowledgement arrives the client
+    is killed. The next life finds no server: everything that was acknowledged is shown all the
+    same."""
     server = stage.server
     (chat,) = await stage.begin()
     for number in range(1, 13):

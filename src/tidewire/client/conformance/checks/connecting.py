@@ -1,5 +1,7 @@
 """CL-01 to CL-08: how a client connects, stays connected and comes back."""
 
+from contextlib import suppress
+
 from tidewire.client.conformance.adapter import SendRefused
 from tidewire.client.conformance.registry import must, should
 from tidewire.client.conformance.server import wall_s
@@ -63,10 +65,9 @@ async def silent_before_the_introduction(stage: Stage) -> None:
     await stage.adapter.start(server.url, server.account)
     await stage.until(lambda: bool(server.lines), "it did not connect")
     await server.line.barrier(stage.patience_s)
-    try:
+    # Whether it takes texts now is the matter of MS-07.
+    with suppress(SendRefused):
         await stage.adapter.send(chat.chat_id, "early")
-    except SendRefused:
-        pass  # Whether it takes texts now is the matter of MS-07.
     await stage.quiet(0.3)
     server.release("connection_established")
     await stage.shows_all_of(chat)
@@ -94,7 +95,9 @@ async def heartbeats_in_time(stage: Stage) -> None:
     began = line.introduced_at or 0.0
     for number, beat in enumerate(beats, start=1):
         earliest = began + number * (0.9 * interval_s - ROUNDING_S)
-        stage.expect(beat.at >= earliest, f"heartbeat {number} came {earliest - beat.at:.3f} s early")
+        stage.expect(
+            beat.at >= earliest, f"heartbeat {number} came {earliest - beat.at:.3f} s early"
+        )
 
 
 @must("CL-05", "on `connection_closing` stop sending, prepare reconnect")
@@ -169,8 +172,9 @@ async def refreshes_in_time(stage: Stage) -> None:
 
 @should("CL-08", "show connection state")
 async def shows_its_state(stage: Stage) -> None:
-    """The application shows `connecting` before the introduction, `syncing` until what was missed is
-    here, `ready`, not `ready` without a connection, `ready` again, `closed` when it is thrown out."""
+    """The application shows `connecting` before the introduction, `syncing` until what was missed
+    is here, `ready`, not `ready` without a connection, `ready` again, `closed` when it is thrown
+    out."""
     server = stage.server
     chat = server.truth.new_chat()
     server.say(chat, "missed", push=False)

@@ -43,8 +43,10 @@ async def every_code_is_handled(stage: Stage) -> None:
         if code in refused:
             return False
         refused[code] = server.now()
-        details = {"retry_after_seconds": 1} if code == "RATE_LIMITED" else {}
-        server.error(heard, code, **details)
+        if code == "RATE_LIMITED":
+            server.error(heard, code, retry_after_seconds=1)
+        else:
+            server.error(heard, code)
         return True
 
     server.rules["send_message"] = refuse_once
@@ -86,8 +88,8 @@ async def every_code_is_handled(stage: Stage) -> None:
 
 @must("EH-02", "log unknown types, carry on")
 async def unknown_types_are_ignored(stage: Stage) -> None:
-    """Frames of types that nobody knows, with and without a request_id, and known frames with fields
-    that nobody knows; the client goes on, on the same connection."""
+    """Frames of types that nobody knows, with and without a request_id, and known frames with
+    fields that nobody knows; the client goes on, on the same connection."""
     server = stage.server
     (chat,) = await stage.begin()
     line = server.line
@@ -114,8 +116,8 @@ async def unknown_types_are_ignored(stage: Stage) -> None:
 
 @must("EH-03", "no client-side membership caching for authorisation")
 async def the_server_decides_who_may(stage: Stage) -> None:
-    """The client is told that its user was removed from a chat; meanwhile he was taken in again, and
-    nobody has said so. What he sends is for the server to refuse or to take: it must arrive."""
+    """The client is told that its user was removed from a chat; meanwhile he was taken in again,
+    and nobody has said so. What he sends is for the server to refuse or to take: it must arrive."""
     server = stage.server
     (chat,) = await stage.begin(messages=1)
     server.line.send(

@@ -1,5 +1,8 @@
-"""TW-04 to TW-09: what docs/protocol.md asks of a client beyond the contract's list. The numbers are
-those of its section "What a client does"; 9 is the column "come back" of its table of reasons."""
+"""TW-04 to TW-09: what docs/protocol.md asks of a client beyond the contract's list.
+
+The numbers are those of its section "What a client does"; 9 is the column "come back" of its table
+of reasons.
+"""
 
 from tidewire.client.conformance.checks.connecting import ROUNDING_S
 from tidewire.client.conformance.line import Heard
@@ -75,8 +78,8 @@ async def a_restore_is_noticed(stage: Stage) -> None:
 
 @must("TW-07", "reconnect after two silent intervals")
 async def silence_is_noticed(stage: Stage) -> None:
-    """The connection becomes half-open: the server hears nothing and says nothing, and nobody closes
-    it. The client gives it up, connects anew and fetches what it missed."""
+    """The connection becomes half-open: the server hears nothing and says nothing, and nobody
+    closes it. The client gives it up, connects anew and fetches what it missed."""
     server = stage.server
     server.heartbeat_ms = 500
     (chat,) = await stage.begin(messages=1)

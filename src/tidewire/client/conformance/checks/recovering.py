@@ -46,8 +46,9 @@ async def all_chats_are_synced(stage: Stage) -> None:
 
 @must("RS-02", "cursor = local persisted `last_acked_sequence`")
 async def cursors_are_local(stage: Stage) -> None:
-    """The client holds 5 messages and ends. Another device of the user acknowledges 10 of 12, and the
-    digest says so. The next life asks from 5: not from where the user is, nor from the start."""
+    """The client holds 5 messages and ends. Another device of the user acknowledges 10 of 12, and
+    the digest says so. The next life asks from 5: not from where the user is, nor from the
+    start."""
     server = stage.server
     (chat,) = await stage.begin(messages=5)
     if not await stage.acked(chat, 5):
@@ -70,8 +71,8 @@ async def cursors_are_local(stage: Stage) -> None:
 
 @must("RS-03", "reconnect + sync after slow-consumer")
 async def slow_consumers_come_back(stage: Stage) -> None:
-    """The server says SLOW_CONSUMER, announces the end and closes with 1008; what it did not push is
-    there after the client has come back by itself."""
+    """The server says SLOW_CONSUMER, announces the end and closes with 1008; what it did not push
+    is there after the client has come back by itself."""
     server = stage.server
     (chat,) = await stage.begin(messages=1)
     line = server.line
@@ -86,8 +87,8 @@ async def slow_consumers_come_back(stage: Stage) -> None:
 
 @must("RS-04", "never retry FORBIDDEN / NOT_A_MEMBER")
 async def refusals_are_final(stage: Stage) -> None:
-    """A send is refused with NOT_A_MEMBER, one with FORBIDDEN, and a sync with NOT_A_MEMBER. None is
-    tried again: not by time, not after a reconnect, not in the next life. The texts are shown as
+    """A send is refused with NOT_A_MEMBER, one with FORBIDDEN, and a sync with NOT_A_MEMBER. None
+    is tried again: not by time, not after a reconnect, not in the next life. The texts are shown as
     failed."""
     server = stage.server
     left, blocked, gone = await stage.begin(chats=3, messages=1)

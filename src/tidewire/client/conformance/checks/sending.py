@@ -1,14 +1,16 @@
 """MS-01 to MS-07: how a client sends."""
 
 import re
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidewire.client.conformance.adapter import SendRefused
 from tidewire.client.conformance.line import Heard
 from tidewire.client.conformance.registry import must, should
 from tidewire.client.conformance.stage import Stage
 from tidewire.client.conformance.truth import PlayedChat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 UUID4: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE
