@@ -1,0 +1,173 @@
+"""Two people talk through networks that break all the time: nothing is lost, doubled or out of
+order, and the ticks end at the truth.
+
+Goal: what the conformance kit sees with a played server holds with the real one. Method: each client
+has a proxy of its own to a real server; between two batches of messages one network breaks: it is
+cut, also in the middle of frames, becomes half-open, slow, late or refuses. `make test` sends 2000
+messages over 40 faults; NETWORK_FAULTS=200 sends 10 000 over 200. Slow: that is the point.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.chatting import PASSWORD, Site
+from tests.support.proxy import FaultyProxy
+from tidewire.client import (
+    Chat,
+    Client,
+    ClientOptions,
+    MessageReceived,
+    MessageStored,
+    Sent,
+    Tick,
+    TicksMoved,
+)
+
+FAULTS = int(os.environ.get("NETWORK_FAULTS", "40"))
+MESSAGES_PER_FAULT = 25
+"""Of each of the two, between two faults."""
+FAULT_S = 0.15
+OPTIONS = ClientOptions(backoff_ms=20, backoff_ms_max=200, ack_ms=200)
+SETTLED_S = 30.0
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    # A dead connection is noticed after two intervals.
+    with Site(tmp_path / "site", gateway__heartbeat_interval_ms=400) as running:
+        yield running
+        assert running.complaints() == []
+
+
+class Talker:
+    """One side: writes, listens, and notes what it is shown."""
+
+    def __init__(self, client: Client, chat_id: str, name: str, proxy: FaultyProxy) -> None:
+        self.client = client
+        self.chat = Chat(client, chat_id)
+        self.name = name
+        self.proxy = proxy
+        self.sent: list[Sent] = []
+        self.told: list[int] = []
+        """Sequences of messages in the order in which the application was told of them."""
+        self.faults: list[str] = []
+        self._delivered = 0
+        self._read = 0
+
+    async def write(self, count: int) -> None:
+        for _ in range(count):
+            self.sent.append(await self.chat.send(f"{self.name} {len(self.sent)}"))
+
+    async def listen(self) -> None:
+        async for event in self.client.events():
+            if isinstance(event, MessageReceived | MessageStored):
+                self.told.append(event.message.sequence)
+            elif isinstance(event, TicksMoved):
+                self._look_at_ticks()
+
+    def _look_at_ticks(self) -> None:
+        place = self.client.driver.core.places[self.chat.chat_id]
+        if place.others_delivered < self._delivered or place.others_read < self._read:
+            self.faults.append("ticks went back")
+        self._delivered, self._read = place.others_delivered, place.others_read
+
+    async def shown(self) -> list[tuple[int, str]]:
+        messages = await self.chat.messages(limit=1_000_000)
+        return [(message.sequence, message.text) for message in messages]
+
+    async def settled(self, count: int) -> None:
+        """Wait until everything is sent and here."""
+        for sent in self.sent:
+            await sent.stored()
+        while len(await self.shown()) < count:
+            await asyncio.sleep(0.05)
+
+    async def all_read(self) -> None:
+        await self.chat.read()
+        for sent in (self.sent[0], self.sent[-1]):
+            await sent.read()
+        assert {sent.tick for sent in self.sent} == {Tick.READ}
+
+
+def faults(rng: random.Random) -> dict[str, Callable[[FaultyProxy], None]]:
+    def late(proxy: FaultyProxy) -> None:
+        proxy.latency_s = rng.uniform(0.005, 0.05)
+
+    def slow(proxy: FaultyProxy) -> None:
+        proxy.bytes_per_second = rng.randrange(5_000, 50_000)
+
+    def refuse(proxy: FaultyProxy) -> None:
+        proxy.is_refusing = True
+        proxy.cut()
+
+    return {
+        "cut": FaultyProxy.cut,
+        "cut inside a frame": lambda proxy: proxy.cut_after(rng.randrange(1, 2_000)),
+        "half-open": FaultyProxy.half_open,
+        "late": late,
+        "slow": slow,
+        "refusing": refuse,
+    }
+
+
+async def made_pair(site: Site, folder: Path, proxies: list[FaultyProxy]) -> list[Client]:
+    clients = []
+    for name, proxy in zip(("ann", "bob"), proxies, strict=True):
+        client = await Client.register(
+            proxy.url, name, PASSWORD, store=folder / f"{name}.db", options=OPTIONS
+        )
+        clients.append(client)
+    return clients
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 3 * FAULTS)
+async def test_bad_networks_lose_double_and_disorder_nothing(site: Site, tmp_path: Path) -> None:
+    rng = random.Random("network")
+    async with FaultyProxy(site.port) as one, FaultyProxy(site.port) as other:
+        ann, bob = await made_pair(site, tmp_path, [one, other])
+        async with ann, bob:
+            chat_id = (await ann.direct("bob")).chat_id
+            talkers = [Talker(ann, chat_id, "ann", one), Talker(bob, chat_id, "bob", other)]
+            listening = [asyncio.create_task(talker.listen()) for talker in talkers]
+            kinds = faults(rng)
+            for number in range(FAULTS):
+                kind = list(kinds)[number % len(kinds)]
+                victim = rng.choice(talkers)
+                writing = [asyncio.create_task(t.write(MESSAGES_PER_FAULT)) for t in talkers]
+                await asyncio.sleep(rng.uniform(0, FAULT_S / 3))
+                kinds[kind](victim.proxy)
+                await asyncio.gather(*writing)
+                await asyncio.sleep(FAULT_S)
+                victim.proxy.heal()
+            count = 2 * FAULTS * MESSAGES_PER_FAULT
+            async with asyncio.timeout(SETTLED_S + FAULTS):
+                await asyncio.gather(*(talker.settled(count) for talker in talkers))
+                await asyncio.gather(*(talker.all_read() for talker in talkers))
+                while any(len(talker.told) < count for talker in talkers):
+                    await asyncio.sleep(0.02)
+            await check(talkers, count)
+            for task in listening:
+                task.cancel()
+            await asyncio.wait(listening)
+    assert one.cuts and other.cuts
+
+
+async def check(talkers: list[Talker], count: int) -> None:
+    histories = [await talker.shown() for talker in talkers]
+    assert histories[0] == histories[1]
+    sequences = [sequence for sequence, _ in histories[0]]
+    assert len(sequences) == count
+    assert sequences == sorted(set(sequences))
+    for talker in talkers:
+        assert talker.faults == []
+        # The application was told of each message once, in order.
+        assert talker.told == sequences
+        # What was acked is there under its number, and in the order in which it was written.
+        own = [(sent.sequence, sent.text) for sent in talker.sent]
+        assert own == [one for one in histories[0] if one[1].startswith(talker.name)]
