@@ -29,7 +29,7 @@ from tidewire.domain.errors import ErrorCode
 from tidewire.domain.ids import ClientMessageId
 from tidewire.wire.client_frames import DigestRequestFrame, EmptyPayload
 from tidewire.wire.codec import UnknownFrame
-from tidewire.wire.server_frames import MessageFrame, StatusUpdatePayload
+from tidewire.wire.server_frames import MessageFrame, MessagePayload, StatusUpdatePayload
 
 Patch = pytest.MonkeyPatch
 Apply = Callable[[Patch], None]
@@ -92,7 +92,7 @@ def talks_before_the_introduction(patch: Patch) -> None:
 
     async def mutated(self: Any, with_new_token: bool) -> None:
         await original(self, with_new_token)
-        if self._socket is not None and not self.core._is_established:
+        if self._socket is not None and not self.core._link.is_established:
             early = DigestRequestFrame(request_id="early", payload=EmptyPayload())
             self.apply([Send(early)])
 
@@ -245,7 +245,7 @@ def duplicates_are_kept(patch: Patch) -> None:
     patch.setattr(tables, "_SCHEMA", tables._SCHEMA.replace("CREATE UNIQUE INDEX", "CREATE INDEX"))
 
 
-@mutant("MR-03")
+@mutant("MR-03", TW_06="a restore jumps the numbers ahead: a hole like any other")
 def waits_for_every_number(patch: Patch) -> None:
     def offer(self: Place, item: Item) -> Sequence[Item]:
         self.head = max(self.head, item.sequence)
@@ -283,13 +283,13 @@ def shown_as_it_arrives(patch: Patch) -> None:
 
 @mutant("MR-05")
 def waits_for_the_missing(patch: Patch) -> None:
-    original = Holdings._progress
+    original = Holdings.message
 
-    def mutated(self: Any, place: Place, now: Now) -> None:
-        if not (place.is_behind and place.is_caught_up):
-            original(self, place, now)
+    def mutated(self: Any, item: MessagePayload, now: Now) -> None:
+        original(self, item, now)
+        self.syncs.forget(item.chat_id)
 
-    patch.setattr(Holdings, "_progress", mutated)
+    patch.setattr(Holdings, "message", mutated)
 
 
 # Acknowledging.
@@ -358,12 +358,19 @@ def leaves_without_acks(patch: Patch) -> None:
 
 @mutant("AK-05")
 def one_position_for_all_chats(patch: Patch) -> None:
-    highest = [0]
+    original = Holdings.stored
+    owners: dict[int, tuple[Place, Holdings]] = {}
+
+    def mutated(self: Any, place: Place, *given: Any) -> bool:
+        owners[id(place)] = place, self
+        return original(self, place, *given)
 
     def position(place: Place) -> int:
-        highest[0] = max(highest[0], place.stored)
-        return highest[0] if place.stored else 0
+        if id(place) not in owners:
+            return 0
+        return max(other.stored for other in owners[id(place)][1].places.values())
 
+    patch.setattr(Holdings, "stored", mutated)
     _ack_frames(patch, position)
 
 
@@ -379,13 +386,12 @@ def acks_only_at_the_end(patch: Patch) -> None:
 
 
 @mutant("RS-01")
-def syncs_one_chat_after_a_reconnect(patch: Patch) -> None:
+def syncs_two_chats_after_a_reconnect(patch: Patch) -> None:
     original = Digests.merge
 
     def mutated(self: Digests, places: dict[Any, Place], entry: DigestEntry) -> Any:
         place, is_news = original(self, places, entry)
-        is_first = next(iter(places)) == entry.chat_id
-        if not is_first and place.cursor > 0:
+        if list(places).index(entry.chat_id) >= 2 and place.cursor > 0:
             place.head = place.cursor
         return place, is_news
 

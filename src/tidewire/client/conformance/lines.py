@@ -1,15 +1,15 @@
 """Drives a client of any language: a program that speaks JSON, a line at a time.
 
-A request is a line on the program's stdin, its answer a line on its stdout; one at a time, in order:
+A request is a line on the program's stdin, its answer a line on its stdout, one after another:
 
     {"id": 1, "do": "start", "url": "http://127.0.0.1:4711", "store": "/tmp/…", "account": {…}}
     {"id": 1, "result": null}
 
 `do` is `start`, `restart`, `stop`, `send`, `messages`, `ticks`, `read`, `state` or `round_trip_ms`,
 and means what `adapter.Adapter` says. An answer has a `result`; or `refused`, a sentence, if a text
-was not taken in; or `error`, a sentence. `store` is a directory of the client's own. After `stop` the
-program ends by itself when its stdin ends; `kill` is SIGKILL. `restart` is told to a new process,
-with the same store; the account is repeated, for clients that do not keep their login.
+was not taken in; or `error`, a sentence. `store` is a directory of the client's own. After `stop`
+the program ends by itself when its stdin ends; `kill` is SIGKILL. `restart` is told to a new
+process, with the same store; the account is repeated, for clients that do not keep their login.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Runs the checks against a client and reports what it does and does not do."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,13 +90,13 @@ async def run_check(
 async def run_conformance(
     adapter_factory: Callable[[], Adapter],
     *,
-    only: Iterable[str] | None = None,
+    only: Collection[str] | None = None,
     patience_s: float = PATIENCE_S,
     parallel: int = PARALLEL,
 ) -> Report:
     """Run all checks, or those with the ids in `only`, some at a time. Each gets a new client from
     the factory, and a server of its own."""
-    chosen = [ALL[check_id] for check_id in (ALL if only is None else only)]
+    chosen = [check for check in ALL.values() if only is None or check.id in only]
     room = asyncio.Semaphore(parallel)
 
     async def run(check: Check) -> Result:

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NoReturn
 
 from tidewire.client.conformance.adapter import Adapter
-from tidewire.client.conformance.server import PlayedServer
+from tidewire.client.conformance.server import PlayedServer, wall_s
 from tidewire.client.conformance.truth import PlayedChat
 
 PATIENCE_S: Final = 10.0
 _LOOK_S: Final = 0.005
+_LAG_LOOK_S: Final = 0.02
 _BARRIERS: Final = 3
 
 
@@ -63,6 +64,17 @@ class Stage:
     async def quiet(self, seconds: float) -> None:
         """Give the client the time to do something that it must not do."""
         await asyncio.sleep(seconds)
+
+    async def by(self, is_so: Callable[[], bool], wall_deadline_s: float, sentence: str) -> None:
+        """Wait for something on the wire until an instant on the wall clock. What this process did
+        not get of its machine meanwhile is added, because the client may not have got it either."""
+        lag_s = 0.0
+        while not is_so():
+            if wall_s() > wall_deadline_s + lag_s:
+                self.fail(sentence)
+            began = self.server.now()
+            await asyncio.sleep(_LAG_LOOK_S)
+            lag_s += max(self.server.now() - began - 2 * _LAG_LOOK_S, 0.0)
 
     # The usual course of things.
 

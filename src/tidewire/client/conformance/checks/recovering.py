@@ -91,7 +91,7 @@ async def refusals_are_final(stage: Stage) -> None:
     is tried again: not by time, not after a reconnect, not in the next life. The texts are shown as
     failed."""
     server = stage.server
-    left, blocked, gone = await stage.begin(chats=3, messages=1)
+    gone, left, blocked = await stage.begin(chats=3, messages=1)
     codes = {left.chat_id: "NOT_A_MEMBER", blocked.chat_id: "FORBIDDEN"}
 
     def refuse_send(heard: Heard) -> bool:
@@ -107,11 +107,14 @@ async def refusals_are_final(stage: Stage) -> None:
     server.rules.update(send_message=refuse_send, sync_request=refuse_sync)
     await stage.adapter.send(left.chat_id, "to nobody")
     await stage.adapter.send(blocked.chat_id, "to one who blocks")
-    server.say(gone, "lost", push=False)
-    server.say(gone, "seen")
-    await stage.until(lambda: bool(server.of("sync_request", chat=gone)), "it did not sync a gap")
     await stage.ticked(left, "to nobody", "failed")
     await stage.ticked(blocked, "to one who blocks", "failed")
+    line = server.line
+    line.cut()
+    server.say(gone, "missed", push=False)
+    await stage.reconnected(line.number)
+    await stage.until(lambda: bool(server.of("sync_request", chat=gone)), "it did not sync")
+    await stage.ready()
     await stage.quiet(2.5 * stage.scale)
     line = server.line
     line.cut()
@@ -145,6 +148,3 @@ async def chats_are_synced_together(stage: Stage) -> None:
         lambda: len(server.of("sync_request", line=server.line)) >= 2,
         "it asks for one chat at a time",
     )
-    server.release("sync_response")
-    for chat in chats:
-        await stage.shows(chat)

@@ -119,30 +119,33 @@ async def requests_have_ids_of_their_own(stage: Stage) -> None:
 
 @must("MS-04", "persist id until send ack")
 async def ids_survive_the_process(stage: Stage) -> None:
-    """The client is killed after a send has left: once the server has not stored it, once it has,
-    and neither time it has answered. The next life sends it under the same id, or finds that it is
-    stored; it is stored once, and shown once."""
+    """The client is killed when two sends have left and none was answered: the server has stored
+    one of them. The next life sends the other one under the same id, and finds that the first is
+    stored; each is stored once, and shown once."""
     server = stage.server
-    (chat,) = await stage.begin()
-    for text, is_stored in (("not stored", False), ("stored", True)):
+    lost, kept = await stage.begin(chats=2)
 
-        def swallow(heard: Heard, is_stored: bool = is_stored) -> bool:
-            if is_stored:
-                server.store(heard)
-            return True
+    def swallow(heard: Heard) -> bool:
+        if heard.payload["chat_id"] == kept.chat_id:
+            server.store(heard)
+        return True
 
-        server.rules["send_message"] = swallow
-        await stage.adapter.send(chat.chat_id, text)
-        await stage.until(lambda text=text: bool(server.sends(text)), "it was not sent")  # type: ignore[misc]
-        await stage.adapter.kill()
-        server.rules.clear()
-        await stage.adapter.restart()
-        await stored(stage, chat, text)
-        await stage.ready()
-    await stage.shows(chat, ["not stored", "stored"])
-    keys = {key_of(heard) for heard in server.sends("not stored")}
-    stage.expect(len(keys) == 1, "the next life sent it under another id")
-    stage.expect(len(chat.messages) == 2, f"stored are {chat.texts}")
+    server.rules["send_message"] = swallow
+    await stage.adapter.send(lost.chat_id, "not stored")
+    await stage.adapter.send(kept.chat_id, "stored")
+    await stage.until(lambda: len(server.of("send_message")) == 2, "it was not sent")
+    before = server.line.number
+    await stage.adapter.kill()
+    server.rules.clear()
+    await stage.adapter.restart()
+    await stage.reconnected(before)
+    await stored(stage, lost, "not stored")
+    await stage.ready()
+    for chat, text in ((lost, "not stored"), (kept, "stored")):
+        await stage.shows(chat, [text])
+        keys = {key_of(heard) for heard in server.sends(text)}
+        stage.expect(len(keys) == 1, "the next life sent it under another id")
+        stage.expect(len(chat.messages) == 1, f"stored are {chat.texts}")
 
 
 @must("MS-05", "never reuse id")
