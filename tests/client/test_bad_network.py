@@ -10,7 +10,7 @@ it is cut, also in the middle of frames, becomes half-open, slow, late or refuse
 import asyncio
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -153,23 +153,43 @@ async def test_bad_networks_lose_double_and_disorder_nothing(site: Site, tmp_pat
             async with asyncio.timeout(SETTLED_S + FAULTS):
                 await asyncio.gather(*(talker.settled(count) for talker in talkers))
                 await asyncio.gather(*(talker.all_read() for talker in talkers))
-            await check(talkers, count)
+            shown = [await talker.shown() for talker in talkers]
+            assert [complaint for talker in talkers for complaint in talker.faults] == []
+            assert complaints(shown, [talker.told for talker in talkers], count) == []
+            for talker in talkers:
+                # What was acked is there under its number, in the order in which it was written.
+                own = [(sent.sequence, sent.text) for sent in talker.sent]
+                assert own == [one for one in shown[0] if one[1].startswith(talker.name)]
             for task in listening:
                 task.cancel()
             await asyncio.wait(listening)
     assert min(one.cuts, other.cuts) > 0
 
 
-async def check(talkers: list[Talker], count: int) -> None:
-    histories = [await talker.shown() for talker in talkers]
-    assert histories[0] == histories[1]
-    sequences = [sequence for sequence, _ in histories[0]]
-    assert len(sequences) == count
-    assert sequences == sorted(set(sequences))
-    for talker in talkers:
-        assert talker.faults == []
-        # The application was told of each message once, in order.
-        assert talker.told == sequences
-        # What was acked is there under its number, and in the order in which it was written.
-        own = [(sent.sequence, sent.text) for sent in talker.sent]
-        assert own == [one for one in histories[0] if one[1].startswith(talker.name)]
+def complaints(
+    shown: Sequence[Sequence[tuple[int, str]]], told: Sequence[Sequence[int]], count: int
+) -> list[str]:
+    """What is wrong with what the two were shown, and with what their applications were told of."""
+    found = []
+    if shown[0] != shown[1]:
+        found.append("the two are shown different things")
+    for history, events in zip(shown, told, strict=True):
+        sequences = [sequence for sequence, _ in history]
+        if len(history) != count:
+            found.append(f"{len(history)} messages are shown, not {count}")
+        if sequences != sorted(set(sequences)):
+            found.append("messages are shown twice, or out of order")
+        if list(events) != sequences:
+            found.append("the application was not told of each message once, in order")
+    return found
+
+
+def test_complaints_finds_each_kind() -> None:
+    good = [(1, "a"), (3, "b")]
+    assert complaints([good, good], [[1, 3], [1, 3]], 2) == []
+    assert complaints([good, good[:1]], [[1, 3], [1]], 2) != []
+    assert complaints([good[:1], good[:1]], [[1], [1]], 2) != []
+    assert complaints([good[::-1], good[::-1]], [[3, 1], [3, 1]], 2) != []
+    assert complaints([[*good, good[1]]] * 2, [[1, 3, 3]] * 2, 3) != []
+    assert complaints([good, good], [[1, 3], [1, 3, 3]], 2) != []
+    assert complaints([good, good], [[1, 3], [3, 1]], 2) != []

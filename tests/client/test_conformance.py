@@ -7,14 +7,21 @@ own and pass the others. Slow: most duties are about time.
 """
 
 import os
+import re
+import sys
+from pathlib import Path
 
 import pytest
 
+from tests.support import client_mutants
 from tests.support.client_mutants import MUTANTS, Mutant
 from tidewire.client.conformance import ALL, Level, run_conformance
-from tidewire.client.conformance.sdk import SdkAdapter
+from tidewire.client.conformance.__main__ import main
+from tidewire.client.conformance.lines import LinesAdapter
+from tidewire.client.conformance.sdk import TIME_SCALE, SdkAdapter
 
 IS_MATRIX_WANTED = os.environ.get("CONFORMANCE_MATRIX") == "1"
+DUTY_ROW = re.compile(r"\| [A-Z]{2}-\d\d \|")
 MUTANT_PATIENCE_S = 2.0
 """A mutant that never does what is awaited is not waited for as long as a slow client."""
 STILL_WORKS = ("MS-01", "MR-01", "MR-05")
@@ -41,6 +48,38 @@ async def test_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch)
     assert {result.check.id for result in report.failed} == expected, f"\n{report}"
 
 
+async def test_client_behind_a_program_conforms() -> None:
+    """The same by JSON lines, with a real SIGKILL; some checks, one of each kind of verb."""
+    command = [sys.executable, "-m", "tidewire.client.conformance.child"]
+    report = await run_conformance(
+        lambda: LinesAdapter(command, time_scale=TIME_SCALE),
+        only={"MS-04", "MS-06", "AK-03", "AK-04", "CL-08", "EH-05", "TW-04"},
+    )
+    assert not report.failed, f"\n{report}"
+    assert len(report.results) == 7
+
+
+def test_command_ends_with_one_when_a_must_is_broken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--only", "MS-06", "MR-05", "--patience", "1"]
+    assert main(arguments) == 0
+    assert "1 of 1 MUST, 1 of 1 SHOULD: conforms" in capsys.readouterr().out
+    with monkeypatch.context() as broken:
+        client_mutants.waits_for_the_missing(broken)
+        assert main(arguments) == 0
+        assert "1 of 1 MUST, 0 of 1 SHOULD: conforms" in capsys.readouterr().out
+    client_mutants.any_size_is_sent(monkeypatch)
+    assert main(arguments) == 1
+    assert "it took a text of 0 bytes" in capsys.readouterr().out
+
+
+async def test_client_that_does_not_even_start_fails() -> None:
+    report = await run_conformance(lambda: LinesAdapter(["false"]), only={"MS-01"})
+    assert not report.conforms
+    assert "ProgramFailed" in str(report)
+
+
 def test_each_duty_has_a_check_and_a_mutant() -> None:
     duties = {
         Level.MUST: "CL-01 CL-02 CL-03 CL-04 CL-05 CL-06 MS-01 MS-02 MS-03 MS-04 MS-05 MS-06 "
@@ -52,3 +91,9 @@ def test_each_duty_has_a_check_and_a_mutant() -> None:
         of_contract = [c.id for c in ALL.values() if c.level is level and c.id[:2] != "TW"]
         assert sorted(of_contract) == sorted(ids.split())
     assert {mutant.duty for mutant in MUTANTS} == set(ALL)
+
+
+def test_document_lists_every_duty() -> None:
+    document = (Path(__file__).parents[2] / "docs/conformance.md").read_text(encoding="utf-8")
+    rows = [line for line in document.splitlines() if DUTY_ROW.match(line)]
+    assert rows == [f"| {check.id} | {check.level} | {check.title} |" for check in ALL.values()]

@@ -13,7 +13,6 @@ from tidewire.client.conformance.checks import ALL
 from tidewire.client.conformance.lines import LinesAdapter
 from tidewire.client.conformance.runner import PARALLEL, run_conformance
 from tidewire.client.conformance.sdk import TIME_SCALE, SdkAdapter
-from tidewire.client.conformance.stage import PATIENCE_S
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,7 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
         help=f"what the client's own waits are multiplied with (ours: {TIME_SCALE}, others: 1)",
     )
     parser.add_argument("--only", nargs="+", metavar="ID", choices=ALL, help="these checks only")
-    parser.add_argument("--patience", type=float, default=PATIENCE_S, metavar="SECONDS")
+    parser.add_argument(
+        "--patience", type=float, metavar="SECONDS", help="how long to wait for what has to come"
+    )
     parser.add_argument("--parallel", type=int, default=PARALLEL, help="checks at the same time")
     parser.add_argument("--list", action="store_true", help="say what each check sees, and end")
     given = parser.parse_args(arguments)

@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NoReturn
 
 from tidewire.client.conformance.adapter import Adapter
-from tidewire.client.conformance.server import PlayedServer, wall_s
+from tidewire.client.conformance.server import PlayedServer
 from tidewire.client.conformance.truth import PlayedChat
 
 PATIENCE_S: Final = 10.0
+"""How long something may take that is not about time, besides the client's own backoff."""
+LONGEST_BACKOFF_S: Final = 30.0
 _LOOK_S: Final = 0.005
 _LAG_LOOK_S: Final = 0.02
 _BARRIERS: Final = 3
@@ -24,11 +26,12 @@ class Violated(Exception):
 
 class Stage:
     def __init__(
-        self, server: PlayedServer, adapter: Adapter, *, patience_s: float = PATIENCE_S
+        self, server: PlayedServer, adapter: Adapter, *, patience_s: float | None = None
     ) -> None:
         self.server = server
         self.adapter = adapter
-        self.patience_s = patience_s
+        longest_backoff_s = LONGEST_BACKOFF_S * adapter.time_scale
+        self.patience_s = PATIENCE_S + longest_backoff_s if patience_s is None else patience_s
 
     @property
     def scale(self) -> float:
@@ -43,13 +46,21 @@ class Stage:
         if not is_so:
             self.fail(sentence)
 
-    async def until(
-        self, is_so: Callable[[], bool], sentence: str, *, within_s: float | None = None
-    ) -> None:
+    async def until(self, is_so: Callable[[], bool], sentence: str) -> None:
         """Wait for something on the wire."""
-        patience_s = self.patience_s if within_s is None else within_s
-        if not await self.server.until(is_so, patience_s):
+        if not await self.server.until(is_so, self.patience_s):
             self.fail(sentence)
+
+    async def in_time(self, is_so: Callable[[], bool], seconds: float, sentence: str) -> None:
+        """Wait for something on the wire that has to come within a time. What this process did not
+        get of its machine meanwhile is added, because the client may not have got it either."""
+        deadline = self.server.now() + seconds
+        while not is_so():
+            began = self.server.now()
+            if began > deadline:
+                self.fail(sentence)
+            await asyncio.sleep(_LAG_LOOK_S)
+            deadline += max(self.server.now() - began - 2 * _LAG_LOOK_S, 0.0)
 
     async def eventually(
         self, is_so: Callable[[], Awaitable[bool]], sentence: Callable[[], str] | str
@@ -64,17 +75,6 @@ class Stage:
     async def quiet(self, seconds: float) -> None:
         """Give the client the time to do something that it must not do."""
         await asyncio.sleep(seconds)
-
-    async def by(self, is_so: Callable[[], bool], wall_deadline_s: float, sentence: str) -> None:
-        """Wait for something on the wire until an instant on the wall clock. What this process did
-        not get of its machine meanwhile is added, because the client may not have got it either."""
-        lag_s = 0.0
-        while not is_so():
-            if wall_s() > wall_deadline_s + lag_s:
-                self.fail(sentence)
-            began = self.server.now()
-            await asyncio.sleep(_LAG_LOOK_S)
-            lag_s += max(self.server.now() - began - 2 * _LAG_LOOK_S, 0.0)
 
     # The usual course of things.
 

@@ -110,10 +110,10 @@ async def acks_come_in_time(stage: Stage) -> None:
     for number in range(1, 11):
         server.say(chat, f"text {number}")
     in_time_s = 5 * stage.scale + SLACK_S
-    await stage.until(
-        lambda: 10 in server.acked(chat), "ten were not acknowledged in time", within_s=in_time_s
+    await stage.in_time(
+        lambda: 10 in server.acked(chat), in_time_s, "ten were not acknowledged in time"
     )
     server.say(chat, "text 11")
-    await stage.until(
-        lambda: 11 in server.acked(chat), "one was not acknowledged in time", within_s=in_time_s
+    await stage.in_time(
+        lambda: 11 in server.acked(chat), in_time_s, "one was not acknowledged in time"
     )

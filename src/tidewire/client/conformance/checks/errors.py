@@ -169,7 +169,6 @@ async def unavailable_means_later(stage: Stage) -> None:
         await stage.until(
             lambda tries=tries: len(server.sends("later")) >= tries,  # type: ignore[misc]
             "it was not sent again",
-            within_s=1.25 * wait_s * stage.scale + stage.patience_s,
         )
         stage.expect(await stage.tick(chat, "later") != "failed", "it is shown as failed")
         waited = server.sends("later")[tries - 1].at - refused[tries - 2]
@@ -206,9 +205,9 @@ async def unavailable_means_later(stage: Stage) -> None:
 @should("EH-05", "measure round trips")
 async def round_trips_are_measured(stage: Stage) -> None:
     """Heartbeats are answered after 150 ms; the application can tell a round trip of at least that,
-    and below the interval of 600 ms and what a busy machine adds."""
+    and below the interval of a second and what a busy machine adds."""
     server = stage.server
-    server.heartbeat_ms = 600
+    server.heartbeat_ms = 1000
     loop = asyncio.get_running_loop()
 
     def answer_late(heard: Heard) -> bool:

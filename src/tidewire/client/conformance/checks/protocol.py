@@ -81,7 +81,7 @@ async def silence_is_noticed(stage: Stage) -> None:
     """The connection becomes half-open: the server hears nothing and says nothing, and nobody
     closes it. The client gives it up, connects anew and fetches what it missed."""
     server = stage.server
-    server.heartbeat_ms = 500
+    server.heartbeat_ms = 1000
     (chat,) = await stage.begin(messages=1)
     line = server.line
     line.is_deaf = True
