@@ -27,6 +27,7 @@ from tidewire.client import (
     Tick,
     TicksMoved,
 )
+from tidewire.wire.rest_models import ChatView, Envelope
 
 FAULTS = int(os.environ.get("NETWORK_FAULTS", "40"))
 MESSAGES_PER_FAULT = 25
@@ -79,6 +80,13 @@ class Talker:
     async def shown(self) -> list[tuple[int, str]]:
         messages = await self.chat.messages(limit=1_000_000)
         return [(message.sequence, message.text) for message in messages]
+
+    async def standing(self) -> tuple[int, int, int]:
+        """The server's truth: its head, and how far this user has got and read."""
+        path = f"/chats/{self.chat.chat_id}"
+        view = (await self.client.rest.call(Envelope[ChatView], "GET", path)).data
+        mine = view.my_membership
+        return view.current_sequence, mine.last_acked_sequence, mine.last_read_sequence
 
     async def settled(self, count: int) -> None:
         """Wait until everything is sent and here."""
@@ -156,7 +164,10 @@ async def test_bad_networks_lose_double_and_disorder_nothing(site: Site, tmp_pat
             shown = [await talker.shown() for talker in talkers]
             assert [complaint for talker in talkers for complaint in talker.faults] == []
             assert complaints(shown, [talker.told for talker in talkers], count) == []
+            # The server leaves no holes, so it has these and no others.
+            assert [sequence for sequence, _ in shown[0]] == list(range(1, count + 1))
             for talker in talkers:
+                assert await talker.standing() == (count, count, count)
                 # What was acked is there under its number, in the order in which it was written.
                 own = [(sent.sequence, sent.text) for sent in talker.sent]
                 assert own == [one for one in shown[0] if one[1].startswith(talker.name)]
