@@ -4,29 +4,45 @@ Each mutant still works as a client: only its own duty is not done. That is what
 check of this duty sees something, and that the other checks do not lean on it.
 """
 
+import hashlib
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 
-from tidewire.client import acks, chat, credentials, driver, link, outbox, tables, transport
+from tidewire.client import (
+    acks,
+    chat,
+    connection,
+    credentials,
+    driver,
+    holdings,
+    link,
+    outbox,
+    syncs,
+    tables,
+    transport,
+)
 from tidewire.client.client import Client
 from tidewire.client.connection import Connection
 from tidewire.client.digests import Digests
-from tidewire.client.effects import ConnectionState, Now, Send, Status
+from tidewire.client.effects import ConnectionState, Now, Refusal, Send, Status
 from tidewire.client.errors import ClientClosed
 from tidewire.client.holdings import Holdings
 from tidewire.client.link import Link
 from tidewire.client.model import Kept
 from tidewire.client.outbox import Entry, Outbox
-from tidewire.client.places import Item, Place
+from tidewire.client.places import Item, Place, PlaceRecord
 from tidewire.client.syncs import Syncs
 from tidewire.client.writing import Writing
 from tidewire.domain.delivery import DigestEntry
-from tidewire.domain.errors import ErrorCode
+from tidewire.domain.errors import ErrorCode, InvalidMessage
 from tidewire.domain.ids import ClientMessageId
+from tidewire.domain.limits import CONTENT_BYTES_MAX
+from tidewire.domain.messages import SendMessage
 from tidewire.wire.client_frames import DigestRequestFrame, EmptyPayload
 from tidewire.wire.codec import UnknownFrame
 from tidewire.wire.server_frames import MessageFrame, MessagePayload, StatusUpdatePayload
@@ -86,6 +102,16 @@ def device_not_told(patch: Patch) -> None:
     patch.setattr(transport.Socket, "open", mutated)
 
 
+@mutant("CL-02")
+def new_device_each_time(patch: Patch) -> None:
+    original = transport.Socket.open
+
+    async def mutated(self: Any, url: str, *, headers: dict[str, str], **more: Any) -> None:
+        await original(self, url, headers={**headers, "X-Device-ID": str(uuid.uuid4())}, **more)
+
+    patch.setattr(transport.Socket, "open", mutated)
+
+
 @mutant("CL-03")
 def talks_before_the_introduction(patch: Patch) -> None:
     original = driver.Driver._connect
@@ -121,6 +147,16 @@ def sends_on_a_closing_connection(patch: Patch) -> None:
     patch.setattr(Link, "may_send", may_send)
 
 
+@mutant("CL-05")
+def comes_back_before_it_is_time(patch: Patch) -> None:
+    original = Link._wait
+
+    def mutated(self: Any, now: Now, reason: str, *, told_ms: int = 0, **more: int) -> None:
+        original(self, now, reason, **more)
+
+    patch.setattr(Link, "_wait", mutated)
+
+
 @mutant("CL-06")
 def always_comes_back_after_a_second(patch: Patch) -> None:
     patch.setattr(link, "backoff_ms", lambda failures, random, *, first_ms, longest_ms: first_ms)
@@ -142,12 +178,33 @@ def always_looks_ready(patch: Patch) -> None:
     patch.setattr(Client, "status", property(lambda self: Status(ConnectionState.READY)))
 
 
+@mutant("CL-08")
+def looks_ready_while_it_syncs(patch: Patch) -> None:
+    def status(self: Any) -> Status:
+        is_syncing = self.driver.status.state is ConnectionState.SYNCING
+        return Status(ConnectionState.READY) if is_syncing else self.driver.status
+
+    patch.setattr(Client, "status", property(status))
+
+
 # Sending.
 
 
 @mutant("MS-01")
 def ids_of_another_kind(patch: Patch) -> None:
     patch.setattr(Client, "new_id", lambda self: str(uuid.uuid1()))
+
+
+@mutant("MS-01", MS_05="an id that is made of the text is used again with the text")
+def ids_made_of_the_text(patch: Patch) -> None:
+    original = chat.Chat.send
+
+    async def mutated(self: Any, text: str, **more: Any) -> Any:
+        digest = hashlib.sha256(text.encode()).digest()
+        key = str(uuid.UUID(bytes=digest[:16], version=4))
+        return await original(self, text, client_message_id=key, **more)
+
+    patch.setattr(chat.Chat, "send", mutated)
 
 
 @mutant("MS-02")
@@ -203,6 +260,15 @@ def each_life_counts_from_one(patch: Patch) -> None:
 @mutant("MS-06")
 def any_size_is_sent(patch: Patch) -> None:
     patch.setattr(chat, "check_send", lambda send: None)
+
+
+@mutant("MS-06")
+def letters_are_counted_for_bytes(patch: Patch) -> None:
+    def mutated(send: SendMessage) -> None:
+        if not 1 <= len(send.content) <= CONTENT_BYTES_MAX:
+            raise InvalidMessage("its size is not allowed")
+
+    patch.setattr(chat, "check_send", mutated)
 
 
 @mutant("MS-07")
@@ -409,6 +475,16 @@ def syncs_from_where_the_user_is(patch: Patch) -> None:
     patch.setattr(Place, "merge_digest", mutated)
 
 
+@mutant("RS-02")
+def each_life_syncs_from_the_start(patch: Patch) -> None:
+    original = tables.Tables.places
+
+    def mutated(self: Any) -> list[PlaceRecord]:
+        return [msgspec.structs.replace(one, cursor=one.start) for one in original(self)]
+
+    patch.setattr(tables.Tables, "places", mutated)
+
+
 @mutant("RS-03")
 def slow_consumer_is_the_end(patch: Patch) -> None:
     original = link._comes_back
@@ -425,6 +501,15 @@ def retries_forbidden(patch: Patch) -> None:
         return code in (ErrorCode.FORBIDDEN, ErrorCode.NOT_A_MEMBER) or original(self, entry, code)
 
     patch.setattr(Outbox, "_may_retry", mutated)
+
+
+@mutant("RS-04")
+def asks_again_where_it_is_no_member(patch: Patch) -> None:
+    original = holdings._is_retryable
+    patch.setattr(holdings, "_GONE", frozenset())
+    patch.setattr(
+        holdings, "_is_retryable", lambda code: code == ErrorCode.NOT_A_MEMBER or original(code)
+    )
 
 
 @mutant("RS-05")
@@ -455,6 +540,37 @@ def rate_limits_are_failures(patch: Patch) -> None:
     patch.setattr(Outbox, "_may_retry", mutated)
 
 
+@mutant("EH-01")
+def retries_what_is_final(patch: Patch) -> None:
+    original = Outbox._may_retry
+
+    def mutated(self: Outbox, entry: Entry, code: str) -> bool:
+        return code == ErrorCode.INVALID_CONTENT or original(self, entry, code)
+
+    patch.setattr(Outbox, "_may_retry", mutated)
+
+
+@mutant("EH-01")
+def does_not_wait_as_long_as_told(patch: Patch) -> None:
+    patch.setattr(connection, "_retry_after_ms", lambda details: 0)
+
+
+@mutant("EH-01")
+def keeps_the_token_that_ended(patch: Patch) -> None:
+    never = property(lambda self: False, lambda self, value: None)
+    patch.setattr(Link, "needs_new_token", never, raising=False)
+
+
+@mutant("EH-01")
+def cursor_ahead_is_ignored(patch: Patch) -> None:
+    original = Holdings.sync_refused
+
+    def mutated(self: Any, place: Place, code: str, *more: Any) -> None:
+        original(self, place, "INVALID_MESSAGE" if code == "CURSOR_AHEAD" else code, *more)
+
+    patch.setattr(Holdings, "sync_refused", mutated)
+
+
 @mutant("EH-02")
 def unknown_types_end_it(patch: Patch) -> None:
     original = Connection.receive
@@ -482,6 +598,32 @@ def decides_who_may_send(patch: Patch) -> None:
 @mutant("EH-04")
 def retries_at_once(patch: Patch) -> None:
     patch.setattr(outbox, "backoff_ms", lambda failures, random, *, first_ms, longest_ms: 0)
+
+
+@mutant("EH-04")
+def unavailable_is_a_failure(patch: Patch) -> None:
+    original = Outbox._may_retry
+
+    def mutated(self: Outbox, entry: Entry, code: str) -> bool:
+        return code != ErrorCode.SERVICE_UNAVAILABLE and original(self, entry, code)
+
+    patch.setattr(Outbox, "_may_retry", mutated)
+
+
+@mutant("EH-04")
+def asks_again_at_once(patch: Patch) -> None:
+    patch.setattr(syncs, "backoff_ms", lambda failures, random, *, first_ms, longest_ms: 0)
+
+
+@mutant("EH-04")
+def unavailable_is_the_end(patch: Patch) -> None:
+    original = Link.refused
+
+    def mutated(self: Any, refusal: Refusal, now: Now) -> Any:
+        gone = msgspec.structs.replace(refusal, status=400) if refusal.status == 503 else refusal
+        return original(self, gone, now)
+
+    patch.setattr(Link, "refused", mutated)
 
 
 @mutant("EH-05")

@@ -108,7 +108,7 @@ async def stops_when_told(stage: Stage) -> None:
     server = stage.server
     (chat,) = await stage.begin()
     line = server.line
-    delay_s = 0.3
+    delay_s = 1.0
     told_at = server.closing("server_shutdown", delay_ms=round(delay_s * 1000))
     await line.barrier(stage.patience_s)
     await stage.quiet(0.05)
