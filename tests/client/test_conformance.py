@@ -22,7 +22,7 @@ from tidewire.client.conformance.sdk import TIME_SCALE, SdkAdapter
 
 IS_MATRIX_WANTED = os.environ.get("CONFORMANCE_MATRIX") == "1"
 DUTY_ROW = re.compile(r"\| [A-Z]{2}-\d\d \|")
-MUTANT_PATIENCE_S = 2.0
+MUTANT_PATIENCE_S = 1.5
 """A mutant that never does what is awaited is not waited for as long as a slow client."""
 STILL_WORKS = ("MS-01", "MR-01", "MR-05")
 """A mutant still sends, receives and fetches: it breaks its rule, and is not just broken."""
@@ -49,14 +49,14 @@ async def test_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_client_behind_a_program_conforms() -> None:
-    """The same by JSON lines, with a real SIGKILL; some checks, one of each kind of verb."""
+    """The same by JSON lines, with a real SIGKILL; some checks only."""
     command = [sys.executable, "-m", "tidewire.client.conformance.child"]
     report = await run_conformance(
         lambda: LinesAdapter(command, time_scale=TIME_SCALE),
-        only={"MS-04", "MS-06", "AK-03", "AK-04", "CL-08", "EH-05", "TW-04"},
+        only={"MS-04", "MS-06", "AK-03", "EH-05"},
     )
     assert not report.failed, f"\n{report}"
-    assert len(report.results) == 7
+    assert len(report.results) == 4
 
 
 def test_command_ends_with_one_when_a_must_is_broken(

@@ -92,20 +92,31 @@ async def silence_is_noticed(stage: Stage) -> None:
 
 @must("TW-09", "stay away when told so")
 async def stays_away(stage: Stage) -> None:
-    """The server ends the connection with `duplicate_connection`, and in the next life with
-    `session_revoked`; the client does not come back by itself."""
+    """The server ends the connection with `duplicate_connection`, in the next life with
+    `session_revoked`, and in the third it announces the former and dies before it has closed. The
+    client does not come back by itself."""
     server = stage.server
+    server.heartbeat_ms = 1000
     await stage.begin()
-    for reason, code in (("duplicate_connection", 4500), ("session_revoked", 1008)):
+    for reason, code in (
+        ("duplicate_connection", 4500),
+        ("session_revoked", 1008),
+        ("duplicate_connection", None),
+    ):
         attempts = len(server.attempts)
+        line = server.line
         server.closing(reason)
-        server.line.close(code)
+        if code is None:
+            line.is_deaf = True
+            # Two silent intervals, and then the backoff.
+            await stage.quiet(2.5)
+        else:
+            line.close(code)
         await stage.quiet(3 * stage.scale)
         more = len(server.attempts) - attempts
         stage.expect(not more, f"it came back {more} times after {reason}")
-        if reason == "duplicate_connection":
+        if code is not None:
             await stage.adapter.stop()
-            before = server.line.number
             await stage.adapter.restart()
-            await stage.reconnected(before)
+            await stage.reconnected(line.number)
             await stage.ready()
