@@ -160,6 +160,9 @@ class Link:
     def give_up(self, now: Now, reason: str) -> list[Effect]:
         """This connection leads nowhere: its end is not waited for."""
         self._effects.append(Disconnect(GONE_AWAY))
+        if self.closing is not None:
+            # The server had said why it goes, and died before it went: that counts all the same.
+            return self.lost(now, code=None, reason=reason)
         self._wait(now, reason)
         return self._done()
 

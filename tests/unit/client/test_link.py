@@ -4,8 +4,15 @@ from random import Random
 
 import pytest
 
-from tidewire.client.effects import Connect, ConnectionState, Now, Refusal, StatusChanged
-from tidewire.client.link import TRANSITIONS, Link
+from tidewire.client.effects import (
+    Connect,
+    ConnectionState,
+    Disconnect,
+    Now,
+    Refusal,
+    StatusChanged,
+)
+from tidewire.client.link import GONE_AWAY, TRANSITIONS, Link
 from tidewire.client.options import ClientOptions
 
 NOW = Now(1_000, 0)
@@ -75,3 +82,26 @@ def test_states_are_told_once() -> None:
     assert [type(one) for one in link.start(NOW)] == [StatusChanged, Connect]
     assert link.start(NOW) == []
     assert TRANSITIONS[ConnectionState.CLOSED] == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("closing", "status", "has_new_token"),
+    [
+        (None, "offline(silence)", False),
+        ("duplicate_connection", "closed(duplicate_connection)", False),
+        ("session_revoked", "closed(session_revoked)", False),
+        ("token_expired", "offline(token_expired)", True),
+        ("server_shutdown", "offline(server_shutdown)", False),
+    ],
+)
+def test_reason_of_a_server_that_died_before_it_closed_counts(
+    closing: str | None, status: str, has_new_token: bool
+) -> None:
+    link = connecting()
+    link.established(30_000, NOW)
+    if closing is not None:
+        link.closing = closing, 0
+    done = link.give_up(NOW, "silence")
+    assert Disconnect(GONE_AWAY) in done
+    assert str(link.status) == status
+    assert (Connect(with_new_token=True) in link.start(NOW)) == has_new_token
