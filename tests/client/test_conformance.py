@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import client_mutants
-from tests.support.client_mutants import MUTANTS, Mutant
+from tests.support.client_mutants import MUTANTS, Mutant, holding, talking
 from tidewire.client.conformance import ALL, Level, run_conformance
 from tidewire.client.conformance.__main__ import main
 from tidewire.client.conformance.lines import LinesAdapter
@@ -66,10 +65,10 @@ def test_command_ends_with_one_when_a_must_is_broken(
     assert main(arguments) == 0
     assert "1 of 1 MUST, 1 of 1 SHOULD: conforms" in capsys.readouterr().out
     with monkeypatch.context() as broken:
-        client_mutants.waits_for_the_missing(broken)
+        holding.waits_for_the_missing(broken)
         assert main(arguments) == 0
         assert "1 of 1 MUST, 0 of 1 SHOULD: conforms" in capsys.readouterr().out
-    client_mutants.any_size_is_sent(monkeypatch)
+    talking.any_size_is_sent(monkeypatch)
     assert main(arguments) == 1
     assert "it took a text of 0 bytes" in capsys.readouterr().out
 

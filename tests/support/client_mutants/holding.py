@@ -1,35 +1,24 @@
-"""Our client with exactly one rule broken, one mutant a duty. Holds no test.
+"""Mutants of MR, AK, RS and EH: what a client holds, and tells of it. Holds no test."""
 
-Each mutant still works as a client: only its own duty is not done. That is what shows that the
-check of this duty sees something, and that the other checks do not lean on it.
-"""
-
-import hashlib
-import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import pytest
 
+from tests.support.client_mutants.registry import Patch, mutant
 from tidewire.client import (
     acks,
     chat,
     connection,
-    credentials,
-    driver,
     holdings,
     link,
     outbox,
     syncs,
     tables,
-    transport,
 )
-from tidewire.client.client import Client
 from tidewire.client.connection import Connection
 from tidewire.client.digests import Digests
-from tidewire.client.effects import ConnectionState, Now, Refusal, Send, Status
+from tidewire.client.effects import Now, Refusal
 from tidewire.client.errors import ClientClosed
 from tidewire.client.holdings import Holdings
 from tidewire.client.link import Link
@@ -39,249 +28,9 @@ from tidewire.client.places import Item, Place, PlaceRecord
 from tidewire.client.syncs import Syncs
 from tidewire.client.writing import Writing
 from tidewire.domain.delivery import DigestEntry
-from tidewire.domain.errors import ErrorCode, InvalidMessage
-from tidewire.domain.ids import ClientMessageId
-from tidewire.domain.limits import CONTENT_BYTES_MAX
-from tidewire.domain.messages import SendMessage
-from tidewire.wire.client_frames import DigestRequestFrame, EmptyPayload
+from tidewire.domain.errors import ErrorCode
 from tidewire.wire.codec import UnknownFrame
-from tidewire.wire.server_frames import MessageFrame, MessagePayload, StatusUpdatePayload
-
-Patch = pytest.MonkeyPatch
-Apply = Callable[[Patch], None]
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """`also_breaks`: other duties that cannot be kept without this one, each with the reason."""
-
-    duty: str
-    apply: Apply
-    also_breaks: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return f"{self.duty}-{self.apply.__name__}"
-
-
-MUTANTS: list[Mutant] = []
-
-
-def mutant(duty: str, **also_breaks: str) -> Callable[[Apply], Apply]:
-    def register(apply: Apply) -> Apply:
-        named = {name.replace("_", "-"): reason for name, reason in also_breaks.items()}
-        MUTANTS.append(Mutant(duty, apply, named))
-        return apply
-
-    return register
-
-
-# Connecting.
-
-
-@mutant("CL-01")
-def token_in_the_url(patch: Patch) -> None:
-    original = transport.Socket.open
-
-    async def mutated(self: Any, url: str, *, headers: dict[str, str], **more: Any) -> None:
-        token = headers["Authorization"].removeprefix("Bearer ")
-        rest = {name: value for name, value in headers.items() if name != "Authorization"}
-        await original(self, f"{url}?token={token}", headers=rest, **more)
-
-    patch.setattr(transport.Socket, "open", mutated)
-
-
-@mutant("CL-02")
-def device_not_told(patch: Patch) -> None:
-    original = transport.Socket.open
-
-    async def mutated(self: Any, url: str, *, headers: dict[str, str], **more: Any) -> None:
-        rest = {name: value for name, value in headers.items() if name != "X-Device-ID"}
-        await original(self, url, headers=rest, **more)
-
-    patch.setattr(transport.Socket, "open", mutated)
-
-
-@mutant("CL-02")
-def new_device_each_time(patch: Patch) -> None:
-    original = transport.Socket.open
-
-    async def mutated(self: Any, url: str, *, headers: dict[str, str], **more: Any) -> None:
-        await original(self, url, headers={**headers, "X-Device-ID": str(uuid.uuid4())}, **more)
-
-    patch.setattr(transport.Socket, "open", mutated)
-
-
-@mutant("CL-03")
-def talks_before_the_introduction(patch: Patch) -> None:
-    original = driver.Driver._connect
-
-    async def mutated(self: Any, with_new_token: bool) -> None:
-        await original(self, with_new_token)
-        if self._socket is not None and not self.core._link.is_established:
-            early = DigestRequestFrame(request_id="early", payload=EmptyPayload())
-            self.apply([Send(early)])
-
-    patch.setattr(driver.Driver, "_connect", mutated)
-
-
-@mutant("CL-04")
-def heartbeats_too_seldom(patch: Patch) -> None:
-    def mutated(self: Any, now: Now) -> None:
-        self._heartbeat_at_ms = now.ms + 3 * self._interval_ms
-
-    patch.setattr(Link, "_schedule_heartbeat", mutated)
-
-
-@mutant("CL-04")
-def heartbeats_too_often(patch: Patch) -> None:
-    def mutated(self: Any, now: Now) -> None:
-        self._heartbeat_at_ms = now.ms + self._interval_ms // 2
-
-    patch.setattr(Link, "_schedule_heartbeat", mutated)
-
-
-@mutant("CL-05")
-def sends_on_a_closing_connection(patch: Patch) -> None:
-    may_send = property(lambda self: self.is_established and not self.is_renewing)
-    patch.setattr(Link, "may_send", may_send)
-
-
-@mutant("CL-05")
-def comes_back_before_it_is_time(patch: Patch) -> None:
-    original = Link._wait
-
-    def mutated(self: Any, now: Now, reason: str, *, told_ms: int = 0, **more: int) -> None:
-        original(self, now, reason, **more)
-
-    patch.setattr(Link, "_wait", mutated)
-
-
-@mutant("CL-06")
-def always_comes_back_after_a_second(patch: Patch) -> None:
-    patch.setattr(link, "backoff_ms", lambda failures, random, *, first_ms, longest_ms: first_ms)
-
-
-@mutant("CL-07")
-def never_renews_in_time(patch: Patch) -> None:
-    original = credentials.Credentials._take
-
-    def mutated(self: Any, token: str) -> None:
-        original(self, token)
-        self.renew_at_ms = None
-
-    patch.setattr(credentials.Credentials, "_take", mutated)
-
-
-@mutant("CL-08")
-def always_looks_ready(patch: Patch) -> None:
-    patch.setattr(Client, "status", property(lambda self: Status(ConnectionState.READY)))
-
-
-@mutant("CL-08")
-def looks_ready_while_it_syncs(patch: Patch) -> None:
-    def status(self: Any) -> Status:
-        is_syncing = self.driver.status.state is ConnectionState.SYNCING
-        return Status(ConnectionState.READY) if is_syncing else self.driver.status
-
-    patch.setattr(Client, "status", property(status))
-
-
-# Sending.
-
-
-@mutant("MS-01")
-def ids_of_another_kind(patch: Patch) -> None:
-    patch.setattr(Client, "new_id", lambda self: str(uuid.uuid1()))
-
-
-@mutant("MS-01", MS_05="an id that is made of the text is used again with the text")
-def ids_made_of_the_text(patch: Patch) -> None:
-    original = chat.Chat.send
-
-    async def mutated(self: Any, text: str, **more: Any) -> Any:
-        digest = hashlib.sha256(text.encode()).digest()
-        key = str(uuid.UUID(bytes=digest[:16], version=4))
-        return await original(self, text, client_message_id=key, **more)
-
-    patch.setattr(chat.Chat, "send", mutated)
-
-
-@mutant("MS-02")
-def new_id_on_each_retry(patch: Patch) -> None:
-    original = Outbox.take
-
-    def mutated(self: Any, now_ms: int, wall_ms: int) -> Any:
-        leaving, doubtful = original(self, now_ms, wall_ms)
-        sent = self.__dict__.setdefault("sent_ids", set())
-        for entry in leaving:
-            if entry.client_message_id in sent:
-                _rename(self, entry)
-            sent.add(entry.client_message_id)
-        return leaving, doubtful
-
-    def _rename(box: Outbox, entry: Entry) -> None:
-        del box._entries[entry.client_message_id]
-        flying = box._lanes[entry.chat_id].flying
-        del flying[entry.client_message_id]
-        entry.client_message_id = ClientMessageId(str(uuid.uuid4()))
-        box._entries[entry.client_message_id] = flying[entry.client_message_id] = entry
-
-    patch.setattr(Outbox, "take", mutated)
-
-
-@mutant("MS-03")
-def few_request_ids(patch: Patch) -> None:
-    def mutated(self: Any) -> str:
-        self._requests_made += 1
-        return str(self._requests_made % 8)
-
-    patch.setattr(Connection, "_new_request_id", mutated)
-
-
-@mutant("MS-04")
-def outbox_in_memory_only(patch: Patch) -> None:
-    patch.setattr(tables.Tables, "put_entries", lambda self, entries: {})
-
-
-@mutant("MS-05")
-def each_life_counts_from_one(patch: Patch) -> None:
-    original = chat.Chat.send
-
-    async def mutated(self: Any, text: str, **more: Any) -> Any:
-        client = self._client
-        client.sends_made = getattr(client, "sends_made", 0) + 1
-        key = f"00000000-0000-4000-9000-{client.sends_made:012d}"
-        return await original(self, text, client_message_id=key, **more)
-
-    patch.setattr(chat.Chat, "send", mutated)
-
-
-@mutant("MS-06")
-def any_size_is_sent(patch: Patch) -> None:
-    patch.setattr(chat, "check_send", lambda send: None)
-
-
-@mutant("MS-06")
-def letters_are_counted_for_bytes(patch: Patch) -> None:
-    def mutated(send: SendMessage) -> None:
-        if not 1 <= len(send.content) <= CONTENT_BYTES_MAX:
-            raise InvalidMessage("its size is not allowed")
-
-    patch.setattr(chat, "check_send", mutated)
-
-
-@mutant("MS-07")
-def takes_texts_only_when_ready(patch: Patch) -> None:
-    original = driver.Driver.send
-
-    async def mutated(self: Any, handle: Any, **more: Any) -> Any:
-        if self.status.state in (ConnectionState.CONNECTING, ConnectionState.SYNCING):
-            raise ClientClosed("not now")
-        return await original(self, handle, **more)
-
-    patch.setattr(driver.Driver, "send", mutated)
-
+from tidewire.wire.server_frames import MessageFrame, MessagePayload
 
 # Receiving.
 
@@ -629,46 +378,3 @@ def unavailable_is_the_end(patch: Patch) -> None:
 @mutant("EH-05")
 def measures_nothing(patch: Patch) -> None:
     patch.setattr(Link, "heartbeat_answered", lambda self, request_id, now: None)
-
-
-# The protocol's own.
-
-
-@mutant("TW-04")
-def ticks_follow_the_last_word(patch: Patch) -> None:
-    def mutated(self: Place, status: StatusUpdatePayload) -> None:
-        self.others_delivered, self.others_read = status.others_delivered, status.others_read
-
-    patch.setattr(Place, "merge_status", mutated)
-
-
-@mutant("TW-05")
-def resync_is_ignored(patch: Patch) -> None:
-    patch.setattr(Connection, "_on_resync", lambda self, frame, now: None)
-
-
-@mutant("TW-06")
-def epoch_is_ignored(patch: Patch) -> None:
-    original = Connection._on_established
-
-    def mutated(self: Any, frame: Any, now: Now) -> None:
-        self.epoch = frame.payload.epoch
-        original(self, frame, now)
-
-    patch.setattr(Connection, "_on_established", mutated)
-
-
-@mutant("TW-07")
-def silence_is_not_noticed(patch: Patch) -> None:
-    original = Connection._watch
-
-    def mutated(self: Any, now: Now) -> None:
-        self._link.heard(now)
-        original(self, now)
-
-    patch.setattr(Connection, "_watch", mutated)
-
-
-@mutant("TW-09")
-def always_comes_back(patch: Patch) -> None:
-    patch.setattr(link, "_comes_back", lambda reason: True)
