@@ -57,6 +57,7 @@ from tidewire.client.writing import Writing, Written
 from tidewire.domain.ids import ClientMessageId
 
 TOKEN_RETRY_MS: Final = 30_000
+GOODBYE_S_MAX: Final = 1.0
 
 _logger = logging.getLogger("tidewire.client")
 
@@ -92,7 +93,6 @@ class Driver:
         self._entering: dict[ClientMessageId, Entry] = {}
         self.waits = Waits(self._loop, self.check_open)
         self._socket: Socket | None = None
-        self._leaving: Socket | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -145,16 +145,18 @@ class Driver:
         if linger_s > 0:
             await self._linger(linger_s)
         await self._writing.flushed()
+        socket = self._socket
         self.apply(self.core.stop(self.now(), "closed"))
         await self._writing.flushed()
+        if socket is not None:
+            # What was said last has to leave before the event loop may end.
+            await socket.gone(GOODBYE_S_MAX)
         if self._timer is not None:
             self._timer.cancel()
         for task in [*self._tasks]:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        if self._leaving is not None:
-            await self._leaving.gone()
         await self.store.close()
 
     async def _linger(self, linger_s: float) -> None:
@@ -429,7 +431,6 @@ class Driver:
         self._connecting = None
         if self._socket is not None:
             self._socket.let_go(code)
-            self._leaving = self._socket
             self._socket = None
 
     # Time.

@@ -22,7 +22,6 @@ from tidewire.wire.server_frames import ServerFrame
 
 FRAME_BYTES_MAX: Final = 8 * 1024 * 1024
 """A page has at most 256 KiB of content; JSON may write a byte as six letters."""
-CLOSE_S_MAX: Final = 1.0
 READ_BUFFER_BYTES: Final = 64 * 1024
 TEXT: Final = WSMsgType.TEXT
 
@@ -56,7 +55,6 @@ class Socket(WSListener):
         self._close_code: int | None = None
         self._parts: list[bytes] = []
         self._is_let_go = False
-        self._ended = asyncio.Event()
         self._was_open = False
 
     async def open(
@@ -100,15 +98,18 @@ class Socket(WSListener):
             transport.send_close(code)  # type: ignore[arg-type]
             transport.disconnect()
 
-    async def gone(self) -> None:
-        """Wait until a socket that was let go is closed; not for long."""
-        if self._transport is None:
+    async def gone(self, timeout_s: float) -> None:
+        """Wait until the socket is closed, after `let_go`; not longer than this."""
+        transport = self._transport
+        if transport is None:
             return
         try:
-            async with asyncio.timeout(CLOSE_S_MAX):
-                await self._ended.wait()
+            async with asyncio.timeout(timeout_s):
+                await transport.wait_disconnected()
         except TimeoutError:
-            self._transport.disconnect(False)
+            transport.underlying_transport.abort()
+        except OSError:
+            pass  # It broke instead of closing: it is gone all the same.
 
     def pause(self) -> None:
         if self._transport is not None:
@@ -128,7 +129,6 @@ class Socket(WSListener):
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         self._transport = None
-        self._ended.set()
         if not self._is_let_go:
             self._is_let_go = True
             self._on_end(self._close_code)
