@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 try:
     import typer
 except ModuleNotFoundError as missing:
-    sys.exit(f"tidewire: {missing.name} is not installed; pip install 'tidewire[server]'")
+    sys.exit(
+        f"tidewire: {missing.name} is not installed; pip install 'tidewire[chat]' for the chat in "
+        "the terminal, 'tidewire[server]' for the server"
+    )
 
 from tidewire import __version__
-from tidewire.runtime import cli_bench, cli_serve, cli_users
+from tidewire.runtime import cli_bench, cli_chat, cli_serve, cli_users
 from tidewire.runtime.console import EXIT_CHECK_FAILED, errors_told, progress_bar, tell
 
 if TYPE_CHECKING:
@@ -24,8 +27,12 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-# First what starts it, then what it needs, then what looks after it: the order of --help.
+# First what starts it, then what one does with it, what it needs, what looks after it: the order of
+# --help.
 app.command()(cli_serve.serve)
+app.command()(cli_chat.chat)
+app.command()(cli_chat.send)
+app.command()(cli_chat.tail)
 app.add_typer(cli_users.users_app, name="users")
 app.add_typer(cli_users.tokens_app, name="tokens")
 app.command("say")(cli_users.say_hello)

@@ -163,7 +163,8 @@ def say_hello(
     """Send a message from one user to another.
 
     For trying things out, and for scripts on the server's own machine: nobody is
-    asked for a password. The two get a direct chat if they have none yet.
+    asked for a password. The two get a direct chat if they have none yet. From
+    anywhere else, with a login: 'tidewire send'.
     """
     with errors_told():
         arguments = {"sender": sender, "recipient": recipient, "text": text}

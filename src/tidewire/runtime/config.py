@@ -1,7 +1,7 @@
 """All settings of a server, from one precedence: flags, environment, file, defaults.
 
-The only module that reads the environment. Everything that is wrong is told at once, a sentence
-each; a server never starts with a setting that nobody understood.
+The only module that reads a server's environment. Everything that is wrong is told at once, a
+sentence each; a server never starts with a setting that nobody understood.
 """
 
 import os
@@ -26,6 +26,7 @@ from tidewire.fanout.options import FanoutOptions
 from tidewire.gateway.options import GatewayOptions
 from tidewire.ingest.options import IngestOptions
 from tidewire.runtime.settings import (
+    CLIENT_VARIABLES,
     DEFAULT,
     ENVIRONMENT_PREFIX,
     Given,
@@ -152,7 +153,7 @@ SLOTS: Final[Mapping[str, Slot]] = {
 _VARIABLES: Final[Mapping[str, Slot]] = {slot.variable: slot for slot in SLOTS.values()}
 assert len(_VARIABLES) == len(SLOTS), "two settings have one name in the environment"
 
-_OTHER_VARIABLES: Final = (DATA_DIR_VARIABLE, CONFIG_VARIABLE)
+_OTHER_VARIABLES: Final = (DATA_DIR_VARIABLE, CONFIG_VARIABLE, *CLIENT_VARIABLES)
 
 
 class BadConfig(TidewireError):

@@ -23,15 +23,15 @@ EXIT_INTERRUPTED: Final = 130
 
 
 @contextmanager
-def errors_told() -> Iterator[None]:
-    """Turn what can go wrong in the world into a sentence and an exit code."""
+def errors_told(extra: str = "server") -> Iterator[None]:
+    """Turn what can go wrong in the world into a sentence and an exit code. `extra` is what has to
+    be installed for the command."""
     try:
         yield
     except ModuleNotFoundError as missing:
-        # Of the server's extra: the client and the terminal chat are installed without it.
-        if (missing.name or "tidewire").partition(".")[0] == "tidewire":
+        if missing.name is None or missing.name.partition(".")[0] == "tidewire":
             raise
-        fail(f"{missing.name} is not installed; pip install 'tidewire[server]'")
+        fail(f"{missing.name} is not installed; pip install 'tidewire[{extra}]'")
     except TidewireError as error:
         fail(str(error))
     except Damaged as damage:

@@ -16,6 +16,11 @@ from typing import Any, Final, NamedTuple
 from tidewire.domain.accounts import Secret
 
 ENVIRONMENT_PREFIX: Final = "TIDEWIRE_"
+URL_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}URL"
+USER_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}USER"
+PASSWORD_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}PASSWORD"
+CLIENT_VARIABLES: Final = (URL_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE)
+"""Of `chat`, `send` and `tail`. A server in the same shell passes over them."""
 DEFAULT: Final = "default"
 
 _TRUE: Final = ("true", "yes", "on", "1")

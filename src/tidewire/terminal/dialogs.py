@@ -1,0 +1,270 @@
+"""The dialogs: each asks one thing, says what went wrong, and gives its answer back."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, tzinfo
+from typing import ClassVar, Final, Generic, TypeVar
+
+from rich.cells import cell_len
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Input, Label, OptionList, Static
+from textual.widgets.option_list import Option
+
+from tidewire.client import Chat, Client, Message, Sent
+from tidewire.domain.chats import ChatType
+from tidewire.domain.errors import TidewireError
+from tidewire.terminal.desk import Desk
+from tidewire.terminal.text import cut, one_line
+
+T = TypeVar("T")
+
+HITS_MAX: Final = 50
+HELP: Final = """\
+Enter        send                 ^j   new line in a message
+^n           write to somebody    ^g   new group
+^↑  ^↓       chat above, below    Tab  between list, messages and text
+PgUp  PgDn   through the past     Esc  back to the newest
+^f           find in what this device has stored
+^l           who is in this chat, and adding somebody to a group
+^r           messages that failed: send again, or drop
+^q           quit; what is not sent yet is kept and goes out later
+
+○ on its way   ✓ stored by the server   ✓✓ on everybody's device
+✔✔ (blue) read by everybody   ✗ failed   ● unread"""
+
+
+class Dialog(ModalScreen[T], Generic[T]):
+    """A box in the middle with a title and a line for what went wrong. Esc ends it."""
+
+    TITLE_TEXT: ClassVar[str] = ""
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Close")]
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box"):
+            yield Label(self.TITLE_TEXT, classes="title", markup=False)
+            yield from self.body()
+            yield Static("", id="fault", markup=False)
+        yield Footer(compact=True, show_command_palette=False)
+
+    def body(self) -> ComposeResult:
+        raise NotImplementedError
+
+    def fault(self, text: str) -> None:
+        """Say what went wrong; an empty text takes it back."""
+        self.query_one("#fault", Static).update(Content(text))
+
+    def action_cancel(self) -> None:
+        _ = self.dismiss(None)
+
+
+class Question(Dialog[T], Generic[T]):
+    """A few fields; Enter in the last one acts. What it raises is shown, and one may try again."""
+
+    def __init__(
+        self, title: str, fields: Sequence[str], act: Callable[[list[str]], Awaitable[T]]
+    ) -> None:
+        super().__init__()
+        self._question = title
+        self._fields = fields
+        self._act = act
+
+    def body(self) -> ComposeResult:
+        for number, field in enumerate(self._fields):
+            yield Label(field, markup=False)
+            yield Input(id=f"field-{number}", compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one(".title", Label).update(Content(self._question))
+        self.query_one("#field-0", Input).focus()
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        inputs = list(self.query(Input))
+        if event.input is not inputs[-1]:
+            self.focus_next()
+            return
+        self.fault("…")
+        self.run_worker(self._try([one.value.strip() for one in inputs]), exclusive=True)
+
+    async def _try(self, values: list[str]) -> None:
+        try:
+            result = await self._act(values)
+        except TidewireError as error:
+            self.fault(str(error))
+        else:
+            _ = self.dismiss(result)
+
+
+class Search(Dialog[Message]):
+    """Finds text in the messages that this device has stored."""
+
+    TITLE_TEXT = "Find in messages on this device"
+
+    def __init__(self, client: Client, desk: Desk, zone: tzinfo | None) -> None:
+        super().__init__()
+        self._client = client
+        self._desk = desk
+        self._zone = zone
+        self._hits: list[Message] = []
+
+    def body(self) -> ComposeResult:
+        yield Input(placeholder="text", id="needle", compact=True)
+        yield OptionList(id="hits", markup=False, compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one("#needle", Input).focus()
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        self.run_worker(self._search(event.value.strip()), exclusive=True)
+
+    async def _search(self, text: str) -> None:
+        self._hits = await self._client.search(text, limit=HITS_MAX) if text else []
+        found = self.query_one("#hits", OptionList)
+        width = max(20, found.scrollable_content_region.width)
+        found.set_options([Option(Content(self._shown(hit, width))) for hit in self._hits])
+        if self._hits:
+            found.highlighted = 0
+        self.fault("" if self._hits or not text else "nothing found")
+
+    def _shown(self, hit: Message, width: int) -> str:
+        at = datetime.fromtimestamp(hit.created_at_ms / 1000, self._zone)
+        chat = self._client.chat(hit.chat_id)
+        name = "you" if hit.is_own else self._desk.people.name(hit.sender_id)
+        place = chat.name or ""
+        if chat.type is ChatType.DIRECT and not hit.is_own:
+            name, place = place, ""
+        who = one_line(f"{place} {name}")
+        return cut(f"{at:%d %b %H:%M} {who}: {one_line(hit.text)}", width, cell_len)
+
+    @on(Input.Submitted)
+    def _chosen_first(self) -> None:
+        marked = self.query_one("#hits", OptionList).highlighted
+        if marked is not None:
+            _ = self.dismiss(self._hits[marked])
+
+    @on(OptionList.OptionSelected)
+    def _chosen(self, event: OptionList.OptionSelected) -> None:
+        _ = self.dismiss(self._hits[event.option_index])
+
+    def key_down(self) -> None:
+        self.query_one("#hits", OptionList).focus()
+
+
+class Members(Dialog[None]):
+    """Who is in a chat. In a group somebody can be added."""
+
+    TITLE_TEXT = "People in this chat"
+
+    def __init__(self, chat: Chat, desk: Desk) -> None:
+        super().__init__()
+        self._chat = chat
+        self._desk = desk
+
+    def body(self) -> ComposeResult:
+        yield OptionList(id="members", markup=False, compact=True)
+        if self._chat.type is ChatType.GROUP:
+            yield Label("Add (user name, then Enter)", markup=False)
+            yield Input(id="add", compact=True)
+
+    def on_mount(self) -> None:
+        self.run_worker(self._load(), exclusive=True)
+
+    async def _load(self) -> None:
+        try:
+            members = await self._chat.members()
+        except TidewireError as error:
+            self.fault(str(error))
+            return
+        await self._desk.people.tell({one.user_id: one.display_name for one in members})
+        own_id = self._desk.client.user_id
+        self.query_one("#members", OptionList).set_options(
+            Option(
+                Content(
+                    one_line(one.display_name)
+                    + (" (you)" if one.user_id == own_id else "")
+                    + ("" if one.role == "member" else f"  {one.role}")
+                )
+            )
+            for one in members
+        )
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        if event.value.strip():
+            self.fault("…")
+            self.run_worker(self._add(event.input, event.value.strip()), exclusive=True)
+
+    async def _add(self, field: Input, username: str) -> None:
+        try:
+            await self._chat.add(username.removeprefix("@"))
+        except TidewireError as error:
+            self.fault(str(error))
+            return
+        field.clear()
+        self.fault("")
+        await self._load()
+
+
+class Failed(Dialog[None]):
+    """Messages that were not sent. Each is sent again, or dropped."""
+
+    TITLE_TEXT = "Not sent"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "retry", "Send again", priority=True),
+        Binding("d", "drop", "Drop"),
+    ]
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self._desk = desk
+        self._failed: list[Sent] = []
+
+    def body(self) -> ComposeResult:
+        yield OptionList(id="failed", markup=False, compact=True)
+
+    def on_mount(self) -> None:
+        self._show()
+
+    def _show(self) -> None:
+        self._failed = self._desk.failed()
+        found = self.query_one("#failed", OptionList)
+        width = max(20, found.scrollable_content_region.width)
+        found.set_options(Option(Content(self._shown(sent, width))) for sent in self._failed)
+        if not self._failed:
+            self.fault("nothing has failed")
+            return
+        found.highlighted = 0
+        found.focus()
+
+    def _shown(self, sent: Sent, width: int) -> str:
+        place = self._desk.client.chat(sent.chat_id).name or sent.chat_id
+        why = sent.reason or "left days ago, fate unknown"
+        return cut(f"{one_line(place)}: {one_line(sent.text)} ({one_line(why)})", width, cell_len)
+
+    async def action_retry(self) -> None:
+        sent = self._marked()
+        if sent is not None:
+            await sent.retry()
+            self._show()
+
+    async def action_drop(self) -> None:
+        sent = self._marked()
+        if sent is not None:
+            await self._desk.drop(sent)
+            self._show()
+
+    def _marked(self) -> Sent | None:
+        marked = self.query_one("#failed", OptionList).highlighted
+        return None if marked is None else self._failed[marked]
+
+
+class Help(Dialog[None]):
+    TITLE_TEXT = "Keys and marks"
+
+    def body(self) -> ComposeResult:
+        yield Static(Content(HELP))

@@ -1,0 +1,108 @@
+"""Opening a client for a command: which store, which login, and whether a password is needed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tidewire.client import Client, ClientOptions, LoginNeeded, StoreUnusable
+from tidewire.client.store import Store
+from tidewire.terminal.addresses import STORES_MAX, store_name
+
+_BUSY: Final = "in use by another process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the command line says about who is meant."""
+
+    url: str
+    username: str | None
+    directory: Path
+    """Where stores lie, if none is named."""
+    store: Path | None = None
+    is_new: bool = False
+    """Make the account."""
+    invite: str | None = None
+    options: ClientOptions | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Login:
+    username: str | None
+    is_there: bool
+
+
+AskPassword = Callable[[str], str]
+"""Gives the password of a user name. Called only if there is no login yet."""
+
+
+async def open_session(wish: Wish, ask_password: AskPassword) -> Client:
+    """A client with a login, not started yet. Raises ClientError.
+
+    Without a named store the first one that is free is taken: a chat and a `tail` of the same
+    person may run side by side, each as a device of its own.
+    """
+    busy: StoreUnusable | None = None
+    for path in _candidates(wish):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            return await _open(wish, path, ask_password)
+        except StoreUnusable as error:
+            if wish.store is not None or _BUSY not in str(error):
+                raise
+            busy = error
+    assert busy is not None
+    raise busy
+
+
+def _candidates(wish: Wish) -> list[Path]:
+    if wish.store is not None:
+        return [wish.store]
+    if wish.username is None:
+        raise LoginNeeded("say who you are: --user NAME (or --store FILE with a login in it)")
+    return [
+        wish.directory / store_name(wish.url, wish.username, number)
+        for number in range(1, STORES_MAX + 1)
+    ]
+
+
+async def _open(wish: Wish, path: Path, ask_password: AskPassword) -> Client:
+    login = await _stored_login(path)
+    username = wish.username or login.username
+    if login.is_there and not wish.is_new:
+        if username and login.username and username.casefold() != login.username.casefold():
+            raise StoreUnusable(
+                f"the store {path} is {login.username}'s; name another with --store"
+            )
+        return Client(wish.url, store=path, options=wish.options)
+    if username is None:
+        raise LoginNeeded(f"there is no login in {path}: say who you are with --user NAME")
+    password = ask_password(username)
+    if wish.is_new:
+        return await Client.register(
+            wish.url, username, password, store=path, invite=wish.invite, options=wish.options
+        )
+    return await Client.login(wish.url, username, password, store=path, options=wish.options)
+
+
+async def _stored_login(path: Path) -> _Login:
+    """Who is logged in in this store. Raises StoreUnusable, also if somebody else has it open."""
+    store = Store(str(path))
+    try:
+        return await store.do(
+            lambda tables: _Login(
+                username=tables.meta("username"), is_there=tables.meta("refresh_token") is not None
+            )
+        )
+    finally:
+        await store.close()
+
+
+async def forget_login(client_store: str) -> None:
+    """The server does not take this login any more: the next start asks for the password."""
+    store = Store(client_store)
+    try:
+        await store.do(lambda tables: tables.set_meta(refresh_token=None, access_token=None))
+    finally:
+        await store.close()

@@ -1,0 +1,183 @@
+"""The widgets of the chat: they show spans and lines, and decide nothing."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message as TextualMessage
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.style import Style as VisualStyle
+from textual.widgets import OptionList, TextArea
+from textual.widgets.option_list import Option
+
+from tidewire.terminal.lines import Line, Look, Span, anchor_at, last_seen, top_of
+from tidewire.terminal.listing import Listed, listed_line
+
+LOOKS: Final[dict[Look, str]] = {
+    Look.TEXT: "",
+    Look.OWN_NAME: "bold",
+    Look.NAME: "bold $accent",
+    Look.QUIET: "$text-muted",
+    Look.RULE: "$text-muted",
+    Look.NEW: "bold $warning",
+    Look.FOUND: "reverse",
+    Look.SENDING: "$text-muted",
+    Look.SENT: "",
+    Look.DELIVERED: "",
+    Look.READ: "bold #58a6ff",
+    Look.FAILED: "bold $error",
+    Look.UNREAD: "bold $success",
+    Look.OPEN: "bold underline",
+}
+"""What a look is, in Textual's words for styles."""
+
+
+def content(spans: Sequence[Span]) -> Content:
+    """Spans as Textual shows them. Nothing in a text is taken for markup."""
+    return Content.assemble(*(Content.styled(span.text, LOOKS[span.look]) for span in spans))
+
+
+class MessageView(ScrollView, can_focus=True):
+    """The conversation. It stays at its end if it is there, and otherwise where it is."""
+
+    class Moved(TextualMessage):
+        """Other lines are on the screen than before."""
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name for it
+        super().__init__(id=id)
+        self._lines: Sequence[Line] = []
+        self._is_at_end = True
+        self._styles: dict[Look, Style] = {}
+
+    @property
+    def text_width(self) -> int:
+        return max(20, self.scrollable_content_region.width)
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._is_at_end
+
+    @property
+    def bottom(self) -> int:
+        """The first line below the screen."""
+        return round(self.scroll_y) + self.scrollable_content_region.height
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        return self._lines
+
+    def seen(self) -> int:
+        """The newest message that is on the screen to its end."""
+        height = self.scrollable_content_region.height
+        return last_seen(self._lines, round(self.scroll_y), height)
+
+    def show(self, lines: Sequence[Line], *, top_key: str | None = None) -> None:
+        """Other lines. What was at the top stays there, unless the end was in sight; `top_key`
+        names what is to be at the top instead."""
+        was_at_end = self._is_at_end
+        anchor = anchor_at(self._lines, round(self.scroll_y))
+        self._lines = lines
+        self.virtual_size = Size(self.text_width, len(lines))
+        top = None
+        if top_key is not None:
+            top = next((index for index, line in enumerate(lines) if line.key == top_key), None)
+        elif not was_at_end and anchor is not None:
+            top = top_of(lines, anchor)
+        if top is None:
+            self.to_end()
+        else:
+            self.scroll_to(y=top, animate=False, immediate=True, force=True)
+        self._moved()
+        self.refresh()
+
+    def to_end(self) -> None:
+        self.scroll_end(animate=False, immediate=True, force=True, x_axis=False)
+        self._is_at_end = True
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._moved()
+
+    def _moved(self) -> None:
+        self._is_at_end = self.scroll_y >= self.max_scroll_y
+        self.post_message(self.Moved())
+
+    def render_line(self, y: int) -> Strip:
+        index = y + round(self.scroll_y)
+        base = self.rich_style
+        width = self.scrollable_content_region.width
+        if index >= len(self._lines):
+            return Strip.blank(width, base)
+        segments = [Segment(span.text, self._style(span.look)) for span in self._lines[index].spans]
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def _style(self, look: Look) -> Style:
+        style = self._styles.get(look)
+        if style is None:
+            # Words become colours by the theme of the moment.
+            look_style = self.visual_style + VisualStyle.parse(LOOKS[look])
+            style = self._styles[look] = look_style.rich_style
+        return style
+
+    def notify_style_update(self) -> None:
+        self._styles.clear()
+        super().notify_style_update()
+
+
+class ChatList(OptionList):
+    """All chats. Enter or a click opens one."""
+
+    def show(self, chats: Sequence[Listed]) -> None:
+        width = max(8, self.scrollable_content_region.width)
+        marked = self._marked_id()
+        options = [
+            Option(content(listed_line(chat, width, cell_len)), id=chat.chat_id) for chat in chats
+        ]
+        with self.prevent(OptionList.OptionHighlighted):
+            self.set_options(options)
+            ids = [chat.chat_id for chat in chats]
+            if marked is None:
+                marked = next((chat.chat_id for chat in chats if chat.is_open), None)
+            if marked in ids:
+                self.highlighted = ids.index(marked)
+
+    def mark(self, chat_id: str) -> None:
+        with self.prevent(OptionList.OptionHighlighted):
+            self.highlighted = self.get_option_index(chat_id)
+
+    def _marked_id(self) -> str | None:
+        if self.highlighted is None:
+            return None
+        return self.get_option_at_index(self.highlighted).id
+
+
+class Composer(TextArea):
+    """Where one writes. Enter sends; ^j begins a new line."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+j,shift+enter,alt+enter", "new_line", "New line", show=False),
+    ]
+
+    class Submitted(TextualMessage):
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key == "enter":
+            event.stop()
+            event.prevent_default()
+            if self.text.strip():
+                self.post_message(self.Submitted(self.text))
+            return
+        await super()._on_key(event)
+
+    def action_new_line(self) -> None:
+        self.insert("\n")

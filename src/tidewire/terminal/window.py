@@ -1,0 +1,78 @@
+"""The part of a chat's history that is loaded: a bounded stretch of it, without a hole. PURE."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tidewire.client.model import Message
+
+PAGE: Final = 50
+"""How many messages are loaded at a time."""
+WINDOW_MAX: Final = 500
+"""How many are kept; what is beyond, at the far end, is loaded again when one comes there."""
+
+
+class Window:
+    """Messages in their order. At its ends there may be more: `has_older`, `has_newer`."""
+
+    def __init__(self, messages_max: int = WINDOW_MAX) -> None:
+        self._messages_max = messages_max
+        self._messages: dict[int, Message] = {}
+        self.has_older = False
+        self.has_newer = False
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        return list(self._messages.values())
+
+    @property
+    def first(self) -> int | None:
+        return next(iter(self._messages), None)
+
+    @property
+    def last(self) -> int | None:
+        return next(reversed(self._messages), None)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def replace(
+        self, messages: Iterable[Message], *, has_older: bool, has_newer: bool = False
+    ) -> None:
+        """Begin anew, somewhere in the history."""
+        self._messages = {}
+        self._add(messages)
+        self.has_older, self.has_newer = has_older, has_newer
+        self._trim_old()
+
+    def prepend(self, messages: Iterable[Message], *, has_older: bool) -> None:
+        """A page that ends just before the first. Too many: the newest go."""
+        self._add(messages)
+        self.has_older = has_older
+        while len(self._messages) > self._messages_max:
+            self._messages.popitem()
+            self.has_newer = True
+
+    def append(self, messages: Iterable[Message], *, has_newer: bool) -> None:
+        """A page that begins just after the last. Too many: the oldest go."""
+        self._add(messages)
+        self.has_newer = has_newer
+        self._trim_old()
+
+    def arrived(self, message: Message) -> bool:
+        """A message that continues the chat; False: it is not shown, since the end is not."""
+        if self.has_newer:
+            return False
+        self._add([message])
+        self._trim_old()
+        return message.sequence in self._messages
+
+    def _add(self, messages: Iterable[Message]) -> None:
+        merged = self._messages | {message.sequence: message for message in messages}
+        self._messages = dict(sorted(merged.items()))
+
+    def _trim_old(self) -> None:
+        extra = len(self._messages) - self._messages_max
+        if extra > 0:
+            for sequence in list(self._messages)[:extra]:
+                del self._messages[sequence]
+            self.has_older = True
