@@ -12,15 +12,13 @@ Measure = Callable[[str], int]
 
 ELLIPSIS: Final = "…"
 TAB: Final = "    "
-_PICTURES: Final = 0x2400
-_DELETE: Final = "\x7f"
 _REORDERING: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """They turn the direction of what follows, beyond the message that they are in."""
 _WRAPS_KEPT: Final = 4_096
 
 
 def visible(text: str) -> str:
-    """The text without a character that a terminal obeys: controls are shown as pictures.
+    """The text without a character that a terminal obeys: controls are spelt out (`^[`).
 
     Line breaks stay, in one form; tabs become spaces.
     """
@@ -46,10 +44,9 @@ def _visible_control(character: str) -> str:
         return character
     if character == "\t":
         return TAB
-    if character == _DELETE:
-        return "␡"
     number = ord(character)
-    return chr(_PICTURES + number) if number < ord(" ") else _code(character)
+    # As `cat -v` writes them: every font has these.
+    return f"^{chr(number ^ 0x40)}" if number < 0x80 else _code(character)
 
 
 def _code(character: str) -> str:
@@ -96,8 +93,8 @@ def _wrapped(paragraph: str, width: int, measure: Measure) -> list[str]:
         if line:
             lines.append(line.rstrip(" "))
         rest = word
-        while measure(rest.rstrip(" ")) > width:
-            # A single character that is wider than the line is shown all the same.
+        # A single character that is wider than the line is shown all the same.
+        while measure(rest.rstrip(" ")) > width and len(rest) > 1:
             kept = max(1, _fitting(rest, width, measure))
             lines.append(rest[:kept])
             rest = rest[kept:]
@@ -122,10 +119,6 @@ def _words(paragraph: str) -> list[str]:
 
 
 def _fitting(text: str, width: int, measure: Measure) -> int:
-    """How many characters fit; characters that combine are not torn from their base."""
-    used = 0
-    for index, character in enumerate(text):
-        used += measure(character)
-        if used > width:
-            return index
-    return len(text)
+    """How many characters fit of a text that does not. What combines with the character before it
+    is measured with it."""
+    return next(count for count in range(len(text)) if measure(text[: count + 1]) > width)

@@ -1,0 +1,1 @@
+"""Tests of the terminal: what it shows, and in which words."""

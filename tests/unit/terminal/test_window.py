@@ -1,0 +1,91 @@
+"""The loaded part of a history: bounded, in order, without a hole."""
+
+import pytest
+
+from tidewire.client.model import Message
+from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
+from tidewire.terminal.window import Window
+
+
+def message(sequence: int) -> Message:
+    return Message(
+        chat_id=ChatId("chat"),
+        sequence=sequence,
+        message_id=MessageId(f"msg {sequence}"),
+        sender_id=UserId("bob"),
+        client_message_id=ClientMessageId(f"id {sequence}"),
+        text="",
+        created_at_ms=0,
+        is_own=False,
+    )
+
+
+def messages(*sequences: int) -> list[Message]:
+    return [message(sequence) for sequence in sequences]
+
+
+def held(window: Window) -> list[int]:
+    return [one.sequence for one in window.messages]
+
+
+@pytest.fixture
+def window() -> Window:
+    window = Window(messages_max=4)
+    window.replace(messages(11, 12, 14), has_older=True)
+    return window
+
+
+def test_empty_window_has_no_ends() -> None:
+    window = Window()
+    assert (len(window), window.first, window.last) == (0, None, None)
+
+
+def test_window_knows_its_ends(window: Window) -> None:
+    assert (len(window), window.first, window.last) == (3, 11, 14)
+    assert (window.has_older, window.has_newer) == (True, False)
+
+
+def test_arrived_message_is_at_the_end_once(window: Window) -> None:
+    assert window.arrived(message(15))
+    assert window.arrived(message(15))
+    assert held(window) == [11, 12, 14, 15]
+
+
+def test_arrived_message_pushes_out_the_oldest_at_the_bound(window: Window) -> None:
+    window.has_older = False
+    for sequence in (15, 16):
+        window.arrived(message(sequence))
+    assert held(window) == [12, 14, 15, 16]
+    assert window.has_older
+
+
+def test_arrived_message_is_not_shown_if_the_end_is_not(window: Window) -> None:
+    window.has_newer = True
+    assert not window.arrived(message(15))
+    assert held(window) == [11, 12, 14]
+
+
+def test_older_page_pushes_out_the_newest_at_the_bound(window: Window) -> None:
+    window.prepend(messages(8, 9), has_older=True)
+    assert held(window) == [8, 9, 11, 12]
+    assert (window.has_older, window.has_newer) == (True, True)
+
+
+def test_older_page_within_the_bound_pushes_nothing_out(window: Window) -> None:
+    window.prepend(messages(9), has_older=False)
+    assert held(window) == [9, 11, 12, 14]
+    assert (window.has_older, window.has_newer) == (False, False)
+
+
+def test_newer_page_pushes_out_the_oldest_at_the_bound(window: Window) -> None:
+    window.has_newer, window.has_older = True, False
+    window.append(messages(15, 17), has_newer=False)
+    assert held(window) == [12, 14, 15, 17]
+    assert (window.has_older, window.has_newer) == (True, False)
+
+
+def test_replaced_window_is_bounded_too() -> None:
+    window = Window(messages_max=2)
+    window.replace(messages(1, 2, 3), has_older=False, has_newer=True)
+    assert held(window) == [2, 3]
+    assert (window.has_older, window.has_newer) == (True, True)
