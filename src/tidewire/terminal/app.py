@@ -20,7 +20,7 @@ from tidewire.terminal.desk import Desk
 from tidewire.terminal.dialogs import Failed, Help, Members, Question, Search
 from tidewire.terminal.lines import NEW_KEY, conversation, count_below
 from tidewire.terminal.text import cut, one_line
-from tidewire.terminal.widgets import ChatList, Composer, MessageView
+from tidewire.terminal.widgets import ChatList, Composer, MessageView, start
 from tidewire.terminal.words import state_words, typing_words
 
 PAINT_S: Final = 0.03
@@ -33,6 +33,7 @@ NEAR: Final = 3
 
 
 class ChatScreen(Screen[None]):
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (70, "-wide")]  # noqa: RUF012 - Textual's own type
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+n", "new_direct", "Write to", priority=True),
         Binding("ctrl+g", "new_group", "Group", priority=True),
@@ -56,6 +57,7 @@ class ChatScreen(Screen[None]):
         self._is_paint_due = False
         self._top_key: str | None = None
         self._is_loading = False
+        self._is_learning = False
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
@@ -79,7 +81,7 @@ class ChatScreen(Screen[None]):
             await self._open(self.desk.client.chat(chats[0].chat_id))
         self.query_one(Composer).focus()
         self.touch()
-        self.run_worker(self._listen(), group="events")
+        start(self, self._listen, group="events")
         self.set_interval(1.0, self._second)
 
     # What happens.
@@ -124,8 +126,10 @@ class ChatScreen(Screen[None]):
         self._paint_notice()
         if desk.is_list_old:
             desk.is_list_old = False
-            self.run_worker(self._refresh_list(), group="list", exclusive=True)
-        self.run_worker(self._learn_names(), group="names", exclusive=True)
+            start(self, self._refresh_list, group="list", exclusive=True)
+        if desk.has_nameless() and not self._is_learning:
+            self._is_learning = True
+            start(self, self._learn_names, group="names")
 
     def _fitting_top(self, view: MessageView, *, lines_key: str | None, count: int) -> str | None:
         """What is unread begins at the top only if it does not fit the screen."""
@@ -159,7 +163,11 @@ class ChatScreen(Screen[None]):
         self.touch()
 
     async def _learn_names(self) -> None:
-        if await self.desk.learn_names():
+        try:
+            has_news = await self.desk.learn_names()
+        finally:
+            self._is_learning = False
+        if has_news:
             self.touch()
 
     # The conversation.
@@ -170,14 +178,14 @@ class ChatScreen(Screen[None]):
         view = self.query_one(MessageView)
         if self.is_current and self.app.app_focus:
             seen = view.seen()
-            if seen:
-                self.run_worker(self.desk.saw(seen), group="seen")
+            if self.desk.is_unseen(seen):
+                start(self, lambda: self.desk.saw(seen), group="seen")
         if not self._is_loading and self.desk.chat is not None:
             is_above = view.scroll_y <= NEAR and self.desk.window.has_older
             is_below = view.bottom >= len(view.lines) - NEAR and self.desk.window.has_newer
             if is_above or is_below:
                 self._is_loading = True
-                self.run_worker(self._load(is_above), group="pages")
+                start(self, lambda: self._load(is_above), group="pages")
 
     async def _load(self, is_above: bool) -> None:
         try:

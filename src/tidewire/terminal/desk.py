@@ -216,16 +216,21 @@ class Desk:
         self._check_end()
         return True
 
+    def has_nameless(self) -> bool:
+        """Somebody in the open chat is only known by his id."""
+        return bool(self.people.unknown(self._strangers()))
+
     async def learn_names(self) -> bool:
         """Ask for the names of those who wrote; True if there is something new."""
         chat = self.chat
+        return chat is not None and await self.people.learn(chat, self._strangers())
+
+    def _strangers(self) -> list[str]:
+        chat = self.chat
         if chat is None or chat.type is ChatType.DIRECT:
-            return False
-        senders: list[str] = [
-            message.sender_id for message in self.window.messages if not message.is_own
-        ]
-        senders += self._typists.typing_in(chat.chat_id)
-        return await self.people.learn(chat, senders)
+            return []
+        senders: list[str] = [one.sender_id for one in self.window.messages if not one.is_own]
+        return senders + self._typists.typing_in(chat.chat_id)
 
     # What the user does.
 
@@ -243,14 +248,15 @@ class Desk:
         if self.window.has_newer:
             await self.newest()
 
+    def is_unseen(self, sequence: int) -> bool:
+        """It is not known yet that the user has seen this message of the open chat."""
+        place = None if self.chat is None else self._place(self.chat)
+        return place is not None and sequence > place.read
+
     async def saw(self, sequence: int) -> None:
         """Everything up to here was on the screen."""
-        chat = self.chat
-        if chat is None:
-            return
-        place = self._place(chat)
-        if place is not None and sequence > place.read:
-            await chat.read(sequence)
+        if self.chat is not None and self.is_unseen(sequence):
+            await self.chat.read(sequence)
 
     def typed(self, text: str) -> None:
         """The text of the line that is being written has changed."""

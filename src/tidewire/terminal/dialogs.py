@@ -19,6 +19,7 @@ from tidewire.domain.chats import ChatType
 from tidewire.domain.errors import TidewireError
 from tidewire.terminal.desk import Desk
 from tidewire.terminal.text import cut, one_line
+from tidewire.terminal.widgets import start
 
 T = TypeVar("T")
 
@@ -88,7 +89,8 @@ class Question(Dialog[T], Generic[T]):
             self.focus_next()
             return
         self.fault("…")
-        self.run_worker(self._try([one.value.strip() for one in inputs]), exclusive=True)
+        values = [one.value.strip() for one in inputs]
+        start(self, lambda: self._try(values), group="work", exclusive=True)
 
     async def _try(self, values: list[str]) -> None:
         try:
@@ -120,7 +122,7 @@ class Search(Dialog[Message]):
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
-        self.run_worker(self._search(event.value.strip()), exclusive=True)
+        start(self, lambda: self._search(event.value.strip()), group="work", exclusive=True)
 
     async def _search(self, text: str) -> None:
         self._hits = await self._client.search(text, limit=HITS_MAX) if text else []
@@ -172,7 +174,7 @@ class Members(Dialog[None]):
             yield Input(id="add", compact=True)
 
     def on_mount(self) -> None:
-        self.run_worker(self._load(), exclusive=True)
+        start(self, self._load, group="work", exclusive=True)
 
     async def _load(self) -> None:
         try:
@@ -197,7 +199,8 @@ class Members(Dialog[None]):
     def _entered(self, event: Input.Submitted) -> None:
         if event.value.strip():
             self.fault("…")
-            self.run_worker(self._add(event.input, event.value.strip()), exclusive=True)
+            username = event.value.strip()
+            start(self, lambda: self._add(event.input, username), group="work", exclusive=True)
 
     async def _add(self, field: Input, username: str) -> None:
         try:

@@ -1,6 +1,6 @@
 """The widgets of the chat: they show spans and lines, and decide nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, Final
 
 from rich.cells import cell_len
@@ -9,6 +9,7 @@ from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.message import Message as TextualMessage
 from textual.scroll_view import ScrollView
@@ -16,6 +17,7 @@ from textual.strip import Strip
 from textual.style import Style as VisualStyle
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
+from textual.worker import Worker
 
 from tidewire.terminal.lines import Line, Look, Span, anchor_at, last_seen, top_of
 from tidewire.terminal.listing import Listed, listed_line
@@ -42,6 +44,18 @@ LOOKS: Final[dict[Look, str]] = {
 def content(spans: Sequence[Span]) -> Content:
     """Spans as Textual shows them. Nothing in a text is taken for markup."""
     return Content.assemble(*(Content.styled(span.text, LOOKS[span.look]) for span in spans))
+
+
+def start(
+    node: DOMNode, work: Callable[[], Awaitable[object]], group: str, *, exclusive: bool = False
+) -> None:
+    """Do something beside the widget, which stays alive meanwhile and ends it when it ends.
+    `exclusive`: what is under way in the same group is given up."""
+
+    async def run() -> None:
+        await work()
+
+    _: Worker[None] = node.run_worker(run, group=group, exclusive=exclusive)
 
 
 class MessageView(ScrollView, can_focus=True):

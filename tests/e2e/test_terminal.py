@@ -1,0 +1,397 @@
+"""The chat in the terminal, driven key by key against a real server. Slow: a server starts, and a
+screen is painted.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.commands import tidewire
+from tests.e2e.terminals import SteadySite, login, register, terminal
+from tidewire.client import Client
+from tidewire.terminal.widgets import Composer
+from tidewire.terminal.window import WINDOW_MAX
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[SteadySite]:
+    with SteadySite(tmp_path / "data") as site:
+        yield site
+        assert site.complaints() == []
+
+
+@pytest.fixture
+async def alice(site: SteadySite, tmp_path: Path) -> AsyncIterator[Client]:
+    async with await register(site, tmp_path / "alice.db", "alice", "Alice") as alice:
+        yield alice
+
+
+@pytest.fixture
+async def bob(site: SteadySite, tmp_path: Path) -> AsyncIterator[Client]:
+    async with await register(site, tmp_path / "bob.db", "bob", "Bob") as bob:
+        yield bob
+
+
+async def fill(sender: Client, to: str, count: int) -> None:
+    """Many messages, stored."""
+    chat = await sender.direct(to)
+    sent = [await chat.send(f"number {number}.") for number in range(1, count + 1)]
+    await sent[-1].stored()
+
+
+# Writing, and what becomes of it.
+
+
+async def test_message_gets_its_ticks_one_after_the_other(
+    site: SteadySite, alice: Client, tmp_path: Path
+) -> None:
+    bob = await register(site, tmp_path / "bob.db", "bob", "Bob")
+    async with terminal(alice, "alice") as at:
+        await at.write_to("bob")
+        await at.write("Hello Bob")
+        await at.until(lambda: at.mark("you Hello Bob") == "✓")
+        async with bob:
+            await at.until(lambda: at.mark("you Hello Bob") == "✓✓")
+            chat = await bob.direct("alice")
+            await bob.ready()
+            await chat.read()
+            await at.until(lambda: at.mark("you Hello Bob") == "✔✔")
+
+
+async def test_messages_of_two_terminals_meet(alice: Client, bob: Client) -> None:
+    async with terminal(alice, "alice") as at_alice:
+        await at_alice.write_to("bob")
+        await at_alice.write("Hello Bob")
+        # One application a process has the screen; Bob's is opened while Alice's is still there.
+        async with terminal(bob, "bob") as at_bob:
+            await at_bob.sees("Alice", "Hello Bob")
+            await at_bob.write("Hi Alice")
+            await at_bob.until(lambda: at_bob.mark("Hi Alice") in ("✓✓", "✔✔"))
+        await at_alice.sees("Bob Hi Alice")
+        await at_alice.until(lambda: at_alice.mark("you Hello Bob") == "✔✔")
+
+
+async def test_messages_written_offline_go_out_on_reconnect(
+    site: SteadySite, alice: Client, bob: Client
+) -> None:
+    async with terminal(alice, "alice") as at:
+        await at.write_to("bob")
+        await at.write("before")
+        await at.until(lambda: at.mark("you before") == "✓✓")
+        site.kill()
+        await at.until(lambda: "offline" in at.head)
+        await at.write("first")
+        await at.write("second")
+        await at.until(lambda: "2 to send" in at.head)
+        assert (at.mark("first"), at.mark("second")) == ("○", "○")
+        site.start()
+        await at.until(lambda: "connected" in at.head)
+        await at.until(lambda: (at.mark("first"), at.mark("second")) == ("✓✓", "✓✓"))
+    chat = await bob.direct("alice")
+    assert [one.text for one in await chat.messages()] == ["before", "first", "second"]
+
+
+async def test_message_over_several_lines_is_one_message(alice: Client, bob: Client) -> None:
+    async with terminal(alice, "alice") as at:
+        await at.write_to("bob")
+        await at.write("one\ntwo")
+        await at.until(lambda: at.mark("you one") == "✓✓")
+    (message,) = await (await bob.direct("alice")).messages()
+    assert message.text == "one\ntwo"
+
+
+async def test_message_that_is_too_long_stays_in_the_line(alice: Client, bob: Client) -> None:
+    async with terminal(alice, "alice") as at:
+        await at.write_to("bob")
+        at.screen.query_one(Composer).load_text("x" * 5_000)
+        await at.press("enter")
+        await at.sees("4096")
+        assert len(at.screen.query_one(Composer).text) == 5_000
+
+
+async def test_refused_message_is_dropped_or_sent_again(alice: Client, bob: Client) -> None:
+    user = await bob.find("alice")
+    async with terminal(alice, "alice") as at:
+        await at.write_to("bob")
+        await bob.rest.call(type(None), "PUT", f"/users/{user.user_id}/block")
+        await at.write("one")
+        await at.write("two")
+        await at.until(lambda: (at.mark("you one"), at.mark("  two")) == ("✗", "✗"))
+        await at.sees("not sent:")
+        assert at.line("Bob").startswith("✗ Bob") or "✗ Bob" in at.shown
+        await at.press("ctrl+r")
+        await at.sees("Not sent", "Bob: one", "Bob: two")
+        await at.press("d")
+        await at.until(lambda: "Bob: one" not in at.shown)
+        await bob.rest.call(type(None), "DELETE", f"/users/{user.user_id}/block")
+        await at.press("enter")
+        await at.sees("nothing has failed")
+        await at.press("escape")
+        await at.until(lambda: at.mark("you two") in ("✓", "✓✓"))
+        assert "one" not in at.shown.replace("none", "")
+
+
+async def test_typing_is_shown_and_told(alice: Client, bob: Client) -> None:
+    async with terminal(alice, "alice") as at:
+        await at.write_to("bob")
+        await at.write("hello")
+        await at.until(lambda: at.mark("you hello") == "✓✓")
+        chat = await bob.direct("alice")
+        chat.typing()
+        await at.sees("Bob is typing…")
+        chat.typing(False)
+        await at.until(lambda: "typing" not in at.shown)
+        async with terminal(bob, "bob") as at_bob:
+            await at_bob.sees("hello")
+            at.screen.desk.typed("x")
+            await at_bob.sees("Alice is typing…")
+            at.screen.desk.typed("")
+            await at_bob.until(lambda: "typing" not in at_bob.shown)
+
+
+async def test_draft_stays_with_its_chat(alice: Client, bob: Client) -> None:
+    async with terminal(alice, "alice") as at:
+        await at.write_to("bob")
+        await at.press("ctrl+g")
+        await at.sees("Name of the group")
+        await at.type("Team")
+        await at.press("enter", *"bob", "enter")
+        await at.sees("alice · Team")
+        await at.type("not yet")
+        await at.press("ctrl+down")
+        await at.sees("alice · Bob")
+        assert at.screen.query_one(Composer).text == ""
+        await at.press("ctrl+up")
+        await at.sees("alice · Team")
+        assert at.screen.query_one(Composer).text == "not yet"
+
+
+# Chats and people.
+
+
+async def test_new_chat_with_nobody_says_so_and_asks_again(alice: Client, bob: Client) -> None:
+    async with terminal(alice, "alice") as at:
+        await at.sees("No chat yet")
+        await at.press("ctrl+n", *"nobody", "enter")
+        await at.sees("there is no user named 'nobody'")
+        await at.press(*["backspace"] * 6, *"@bob", "enter")
+        await at.sees("alice · Bob", "This is the beginning")
+
+
+async def test_new_group_has_its_members_and_takes_more(
+    site: SteadySite, alice: Client, bob: Client, tmp_path: Path
+) -> None:
+    async with (
+        await register(site, tmp_path / "carol.db", "carol", "Carol") as carol,
+        terminal(alice, "alice") as at,
+    ):
+        await at.press("ctrl+g")
+        await at.sees("Name of the group")
+        await at.type("The Team")
+        await at.press("enter", *"bob", "enter")
+        await at.sees("alice · The Team", "#The Team")
+        await at.press("ctrl+l")
+        await at.sees("Alice (you)  owner", "Bob")
+        await at.press("tab", *"carol", "enter")
+        await at.sees("Carol")
+        await at.press("escape")
+        await at.write("Welcome")
+        await at.until(lambda: at.mark("you Welcome") == "✓✓")
+        (chat,) = [chat for chat in await carol.chats() if chat.name == "The Team"]
+        await chat.send("Thanks")
+        await at.sees("Carol Thanks")
+
+
+async def test_unread_chat_is_marked_until_it_is_seen(alice: Client, bob: Client) -> None:
+    async with terminal(alice, "alice") as at:
+        await at.write_to("bob")
+        await at.press("ctrl+g")
+        await at.sees("Name of the group")
+        await at.type("Team")
+        await at.press("enter", *"bob", "enter")
+        await at.sees("alice · Team")
+        chat = await bob.direct("alice")
+        sent = [await chat.send(text) for text in ("one", "two", "three")]
+        await at.until(lambda: at.line("● Bob").split("▕")[0].split() == ["●", "Bob", "3"])
+        assert sent[-1].tick != "read"
+        await at.press("ctrl+up")
+        await at.sees("alice · Bob", "─ new ─", "three")
+        await sent[-1].read()
+        await at.until(lambda: "●" not in at.shown)
+
+
+async def test_chat_that_somebody_else_begins_appears_by_itself(alice: Client, bob: Client) -> None:
+    async with terminal(alice, "alice") as at:
+        await at.sees("No chat yet")
+        await (await bob.direct("alice")).send("Hello Alice")
+        await at.until(lambda: "● Bob" in at.shown)
+
+
+# The past.
+
+
+async def test_arriving_message_does_not_move_what_is_read(alice: Client, bob: Client) -> None:
+    async with terminal(alice, "alice") as at:
+        await at.write_to("bob")
+        await fill(bob, "alice", 60)
+        await at.sees("number 60.")
+        await at.press("pageup")
+        await at.until(lambda: "number 60." not in at.shown)
+        before = at.shown.splitlines()[1:20]
+        await (await bob.direct("alice")).send("late")
+        await at.until(lambda: at.view.lines[-1].text.count("late") == 1)
+        await at.pilot.pause()
+        assert [line[24:78] for line in at.shown.splitlines()[1:20]] == [
+            line[24:78] for line in before
+        ]
+        assert "more below (Esc)" in at.shown
+        await at.press("escape")
+        await at.sees("late")
+
+
+async def test_past_is_fetched_from_the_server_page_by_page(
+    site: SteadySite, alice: Client, bob: Client, tmp_path: Path
+) -> None:
+    count = WINDOW_MAX + 60
+    await fill(bob, "alice", count)
+    await alice.ready()
+    chat = await alice.direct("bob")
+    await chat.read()
+    # A new device begins where its user had got to: everything before comes on demand.
+    async with (
+        await login(site, tmp_path / "second.db", "alice") as second,
+        terminal(second, "alice") as at,
+    ):
+        await at.write_to("bob")
+        await at.sees(f"number {count}.")
+        assert await second.search("number") == []
+        while "This is the beginning" not in at.shown:
+            await at.press("pageup")
+            await at.pilot.pause(0.01)
+        await at.sees("number 1.")
+        assert len(at.screen.desk.window) == WINDOW_MAX
+        assert at.screen.desk.window.has_newer
+        await at.sees("↓ newer messages (Esc)")
+        # And down again, page by page.
+        while f"number {count}." not in at.shown:
+            await at.press("pagedown")
+            await at.pilot.pause(0.01)
+        assert not at.screen.desk.window.has_newer
+
+
+async def test_newest_is_one_key_away_from_the_far_past(alice: Client, bob: Client) -> None:
+    count = WINDOW_MAX + 60
+    await fill(bob, "alice", count)
+    async with terminal(alice, "alice") as at:
+        await at.write_to("bob")
+        while not at.screen.desk.window.has_newer:
+            await at.press("pageup")
+            await at.pilot.pause(0.01)
+        await at.press("escape")
+        await at.sees(f"number {count}.")
+
+
+async def test_search_leads_to_the_message_in_its_chat(alice: Client, bob: Client) -> None:
+    await fill(bob, "alice", 200)
+    async with terminal(alice, "alice") as at:
+        await at.write_to("bob")
+        await at.sees("number 200.")
+        await at.press("ctrl+f")
+        await at.sees("Find in messages")
+        await at.type("nothing like it")
+        await at.sees("nothing found")
+        await at.press(*["backspace"] * 15)
+        await at.type("NUMBER 42.")
+        await at.sees("Bob: number 42.")
+        await at.press("enter")
+        await at.until(lambda: at.app.screen is at.screen)
+        await at.sees("number 42.", "number 43.", "↓")
+        assert at.screen.desk.found is not None
+        await at.press("escape")
+        await at.sees("number 200.")
+
+
+async def test_search_works_without_a_server(site: SteadySite, alice: Client, bob: Client) -> None:
+    await fill(bob, "alice", 3)
+    async with terminal(alice, "alice") as at:
+        await at.sees("Bob")
+        await at.until(lambda: "● Bob" in at.shown)
+        site.kill()
+        await at.until(lambda: "offline" in at.head)
+        await at.press("ctrl+f")
+        await at.type("number 2.")
+        await at.sees("Bob: number 2.")
+        await at.press("enter")
+        await at.sees("alice · Bob", "Bob number 1.", "number 3.")
+
+
+# How it looks.
+
+
+async def test_text_of_others_is_neither_markup_nor_obeyed(
+    site: SteadySite, alice: Client, tmp_path: Path
+) -> None:
+    name = "[b]Bob[/b]"
+    async with (
+        await register(site, tmp_path / "bob.db", "bob", name) as bob,
+        terminal(alice, "alice") as at,
+    ):
+        await at.write_to("bob")
+        await (await bob.direct("alice")).send("[red]x[/red] \x1b[2J \x07 [/nonsense]")
+        await at.sees("[red]x[/red] ^[[2J ^G", "[/nonsense]", "[b]Bob[/b]")
+        await at.press("ctrl+l")
+        await at.sees("Alice (you)", name)
+        await at.press("escape", "ctrl+f", *"nonsense")
+        await at.sees("^[[2J ^G [/nonsense]")
+
+
+async def test_everything_fits_eighty_columns(alice: Client, bob: Client) -> None:
+    async with terminal(alice, "alice") as at:
+        await at.write_to("bob")
+        await fill(bob, "alice", 3)
+        await at.sees("number 3.")
+        lines = at.shown.splitlines()
+        assert len(lines) == 24
+        assert {len(line) for line in lines} == {80}
+        keys = "^n Write to ^g Group ^f Find ^l People ^r Failed esc Newest f1 Help ^q Quit"
+        assert keys in lines[-1]
+        await at.press("f1")
+        await at.sees("Keys and marks", "✔✔ (blue) read by everybody", "send again, or drop")
+
+
+async def test_small_and_changing_terminal_shows_the_newest(alice: Client, bob: Client) -> None:
+    async with terminal(alice, "alice", (50, 10)) as at:
+        await at.write_to("bob")
+        await fill(bob, "alice", 30)
+        await at.sees("number 30.")
+        await at.pilot.resize_terminal(100, 30)
+        await at.sees("number 30.", "number 5.")
+        await at.pilot.resize_terminal(40, 8)
+        await at.sees("number 30.")
+
+
+async def test_without_colour_the_marks_still_differ(
+    alice: Client, bob: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with terminal(alice, "alice") as at:
+        assert at.app.no_color
+        await at.write_to("bob")
+        await at.write("one")
+        chat = await bob.direct("alice")
+        await at.until(lambda: at.mark("you one") == "✓✓")
+        await chat.read()
+        await at.until(lambda: at.mark("you one") == "✔✔")
+        await at.write("two")
+        await at.until(lambda: (at.mark("you one"), at.mark("  two")) == ("✔✔", "✓✓"))
+
+
+async def test_revoked_login_is_said_in_words(site: SteadySite, alice: Client, bob: Client) -> None:
+    async with terminal(alice, "alice") as at:
+        await at.until(lambda: "connected" in at.head)
+        await asyncio.to_thread(tidewire, "users", "disable", "alice", "--data-dir", site.data_dir)
+        await at.until(lambda: "ended: this device was logged out" in at.head)
