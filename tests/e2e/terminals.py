@@ -15,6 +15,7 @@ from tidewire.client import Client, ClientOptions
 from tidewire.terminal.app import ChatApp, ChatScreen
 from tidewire.terminal.lines import MARKS
 from tidewire.terminal.widgets import Composer, MessageView
+from tidewire.terminal.window import WINDOW_MAX
 
 SIZE: Final = (80, 24)
 QUICK: Final = ClientOptions(backoff_ms=50, backoff_ms_max=200, ack_ms=20)
@@ -111,10 +112,20 @@ class Terminal:
 
 @asynccontextmanager
 async def terminal(
-    client: Client, username: str, size: tuple[int, int] = SIZE
+    client: Client,
+    username: str,
+    size: tuple[int, int] = SIZE,
+    *,
+    window_max: int = WINDOW_MAX,
 ) -> AsyncIterator[Terminal]:
     """A terminal with the chat of a client that is open."""
-    app = ChatApp(client, username=username, zone=UTC, now_ms=lambda: time.time_ns() // 1_000_000)
+    app = ChatApp(
+        client,
+        username=username,
+        zone=UTC,
+        now_ms=lambda: time.time_ns() // 1_000_000,
+        window_max=window_max,
+    )
     async with app.run_test(size=size, notifications=True) as pilot:
         shown = Terminal(app, pilot)
         await shown.until(lambda: app.screen is app.screen_of_chats)

@@ -14,6 +14,9 @@ from tidewire.runtime.cli import app
 COMMANDS = [
     (),
     ("serve",),
+    ("chat",),
+    ("send",),
+    ("tail",),
     ("config",),
     ("say",),
     ("users",),

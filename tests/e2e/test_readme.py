@@ -5,10 +5,18 @@ their output, in which `...` stands for anything. One shell runs them all, in or
 that looks like a clone and beside a server whose data is in `./data`, as the README has it.
 """
 
+import fcntl
+import os
+import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
+import termios
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -55,6 +63,7 @@ def clone(directory: Path) -> Path:
     """A directory in which the README's paths lead to this environment and these documents."""
     (directory / ".venv").symlink_to(Path(sys.executable).parent.parent)
     (directory / "docs").symlink_to(ROOT / "docs")
+    (directory / "examples").symlink_to(ROOT / "examples")
     programs = directory / "programs"
     programs.mkdir()
     if shutil.which("curl") is None:
@@ -75,6 +84,7 @@ def run(listed: list[str], directory: Path) -> list[str]:
     done = subprocess.run(
         ["/bin/sh", "-c", script],
         cwd=directory,
+        env={**os.environ, "XDG_DATA_HOME": str(directory / "home")},
         capture_output=True,
         text=True,
         timeout=50,
@@ -102,6 +112,90 @@ def test_readme_shows_the_example_that_it_runs() -> None:
     (listing,) = LISTING.findall(readme())
     example = (ROOT / "docs/examples/live_message.py").read_text(encoding="utf-8")
     assert listing in example
+
+
+# The conversation between two terminals: a table of who presses what, and what is seen then.
+
+CHAT = re.compile(r"^```\n(\S+/tidewire chat --user (\w+))\n```", re.MULTILINE)
+STEP = re.compile(r"^\| (\w+)'s \| (.*?) ?\| (.*?) ?\|$", re.MULTILINE)
+CODE = re.compile(r"`([^`]+)`")
+KEYS = {"Enter": b"\r", "^q": b"\x11"}
+PASSWORD = "correct horse"
+
+
+class Terminal:
+    """A program on a terminal of 80 by 24. What it writes is kept, and taken when it is seen."""
+
+    def __init__(self, ours: int, process: "subprocess.Popen[bytes]") -> None:
+        self.ours = ours
+        self.process = process
+        self._written = b""
+
+    def see(self, text: str) -> None:
+        watch = threading.Timer(20, self.process.kill)
+        watch.start()
+        try:
+            while text.encode() not in self._written:
+                self._written += os.read(self.ours, 65_536)
+        except OSError:
+            raise AssertionError(f"{text!r} was not seen in {self._written!r}") from None
+        finally:
+            watch.cancel()
+
+    def press(self, keys: str) -> None:
+        # What was written before is no answer to this.
+        self._written = b""
+        os.write(self.ours, KEYS.get(keys, keys.encode()))
+
+
+@contextmanager
+def on_a_terminal(command: str, directory: Path) -> Iterator[Terminal]:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", f"exec {command}"],
+        cwd=directory,
+        env={**os.environ, "XDG_DATA_HOME": str(directory / "home"), "TERM": "xterm-256color"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(ours, process)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+# A real server, and two real terminals.
+@pytest.mark.slow
+def test_readme_conversation_between_two_terminals_goes_as_written(tmp_path: Path) -> None:
+    text = readme()
+    before = [command for command, _ in commands(text[: CHAT.search(text).start()])]  # type: ignore[union-attr]
+    steps = STEP.findall(text)
+    assert len(steps) >= 5
+    with serving(clone(tmp_path) / "data") as server, ExitStack() as stack:
+        run(before, tmp_path)
+        terminals: dict[str, Terminal] = {}
+        for command, user in CHAT.findall(text):
+            command = f"{command} --url {server.url}"
+            at = terminals[user] = stack.enter_context(on_a_terminal(command, tmp_path))
+            at.see(f"Password for {user}: ")
+            at.press(PASSWORD)
+            at.press("Enter")
+            at.see("connected")
+            at.see("Hello Bob")
+        for who, keys, seen in steps:
+            at = terminals[who.lower()]
+            for key in CODE.findall(keys):
+                at.press(key)
+            for expected in CODE.findall(seen):
+                at.see(expected)
+        for at in terminals.values():
+            assert at.process.wait(20) == 0
 
 
 # Two runs of a real program.

@@ -21,6 +21,7 @@ from tidewire.terminal.dialogs import Failed, Help, Members, Question, Search
 from tidewire.terminal.lines import NEW_KEY, conversation, count_below
 from tidewire.terminal.text import cut, one_line
 from tidewire.terminal.widgets import ChatList, Composer, MessageView, start
+from tidewire.terminal.window import WINDOW_MAX
 from tidewire.terminal.words import state_words, typing_words
 
 PAINT_S: Final = 0.03
@@ -324,12 +325,19 @@ class ChatApp(App[None]):
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(
-        self, client: Client, *, username: str, zone: tzinfo | None, now_ms: Callable[[], int]
+        self,
+        client: Client,
+        *,
+        username: str,
+        zone: tzinfo | None,
+        now_ms: Callable[[], int],
+        window_max: int = WINDOW_MAX,
     ) -> None:
         super().__init__()
         # Over a slow line an animation is only lag.
         self.animation_level = "none"
-        self.screen_of_chats = ChatScreen(Desk(client, now_ms), username=username, zone=zone)
+        desk = Desk(client, now_ms, window_max)
+        self.screen_of_chats = ChatScreen(desk, username=username, zone=zone)
 
     async def on_mount(self) -> None:
         await self.push_screen(self.screen_of_chats)

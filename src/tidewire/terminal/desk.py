@@ -29,7 +29,7 @@ from tidewire.domain.delivery import Tick
 from tidewire.terminal.lines import Row
 from tidewire.terminal.listing import Listed, activity, ordered
 from tidewire.terminal.people import People
-from tidewire.terminal.window import PAGE, Window
+from tidewire.terminal.window import PAGE, WINDOW_MAX, Window
 from tidewire.terminal.words import Typists
 
 YOU: Final = "you"
@@ -42,10 +42,13 @@ UNREAD_CONTEXT: Final = 10
 
 
 class Desk:
-    def __init__(self, client: Client, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, client: Client, now_ms: Callable[[], int], window_max: int = WINDOW_MAX
+    ) -> None:
         self.client = client
         self.people = People(client)
-        self.window = Window()
+        self._window_max = window_max
+        self.window = Window(window_max)
         self.chat: Chat | None = None
         """The one that is open."""
         self.new_after: int | None = None
@@ -160,7 +163,7 @@ class Desk:
         self.chat, self.found = chat, None if at is None else at.sequence
         self.new_after = None if place is None or not chat.unread else place.read
         self._told_typing_at_ms = None
-        self.window, self._heard = Window(), 0
+        self.window, self._heard = Window(self._window_max), 0
         if at is None:
             await self.newest()
             return

@@ -1,7 +1,7 @@
 """The widgets of the chat: they show spans and lines, and decide nothing."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -17,10 +17,12 @@ from textual.strip import Strip
 from textual.style import Style as VisualStyle
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
-from textual.worker import Worker
 
 from tidewire.terminal.lines import Line, Look, Span, anchor_at, last_seen, top_of
 from tidewire.terminal.listing import Listed, listed_line
+
+if TYPE_CHECKING:
+    from textual.worker import Worker
 
 LOOKS: Final[dict[Look, str]] = {
     Look.TEXT: "",
