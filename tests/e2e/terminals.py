@@ -14,7 +14,7 @@ from tests.e2e.chatting import PASSWORD, PATIENCE_S, Site
 from tidewire.client import Client, ClientOptions
 from tidewire.terminal.app import ChatApp, ChatScreen
 from tidewire.terminal.lines import MARKS
-from tidewire.terminal.widgets import Composer, MessageView
+from tidewire.terminal.widgets import MessageView
 from tidewire.terminal.window import WINDOW_MAX
 
 SIZE: Final = (80, 24)
@@ -54,7 +54,7 @@ class Terminal:
 
     @property
     def view(self) -> MessageView:
-        return self.screen.query_one(MessageView)
+        return self.screen.message_view
 
     @property
     def shown(self) -> str:
@@ -97,9 +97,9 @@ class Terminal:
     async def write(self, text: str) -> None:
         """Write a message and send it."""
         await self.type(text)
-        await self.until(lambda: self.screen.query_one(Composer).text == text)
+        await self.until(lambda: self.screen.composer.text == text)
         await self.press("enter")
-        await self.until(lambda: not self.screen.query_one(Composer).text)
+        await self.until(lambda: not self.screen.composer.text)
 
     async def write_to(self, username: str) -> None:
         """Open the direct chat with somebody."""

@@ -20,7 +20,7 @@ from tests.e2e.chatting import PASSWORD, PATIENCE_S
 from tests.e2e.commands import PROGRAM, TIMEOUT_S, Done
 from tests.e2e.terminals import SteadySite
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 KEY = "5e9d0000-0000-4000-8000-000000000001"
 
@@ -128,6 +128,9 @@ def test_send_reads_standard_input(people: People, tmp_path: Path) -> None:
     assert (done.exit_code, done.out) == (0, "1\n")
     done = people.run("tail", "@bob", "--no-follow", "--json", "--store", store)
     assert [line["text"] for line in map(json.loads, done.out.splitlines())] == ["a\nb"]
+    done = people.run("send", "@alice", "x", "--user", "bob", "--store", store)
+    assert done.exit_code == 2
+    assert "is alice's" in done.err
 
 
 def test_send_waits_for_the_second_tick(people: People) -> None:
@@ -192,7 +195,8 @@ def test_tail_follows_and_ends_with_its_reader(people: People) -> None:
     first = json.loads(tail.line())
     assert (first["sequence"], first["text"], first["is_own"]) == (2, "two", True)
     people.run("send", "@alice", "three\nand four", "--user", "bob")
-    people.run("send", "@bob", "five", "--user", "alice")
+    done = people.run("send", "@bob", "five", "--user", "alice")
+    assert "alice is active here already" in done.err
     second, third = json.loads(tail.line()), json.loads(tail.line())
     assert (second["sender"], second["text"]) == ("bob", "three\nand four")
     assert (third["sequence"], third["is_own"]) == (4, True)

@@ -14,7 +14,7 @@ from tests.e2e.terminals import SteadySite, register
 from tests.tidy.repository import ROOT
 from tidewire.client import MessageReceived
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 LAST = "and the last one"
 

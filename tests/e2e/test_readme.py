@@ -88,7 +88,7 @@ def run(listed: list[str], directory: Path, url: str = f"http://{ADDRESS}") -> l
         env={**os.environ, "XDG_DATA_HOME": str(directory / "home"), "TIDEWIRE_URL": url},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=False,
     )
     printed = done.stdout.split(mark)
@@ -99,6 +99,7 @@ def run(listed: list[str], directory: Path, url: str = f"http://{ADDRESS}") -> l
 
 # A real server and real programs, one after the other.
 @pytest.mark.slow
+@pytest.mark.timeout(120)
 def test_readme_commands_work_as_printed(tmp_path: Path) -> None:
     listed = commands(readme())
     assert listed
@@ -174,6 +175,7 @@ def on_a_terminal(command: str, directory: Path) -> Iterator[Terminal]:
 
 # A real server, and two real terminals.
 @pytest.mark.slow
+@pytest.mark.timeout(120)
 def test_readme_conversation_between_two_terminals_goes_as_written(tmp_path: Path) -> None:
     text = readme()
     before = [command for command, _ in commands(text[: CHAT.search(text).start()])]  # type: ignore[union-attr]

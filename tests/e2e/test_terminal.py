@@ -10,10 +10,13 @@ import pytest
 
 from tests.e2e.commands import tidewire
 from tests.e2e.terminals import SteadySite, login, register, terminal
-from tidewire.client import Client
-from tidewire.terminal.widgets import Composer
+from tidewire.client import Client, LoginNeeded, StoreUnusable
+from tidewire.client.store import Store
+from tidewire.terminal.addresses import STORES_MAX, store_name
+from tidewire.terminal.people import People
+from tidewire.terminal.session import Wish, open_session
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 FEW = 150
 """A bound that is reached with fewer keys."""
@@ -109,10 +112,10 @@ async def test_message_over_several_lines_is_one_message(alice: Client, bob: Cli
 async def test_message_that_is_too_long_stays_in_the_line(alice: Client, bob: Client) -> None:
     async with terminal(alice, "alice") as at:
         await at.write_to("bob")
-        at.screen.query_one(Composer).load_text("x" * 5_000)
+        at.screen.composer.load_text("x" * 5_000)
         await at.press("enter")
         await at.sees("4096")
-        assert len(at.screen.query_one(Composer).text) == 5_000
+        assert len(at.screen.composer.text) == 5_000
 
 
 async def test_refused_message_is_dropped_or_sent_again(alice: Client, bob: Client) -> None:
@@ -166,10 +169,10 @@ async def test_draft_stays_with_its_chat(alice: Client, bob: Client) -> None:
         await at.type("not yet")
         await at.press("ctrl+down")
         await at.sees("alice · Bob")
-        assert at.screen.query_one(Composer).text == ""
+        assert at.screen.composer.text == ""
         await at.press("ctrl+up")
         await at.sees("alice · Team")
-        assert at.screen.query_one(Composer).text == "not yet"
+        assert at.screen.composer.text == "not yet"
 
 
 # Chats and people.
@@ -397,3 +400,39 @@ async def test_revoked_login_is_said_in_words(site: SteadySite, alice: Client, b
         await at.until(lambda: "connected" in at.head)
         await asyncio.to_thread(tidewire, "users", "disable", "alice", "--data-dir", site.data_dir)
         await at.until(lambda: "ended: this device was logged out" in at.head)
+
+
+# Bounds.
+
+
+async def test_names_are_kept_up_to_a_bound_and_found_again(alice: Client) -> None:
+    people = People(alice, names_max=2)
+    await people.tell({"user_1": "Ann", "user_2": "Bob"})
+    assert not await people.tell({"user_2": "Bob"})
+    assert await people.tell({"user_3": "Eve"})
+    again = People(alice)
+    await again.load()
+    names = [again.name(f"user_{number}") for number in (1, 2, 3)]
+    assert names == ["user_1", "Bob", "Eve"]
+
+
+async def test_one_person_has_so_many_stores_at_once_and_no_more(tmp_path: Path) -> None:
+    wish = Wish(url="http://127.0.0.1:9", username="alice", directory=tmp_path)
+    asked: list[str] = []
+
+    def ask(username: str) -> str:
+        asked.append(username)
+        raise LoginNeeded("nobody answers")
+
+    stores: list[Store] = []
+    try:
+        for number in range(1, STORES_MAX + 1):
+            with pytest.raises(LoginNeeded):
+                await open_session(wish, ask, asked.append)
+            stores.append(Store(str(tmp_path / store_name(wish.url, "alice", number))))
+        assert len([line for line in asked if "one more device" in line]) == STORES_MAX - 1
+        with pytest.raises(StoreUnusable, match="in use by another process"):
+            await open_session(wish, ask, asked.append)
+    finally:
+        for store in stores:
+            await store.close()

@@ -99,7 +99,7 @@ async def _chat(wish: "Wish", ask_password: "AskPassword") -> str | None:
     from tidewire.terminal.session import forget_login, open_session
     from tidewire.terminal.words import LOGIN_ENDED, state_words
 
-    async with await open_session(wish, ask_password) as client:
+    async with await open_session(wish, ask_password, say) as client:
         username = wish.username or await _username(client)
         path = client.driver.store.path
         application = ChatApp(client, username=username, zone=None, now_ms=SystemClock().wall_ms)
@@ -176,7 +176,7 @@ async def _send(
     from tidewire.terminal import scripting
     from tidewire.terminal.session import open_session
 
-    async with await open_session(wish, _password(False)) as client:
+    async with await open_session(wish, _password(False), say) as client:
         return await scripting.send(
             client,
             chat,
@@ -233,7 +233,7 @@ async def _tail(who: "Wish", chat: str, wish: Any) -> None:
         typer.echo(line)
         sys.stdout.flush()
 
-    async with await open_session(who, _password(False)) as client, reader_gone(sys.stdout):
+    async with await open_session(who, _password(False), say) as client, reader_gone(sys.stdout):
         await Tail(client, wish, show, say).run(chat)
 
 

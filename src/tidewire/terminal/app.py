@@ -59,20 +59,25 @@ class ChatScreen(Screen[None]):
         self._top_key: str | None = None
         self._is_loading = False
         self._is_learning = False
+        self.head_line = Static("", id="head", markup=False)
+        self.chat_list = ChatList(id="chats", markup=False, compact=True)
+        self.message_view = MessageView(id="messages")
+        self.notice_line = Static("", id="notice", markup=False)
+        self.composer = Composer(
+            id="composer",
+            compact=True,
+            placeholder="Write a message; Enter sends it",
+            highlight_cursor_line=False,
+        )
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="head", markup=False)
+        yield self.head_line
         with Horizontal(id="middle"):
-            yield ChatList(id="chats", markup=False, compact=True)
+            yield self.chat_list
             with Vertical(id="right"):
-                yield MessageView(id="messages")
-                yield Static("", id="notice", markup=False)
-                yield Composer(
-                    id="composer",
-                    compact=True,
-                    placeholder="Write a message; Enter sends it",
-                    highlight_cursor_line=False,
-                )
+                yield self.message_view
+                yield self.notice_line
+                yield self.composer
         yield Footer(compact=True, show_command_palette=False)
 
     async def on_mount(self) -> None:
@@ -80,7 +85,7 @@ class ChatScreen(Screen[None]):
         chats = self.desk.listed()
         if chats:
             await self._open(self.desk.client.chat(chats[0].chat_id))
-        self.query_one(Composer).focus()
+        self.composer.focus()
         self.touch()
         start(self, self._listen, group="events")
         self.set_interval(1.0, self._second)
@@ -108,10 +113,13 @@ class ChatScreen(Screen[None]):
 
     def _paint(self) -> None:
         self._is_paint_due = False
+        if not self.is_attached:
+            # A timer that was set before the end.
+            return
         desk = self.desk
         self._paint_head()
-        self.query_one(ChatList).show(desk.listed())
-        view = self.query_one(MessageView)
+        self.chat_list.show(desk.listed())
+        view = self.message_view
         has_chat = desk.chat is not None
         lines = conversation(
             desk.rows(),
@@ -123,7 +131,7 @@ class ChatScreen(Screen[None]):
         )
         top_key, self._top_key = self._top_key, None
         view.show(lines, top_key=self._fitting_top(view, lines_key=top_key, count=len(lines)))
-        self.query_one(Composer).disabled = not has_chat
+        self.composer.disabled = not has_chat
         self._paint_notice()
         if desk.is_list_old:
             desk.is_list_old = False
@@ -146,10 +154,10 @@ class ChatScreen(Screen[None]):
         width = max(20, self.size.width - 2)
         left = cut(f"{self._username} · {title}", max(8, width - cell_len(state) - 1), cell_len)
         gap = " " * max(1, width - cell_len(left) - cell_len(state))
-        self.query_one("#head", Static).update(Content(left + gap + state))
+        self.head_line.update(Content(left + gap + state))
 
     def _paint_notice(self) -> None:
-        desk, view = self.desk, self.query_one(MessageView)
+        desk, view = self.desk, self.message_view
         notice = EMPTY if desk.chat is None else typing_words(desk.typing_names())
         if desk.window.has_newer:
             notice = "↓ newer messages (Esc)"
@@ -157,7 +165,7 @@ class ChatScreen(Screen[None]):
             below = count_below(view.lines, view.bottom, lambda line: True)
             if below:
                 notice = f"↓ {below} more below (Esc)" + (f" · {notice}" if notice else "")
-        self.query_one("#notice", Static).update(Content(notice))
+        self.notice_line.update(Content(notice))
 
     async def _refresh_list(self) -> None:
         await self.desk.refresh_list()
@@ -174,9 +182,10 @@ class ChatScreen(Screen[None]):
     # The conversation.
 
     @on(MessageView.Moved)
-    def _moved(self) -> None:
+    def look(self) -> None:
+        """What is on the screen has been seen, if somebody looks; more may have to be loaded."""
         self._paint_notice()
-        view = self.query_one(MessageView)
+        view = self.message_view
         if self.is_current and self.app.app_focus:
             seen = view.seen()
             if self.desk.is_unseen(seen):
@@ -206,22 +215,22 @@ class ChatScreen(Screen[None]):
     async def _chosen(self, event: OptionList.OptionSelected) -> None:
         if event.option_id is not None:
             await self._open(self.desk.client.chat(event.option_id))
-            self.query_one(Composer).focus()
+            self.composer.focus()
 
     async def _open(self, chat: Chat, at: Message | None = None) -> None:
-        composer = self.query_one(Composer)
+        composer = self.composer
         self.desk.keep_draft(composer.text)
         await self.desk.open(chat, at=at)
         composer.disabled = False
         with composer.prevent(TextArea.Changed):
             composer.load_text(self.desk.draft())
         composer.move_cursor(composer.document.end)
-        self.query_one(MessageView).to_end()
+        self.message_view.to_end()
         self._top_key = str(at.sequence) if at is not None else NEW_KEY
         if at is None and self.desk.new_after is None:
             self._top_key = None
         self._paint()
-        self.query_one(ChatList).mark(chat.chat_id)
+        self.chat_list.mark(chat.chat_id)
 
     # Writing.
 
@@ -234,10 +243,10 @@ class ChatScreen(Screen[None]):
         except TidewireError as error:
             self._tell(error)
             return
-        composer = self.query_one(Composer)
+        composer = self.composer
         with composer.prevent(TextArea.Changed):
             composer.load_text("")
-        self.query_one(MessageView).to_end()
+        self.message_view.to_end()
         self.touch()
 
     @on(TextArea.Changed, "#composer")
@@ -247,7 +256,7 @@ class ChatScreen(Screen[None]):
     # Keys.
 
     def action_page(self, direction: int) -> None:
-        view = self.query_one(MessageView)
+        view = self.message_view
         if direction < 0:
             view.scroll_page_up(animate=False)
         else:
@@ -267,8 +276,8 @@ class ChatScreen(Screen[None]):
         if self.desk.window.has_newer:
             await self.desk.newest()
         self.desk.found = None
-        self.query_one(MessageView).to_end()
-        self.query_one(Composer).focus()
+        self.message_view.to_end()
+        self.composer.focus()
         self._paint()
 
     async def action_new_direct(self) -> None:
@@ -291,7 +300,7 @@ class ChatScreen(Screen[None]):
             self.desk.is_list_old = True
             self._paint()
             await self._open(chat)
-            self.query_one(Composer).focus()
+            self.composer.focus()
 
     async def action_search(self) -> None:
         await self.app.push_screen(Search(self.desk.client, self.desk, self._zone), self._found)
@@ -311,6 +320,7 @@ class ChatScreen(Screen[None]):
         await self.app.push_screen(Help())
 
     def _dialog_closed(self, _: None) -> None:
+        self.look()
         self.touch()
 
     def _tell(self, error: TidewireError) -> None:
@@ -343,5 +353,4 @@ class ChatApp(App[None]):
         await self.push_screen(self.screen_of_chats)
 
     def on_app_focus(self) -> None:
-        # What is on the screen counts as seen from now on.
-        self.screen_of_chats.touch()
+        self.screen_of_chats.look()

@@ -90,6 +90,9 @@ class Question(Dialog[T], Generic[T]):
             return
         self.fault("…")
         values = [one.value.strip() for one in inputs]
+        # What is typed while the server is asked is for nobody.
+        for one in inputs:
+            one.disabled = True
         start(self, lambda: self._try(values), group="work", exclusive=True)
 
     async def _try(self, values: list[str]) -> None:
@@ -97,6 +100,9 @@ class Question(Dialog[T], Generic[T]):
             result = await self._act(values)
         except TidewireError as error:
             self.fault(str(error))
+            for one in self.query(Input):
+                one.disabled = False
+            self.query_one("#field-0", Input).focus()
         else:
             _ = self.dismiss(result)
 

@@ -11,6 +11,7 @@ from tidewire.client import (
     Chat,
     Client,
     Message,
+    MessageFailed,
     MessageReceived,
     MessageStored,
     Sent,
@@ -72,6 +73,11 @@ async def send(
             sent = await chat.send(text, client_message_id=client_message_id)
             await sent.stored()
             await _reached(sent, stage)
+    except MessageFailed:
+        # Nobody will come to decide about it: it must not fill the outbox.
+        assert sent is not None
+        await sent.drop()
+        raise
     except TimeoutError:
         if sent is None:
             return Result(Outcome.NEVER_LEFT, None)

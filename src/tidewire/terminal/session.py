@@ -37,17 +37,25 @@ AskPassword = Callable[[str], str]
 """Gives the password of a user name. Called only if there is no login yet."""
 
 
-async def open_session(wish: Wish, ask_password: AskPassword) -> Client:
+async def open_session(
+    wish: Wish, ask_password: AskPassword, tell: Callable[[str], None]
+) -> Client:
     """A client with a login, not started yet. Raises ClientError.
 
     Without a named store the first one that is free is taken: a chat and a `tail` of the same
     person may run side by side, each as a device of its own.
     """
     busy: StoreUnusable | None = None
+
+    def ask(username: str) -> str:
+        if busy is not None:
+            tell(f"{username} is active here already; this is one more device, with its own login")
+        return ask_password(username)
+
     for path in _candidates(wish):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            return await _open(wish, path, ask_password)
+            return await _open(wish, path, ask)
         except StoreUnusable as error:
             if wish.store is not None or _BUSY not in str(error):
                 raise

@@ -97,10 +97,13 @@ class MessageView(ScrollView, can_focus=True):
     def show(self, lines: Sequence[Line], *, top_key: str | None = None) -> None:
         """Other lines. What was at the top stays there, unless the end was in sight; `top_key`
         names what is to be at the top instead."""
+        size = Size(self.text_width, len(lines))
+        if lines == self._lines and size == self.virtual_size and top_key is None:
+            return
         was_at_end = self._is_at_end
         anchor = anchor_at(self._lines, round(self.scroll_y))
         self._lines = lines
-        self.virtual_size = Size(self.text_width, len(lines))
+        self.virtual_size = size
         top = None
         if top_key is not None:
             top = next((index for index, line in enumerate(lines) if line.key == top_key), None)
@@ -112,6 +115,10 @@ class MessageView(ScrollView, can_focus=True):
             self.scroll_to(y=top, animate=False, immediate=True, force=True)
         self._moved()
         self.refresh()
+
+    def on_resize(self) -> None:
+        if self._is_at_end:
+            self.to_end()
 
     def to_end(self) -> None:
         self.scroll_end(animate=False, immediate=True, force=True, x_axis=False)
@@ -150,8 +157,13 @@ class MessageView(ScrollView, can_focus=True):
 class ChatList(OptionList):
     """All chats. Enter or a click opens one."""
 
+    _shown: tuple[int, Sequence[Listed]] | None = None
+
     def show(self, chats: Sequence[Listed]) -> None:
         width = max(8, self.scrollable_content_region.width)
+        if (width, chats) == self._shown:
+            return
+        self._shown = width, chats
         marked = self._marked_id()
         options = [
             Option(content(listed_line(chat, width, cell_len)), id=chat.chat_id) for chat in chats
