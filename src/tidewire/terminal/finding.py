@@ -28,14 +28,17 @@ async def find_chat(client: Client, text: str) -> Chat:
 async def _choose(client: Client, name: str) -> ById | WithUser:
     try:
         chats = await client.chats()
-        is_user = may_be_username(name) and bool(await client.users(name))
     except ServerUnreachable:
         # What this device knows has to do.
         chats = client.known_chats()
-        is_user = False
     groups = [
         Known(chat.chat_id, chat.name)
         for chat in chats
         if chat.type is ChatType.GROUP and chat.name is not None
     ]
+    is_user = may_be_username(name)
+    if is_user and any(group.name.casefold() == name.casefold() for group in groups):
+        # Only then does it matter whether there is such a user: a server lets nobody look up many
+        # names. Otherwise it is a user, or `direct` says that there is none.
+        is_user = bool(await client.users(name))
     return choose(name, groups, is_user=is_user)
