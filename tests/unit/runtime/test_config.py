@@ -73,6 +73,14 @@ def test_file_is_the_one_that_was_named(tmp_path: Path) -> None:
         load(data_dir=tmp_path, file=tmp_path / "none.toml", environ={})
 
 
+def test_variables_of_the_client_are_passed_over(tmp_path: Path) -> None:
+    environ = {"TIDEWIRE_URL": "http://x", "TIDEWIRE_USER": "alice", "TIDEWIRE_PASSWORD": "secret"}
+    assert load(data_dir=tmp_path, environ=environ) == load(data_dir=tmp_path, environ={})
+    (fault,) = faults_of(tmp_path, TIDEWIRE_PASWORD="secret")
+    assert "did you mean TIDEWIRE_PASSWORD?" in fault
+    assert "secret" not in fault
+
+
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     faults = faults_of(
         tmp_path,
