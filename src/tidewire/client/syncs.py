@@ -28,6 +28,8 @@ class Syncs:
         self._random = random
         # Chats that want a page, and from when on; asked in this order.
         self._wanted: dict[ChatId, tuple[Place, int]] = {}
+        # None of them before this: what comes with every frame need not look at every chat.
+        self._wanted_from_ms = 0
         self._flying: dict[str, Flight] = {}
         self._asked: dict[ChatId, str] = {}
         self._failures: dict[ChatId, int] = {}
@@ -45,7 +47,7 @@ class Syncs:
             return
         known = self._wanted.get(chat_id)
         if known is None or from_ms < known[1]:
-            self._wanted[chat_id] = (place, from_ms)
+            self._put(place, from_ms)
 
     def forget(self, chat_id: ChatId) -> None:
         self._wanted.pop(chat_id, None)
@@ -54,7 +56,7 @@ class Syncs:
     def due(self, now_ms: int) -> list[Place]:
         """Places whose page is to be asked for now, as far as the bound allows."""
         room = self._options.syncs_max - len(self._flying)
-        if room <= 0 or not self._wanted:
+        if room <= 0 or not self._wanted or now_ms < self._wanted_from_ms:
             return []
         due: list[Place] = []
         for chat_id, (place, from_ms) in list(self._wanted.items()):
@@ -66,6 +68,7 @@ class Syncs:
                 due.append(place)
                 if len(due) == room:
                     break
+        self._wanted_from_ms = min((from_ms for _, from_ms in self._wanted.values()), default=0)
         return due
 
     def ask(self, place: Place, request_id: str, now_ms: int) -> SyncRequestFrame:
@@ -99,13 +102,19 @@ class Syncs:
             first_ms=self._options.backoff_ms,
             longest_ms=self._options.backoff_ms_max,
         )
-        self._wanted[place.chat_id] = (place, now_ms + max(wait_ms, retry_after_ms))
+        self._put(place, now_ms + max(wait_ms, retry_after_ms))
 
     def is_overdue(self, now_ms: int) -> bool:
         return any(flight.expires_at_ms <= now_ms for flight in self._flying.values())
 
     def next_deadline_ms(self, *, may_ask: bool) -> int | None:
         deadlines = [flight.expires_at_ms for flight in self._flying.values()]
-        if may_ask and len(self._flying) < self._options.syncs_max:
-            deadlines.extend(from_ms for _, from_ms in self._wanted.values())
+        if may_ask and self._wanted and len(self._flying) < self._options.syncs_max:
+            deadlines.append(self._wanted_from_ms)
         return min(deadlines, default=None)
+
+    def _put(self, place: Place, from_ms: int) -> None:
+        self._wanted.pop(place.chat_id, None)
+        is_first = not self._wanted
+        self._wanted[place.chat_id] = (place, from_ms)
+        self._wanted_from_ms = from_ms if is_first else min(from_ms, self._wanted_from_ms)

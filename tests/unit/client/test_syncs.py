@@ -78,3 +78,18 @@ def test_failures_wait_longer_until_one_succeeds() -> None:
     made.forget(here.chat_id)
     assert made.next_deadline_ms(may_ask=True) is None
     made.clear()
+
+
+def test_next_deadline_is_never_after_what_is_wanted_first() -> None:
+    made = syncs()
+    late, early = place(1), place(2)
+    made.want(late, 500)
+    made.want(early, 200)
+    assert made.next_deadline_ms(may_ask=True) == 200
+    assert made.due(100) == []
+    assert made.due(200) == [early]
+    assert made.next_deadline_ms(may_ask=True) == 500
+    made.want(late, 300)
+    assert made.next_deadline_ms(may_ask=True) == 300
+    assert made.due(300) == [late]
+    assert made.next_deadline_ms(may_ask=True) is None
