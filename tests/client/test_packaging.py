@@ -72,7 +72,8 @@ def test_command_without_the_extra_says_what_to_install() -> None:
     done = run("from tidewire.runtime.cli import main; main()")
     assert done.returncode != 0
     assert done.stderr.strip().count("\n") == 0
-    assert "pip install 'tidewire[server]'" in done.stderr
+    assert "pip install 'tidewire[chat]'" in done.stderr
+    assert "'tidewire[server]'" in done.stderr
 
 
 @pytest.mark.slow

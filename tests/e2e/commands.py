@@ -26,7 +26,8 @@ COLUMNS = 80
 
 # Nothing in our environment may make a terminal of no terminal, or change its width.
 _UNWANTED = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
-_ENV = ["env", *(f"--unset={name}" for name in _UNWANTED), "TERM=xterm"]
+# Whoever is started in the background is deaf to Ctrl-C, and so are all that it starts.
+_ENV = ["env", "--default-signal=INT", *(f"--unset={name}" for name in _UNWANTED), "TERM=xterm"]
 PROGRAM = [*_ENV, sys.executable, "-m", "tidewire"]
 
 

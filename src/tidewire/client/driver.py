@@ -93,6 +93,8 @@ class Driver:
         self._entering: dict[ClientMessageId, Entry] = {}
         self.waits = Waits(self._loop, self.check_open)
         self._socket: Socket | None = None
+        # Let go of, and maybe not closed yet.
+        self._leaving: list[Socket] = []
         self._connecting: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -145,10 +147,9 @@ class Driver:
         if linger_s > 0:
             await self._linger(linger_s)
         await self._writing.flushed()
-        socket = self._socket
         self.apply(self.core.stop(self.now(), "closed"))
         await self._writing.flushed()
-        if socket is not None:
+        for socket in self._leaving:
             # What was said last has to leave before the event loop may end.
             await socket.gone(GOODBYE_S_MAX)
         if self._timer is not None:
@@ -431,6 +432,8 @@ class Driver:
         self._connecting = None
         if self._socket is not None:
             self._socket.let_go(code)
+            self._leaving = [one for one in self._leaving if not one.is_gone]
+            self._leaving.append(self._socket)
             self._socket = None
 
     # Time.

@@ -56,6 +56,7 @@ class Socket(WSListener):
         self._parts: list[bytes] = []
         self._is_let_go = False
         self._was_open = False
+        self._opening: asyncio.Task[tuple[WSTransport, WSListener]] | None = None
 
     async def open(
         self,
@@ -66,8 +67,8 @@ class Socket(WSListener):
         ssl_context: ssl.SSLContext | None,
     ) -> None:
         """Raises HandshakeRefused and Unreachable."""
-        try:
-            await ws_connect(
+        opening = self._opening = asyncio.create_task(
+            ws_connect(
                 lambda: self,
                 url,
                 ssl_context=ssl_context,
@@ -78,6 +79,14 @@ class Socket(WSListener):
                 max_frame_size=FRAME_BYTES_MAX,
                 read_buffer_init_size=READ_BUFFER_BYTES,
             )
+        )
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # picows leaves a socket open whose handshake is cancelled: it ends, and is closed then.
+            self._is_let_go = True
+            opening.add_done_callback(_ignore_outcome)
+            raise
         except WSHandshakeError as error:
             raise _refused(error) from error
         except (OSError, TimeoutError, EOFError) as error:
@@ -98,16 +107,22 @@ class Socket(WSListener):
             transport.send_close(code)  # type: ignore[arg-type]
             transport.disconnect()
 
+    @property
+    def is_gone(self) -> bool:
+        """Nothing of it is left open."""
+        return self._transport is None and (self._opening is None or self._opening.done())
+
     async def gone(self, timeout_s: float) -> None:
         """Wait until the socket is closed, after `let_go`; not longer than this."""
-        transport = self._transport
-        if transport is None:
-            return
         try:
             async with asyncio.timeout(timeout_s):
-                await transport.wait_disconnected()
+                if self._opening is not None:
+                    await asyncio.wait([self._opening])
+                if self._transport is not None:
+                    await self._transport.wait_disconnected()
         except TimeoutError:
-            transport.underlying_transport.abort()
+            if self._transport is not None:
+                self._transport.underlying_transport.abort()
         except OSError:
             pass  # It broke instead of closing: it is gone all the same.
 
@@ -157,6 +172,12 @@ class _RefusalBody(msgspec.Struct):
     error: str = ""
     message: str = ""
     details: dict[str, object] = {}
+
+
+def _ignore_outcome(task: "asyncio.Task[tuple[WSTransport, WSListener]]") -> None:
+    """Nobody waits for it any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _refused(error: WSHandshakeError) -> ClientError:

@@ -115,7 +115,7 @@ async def _ask(scene: Scene) -> None:
     chat_id = scene.chance.choice(scene.talks[client.number])
     paths = (
         f"/chats/{chat_id}/messages?limit=50",
-        f"/chats/{chat_id}/messages?limit=20&after_sequence=1",
+        f"/chats/{chat_id}/messages?limit=20&after_sequence=0",
         f"/chats/{chat_id}/delivery-status",
         f"/chats/{chat_id}",
         "/chats",
