@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
@@ -339,20 +338,3 @@ async def test_server_that_is_killed_and_comes_back_is_found_again(
             async with asyncio.timeout(20):
                 await sent.stored()
                 assert await synced(bob.chat(chat.chat_id), 2) == ["before", "meanwhile"]
-
-
-async def test_sockets_that_were_let_go_are_closed_when_the_client_is(people: People) -> None:
-    # At every moment of a handshake, and right after one connection was given up for another.
-    await people.register("alice")
-    fds = Path("/proc/self/fd")
-    async with Client(people.site.url, store=people.store("alice"), options=QUICK) as first:
-        await first.ready()
-    before = len(list(fds.iterdir()))
-    for moment in range(25):
-        client = Client(people.site.url, store=people.store("alice"), options=QUICK)
-        async with client:
-            for _ in range(moment):
-                await asyncio.sleep(0)
-            if moment % 2:
-                client.reconnect()
-    assert len(list(fds.iterdir())) == before
