@@ -15,6 +15,7 @@ from tidewire.domain.errors import TidewireError
 
 TIME_SCALE: Final = 0.2
 SHOWN_MAX: Final = 100_000
+GONE_S_MAX: Final = 1.0
 SCALED: Final = ("backoff_ms", "backoff_ms_max", "ack_ms", "ack_interval_ms", "gap_grace_ms")
 
 
@@ -115,12 +116,14 @@ async def _abandon(client: Client) -> None:
             timer.cancel()
     for task in list(driver._tasks):
         task.cancel()
-    socket = driver._socket
-    if socket is not None:
+    sockets = [*driver._leaving] if driver._socket is None else [*driver._leaving, driver._socket]
+    driver._socket = None
+    for socket in sockets:
         socket._is_let_go = True
         if socket._transport is not None:
             socket._transport.underlying_transport.abort()
-        driver._socket = None
+        # A handshake that is under way ends by itself; the loop must not end before it.
+        await socket.gone(GONE_S_MAX)
     if store._thread is not None:
         await asyncio.to_thread(store._thread.join)
     store._database.close()
