@@ -14,18 +14,21 @@ from typing import BinaryIO
 
 from tidewire.client import Chat, Client, ClientOptions, MessageReceived
 
+BURST = 5
 QUICK = ClientOptions(backoff_ms=20, backoff_ms_max=100, ack_ms=50)
 
 
 async def talk(chat: Chat, life: str, promises: BinaryIO, is_over: asyncio.Event) -> None:
+    """In bursts, because one message is in flight at a time: at every kill some of those that were
+    promised are nowhere but in the store."""
     number = 0
     while not is_over.is_set():
-        number += 1
-        text = f"{life}-{number}"
-        await chat.send(text)
-        promises.write(f"{text}\n".encode())
-        # As much as the loop takes, but the others get their turns.
-        await asyncio.sleep(0.002)
+        texts = [f"{life}-{number + one}" for one in range(1, BURST + 1)]
+        number += BURST
+        await asyncio.gather(*(chat.send(text) for text in texts))
+        promises.write("".join(f"{text}\n" for text in texts).encode())
+        # As much as the server takes, and the others get their turns.
+        await asyncio.sleep(0.02)
 
 
 async def echo(me: Client, echo_id: str) -> None:
