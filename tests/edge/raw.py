@@ -48,6 +48,16 @@ class RawPeer:
     def frame(self, opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0) -> None:
         self.send(frame(opcode, payload, fin=fin, rsv=rsv))
 
+    async def masked(self) -> tuple[int, bytes]:
+        """The next frame of a client, if it is a short one."""
+        first, second = await self.reader.readexactly(2)
+        size = second & 0x7F
+        if size == 126:
+            (size,) = struct.unpack("!H", await self.reader.readexactly(2))
+        mask = await self.reader.readexactly(4)
+        payload = await self.reader.readexactly(size)
+        return first & 0xF, bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload))
+
     async def receive(self) -> tuple[int, bytes]:
         """The next frame: opcode and payload."""
         first, second = await self.reader.readexactly(2)

@@ -193,6 +193,20 @@ async def test_close_of_the_peer_is_answered_with_its_code(
     await peer.end()
 
 
+async def test_what_a_peer_says_right_before_its_close_is_heard_and_answered(
+    server: EdgeServer, gateway: EchoGateway
+) -> None:
+    """picows knows of the close while the text before it, in the same packet, is handled."""
+    peer = await RawPeer.upgraded(server.port)
+    goodbye = (1000).to_bytes(2, "big")
+    peer.send(frame(TEXT, b"first") + frame(TEXT, b"last words") + frame(CLOSE, goodbye))
+    assert await peer.receive() == (TEXT, b"first")
+    assert await peer.receive() == (TEXT, b"last words")
+    assert await peer.receive() == (CLOSE, goodbye)
+    await gateway.conversations[0].is_lost.wait()
+    await peer.end()
+
+
 async def test_gateway_closes_with_a_code_and_nothing_is_sent_after_it(
     server: EdgeServer, gateway: EchoGateway
 ) -> None:

@@ -57,7 +57,6 @@ from tidewire.client.writing import Writing, Written
 from tidewire.domain.ids import ClientMessageId
 
 TOKEN_RETRY_MS: Final = 30_000
-GOODBYE_S_MAX: Final = 1.0
 
 _logger = logging.getLogger("tidewire.client")
 
@@ -150,8 +149,8 @@ class Driver:
         self.apply(self.core.stop(self.now(), "closed"))
         await self._writing.flushed()
         for socket in self._leaving:
-            # What was said last has to leave before the event loop may end.
-            await socket.gone(GOODBYE_S_MAX)
+            # What was said last has to arrive before the event loop may end.
+            await socket.gone()
         if self._timer is not None:
             self._timer.cancel()
         for task in [*self._tasks]:

@@ -23,6 +23,8 @@ from tidewire.wire.server_frames import ServerFrame
 FRAME_BYTES_MAX: Final = 8 * 1024 * 1024
 """A page has at most 256 KiB of content; JSON may write a byte as six letters."""
 READ_BUFFER_BYTES: Final = 64 * 1024
+GOODBYE_S_MAX: Final = 1.0
+"""How long a server that we leave may take to say goodbye."""
 TEXT: Final = WSMsgType.TEXT
 
 _logger = logging.getLogger("tidewire.client.picows")
@@ -100,22 +102,27 @@ class Socket(WSListener):
             self._transport.send(TEXT, encode_client_frame(frame))
 
     def let_go(self, code: int) -> None:
-        """Close it; nothing more is told of it."""
+        """Close it; nothing more is told of it.
+
+        The server is waited for, and what it still says is read: a socket that is closed with
+        something unread in it is reset, and takes with it what the server has not read yet.
+        """
         self._is_let_go = True
         transport = self._transport
         if transport is not None:
+            transport.underlying_transport.resume_reading()
             transport.send_close(code)  # type: ignore[arg-type]
-            transport.disconnect()
+            asyncio.get_running_loop().call_later(GOODBYE_S_MAX, transport.disconnect, False)
 
     @property
     def is_gone(self) -> bool:
         """Nothing of it is left open."""
         return self._transport is None and (self._opening is None or self._opening.done())
 
-    async def gone(self, timeout_s: float) -> None:
-        """Wait until the socket is closed, after `let_go`; not longer than this."""
+    async def gone(self) -> None:
+        """Wait until the socket is closed, after `let_go`; not much longer than a goodbye takes."""
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(2 * GOODBYE_S_MAX):
                 if self._opening is not None:
                     await asyncio.wait([self._opening])
                 if self._transport is not None:
@@ -149,9 +156,11 @@ class Socket(WSListener):
             self._on_end(self._close_code)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        if self._is_let_go:
-            return
         kind = frame.msg_type
+        if self._is_let_go:
+            if kind == WSMsgType.CLOSE:
+                transport.disconnect()
+            return
         if kind == TEXT and frame.fin:
             self._on_frame(decode_server_frame(frame.get_payload_as_memoryview()))
         elif kind in (TEXT, WSMsgType.CONTINUATION):

@@ -85,24 +85,30 @@ class Socket(WSListener):
     # For the gateway (`ports.transport.SocketTransport`).
 
     def write(self, framed: bytes) -> None:
-        # picows may have closed by itself, over a frame that it could not read: nothing may follow.
-        if not self._is_closing and self._transport.close_handshake is None:
+        if not self._is_closing and not self._has_said_goodbye():
             self._socket.write(framed)
 
     def unsent_bytes(self) -> int:
         return int(self._socket.get_write_buffer_size())
 
     def ping(self) -> None:
-        if not self._is_closing and self._transport.close_handshake is None:
+        if not self._is_closing and not self._has_said_goodbye():
             self._transport.send_ping(b"")
 
     def close(self, code: int, reason: str) -> None:
         if self._is_closing:
             return
         self._is_closing = True
-        if self._transport.close_handshake is None:
+        if not self._has_said_goodbye():
             self._transport.send_close(code, reason.encode()[:120])
         self._loop.call_later(CLOSE_S_MAX, self._drop)
+
+    def _has_said_goodbye(self) -> bool:
+        """A close frame went out, maybe by picows itself, over a frame that it could not read:
+        nothing may follow it. The peer's own close says nothing yet: picows reads one frame ahead,
+        so it knows of that one while what was said before it is still to be handled."""
+        handshake = self._transport.close_handshake
+        return handshake is not None and handshake.sent is not None
 
     def _drop(self) -> None:
         """The peer did not answer the close in time: nothing more is owed to it."""
@@ -118,10 +124,8 @@ class Socket(WSListener):
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         kind: Any = frame.msg_type
-        # None until somebody closes, whatever the stub says.
-        handshake: Any = transport.close_handshake
-        if handshake is not None and kind != WSMsgType.CLOSE:
-            # A close is under way, maybe by picows itself, which goes on parsing after an error.
+        if kind != WSMsgType.CLOSE and self._has_said_goodbye():
+            # picows goes on parsing after an error.
             return
         if kind == WSMsgType.TEXT and frame.fin and self._parts is None:
             if frame.rsv1 or frame.rsv2 or frame.rsv3:

@@ -15,7 +15,6 @@ from tidewire.domain.errors import TidewireError
 
 TIME_SCALE: Final = 0.2
 SHOWN_MAX: Final = 100_000
-GONE_S_MAX: Final = 1.0
 SCALED: Final = ("backoff_ms", "backoff_ms_max", "ack_ms", "ack_interval_ms", "gap_grace_ms")
 
 
@@ -123,7 +122,7 @@ async def _abandon(client: Client) -> None:
         if socket._transport is not None:
             socket._transport.underlying_transport.abort()
         # A handshake that is under way ends by itself; the loop must not end before it.
-        await socket.gone(GONE_S_MAX)
+        await socket.gone()
     if store._thread is not None:
         await asyncio.to_thread(store._thread.join)
     store._database.close()
