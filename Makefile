@@ -13,7 +13,7 @@ PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check fmt lock bench soak torture clean
+.PHONY: help run test check fmt lock bench soak torture stack stack-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,12 @@ lock: $(UV) ## Resolve pyproject.toml into requirements.lock (keeps what still f
 	    --universal --python-version 3.11 --all-extras --group dev --generate-hashes \
 	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 	    $(if $(UPGRADE),--upgrade) --output-file requirements.lock
+
+stack: ## Start DynamoDB Local, Kafka and Redis on loopback, data in .stack (STACK_DIR=...)
+	$(PYTHON) deploy/stack/stack.py up
+
+stack-down: ## Stop them
+	$(PYTHON) deploy/stack/stack.py down
 
 clean: ## Remove the environment and everything that tools leave behind
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis

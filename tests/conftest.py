@@ -1,9 +1,14 @@
-"""Settings of every test run: hypothesis profiles, and no silent skips in CI."""
+"""Settings of every test run: hypothesis profiles, no silent skips in CI, the servers of the stack
+stopped at the end if this run has started them."""
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support import stack
 
 IN_CI = os.environ.get("CI") == "true"
 
@@ -47,7 +52,28 @@ class SkipWatch:
                 terminalreporter.line(f"{nodeid}: {reason}")
 
 
+class StackWatch:
+    """Stops what the tests have started, and says what was left out."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="tidewire-stack-")
+        self._note = Path(self._directory.name) / "started"
+        # The processes of xdist inherit it.
+        os.environ[stack.STARTED_VARIABLE] = str(self._note)
+
+    def pytest_unconfigure(self) -> None:
+        if self._note.exists():
+            stack.control("down", *sorted({*self._note.read_text().split()}))
+        self._directory.cleanup()
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for sentence in stack.left_out():
+            terminalreporter.line(f"not tested: {sentence}", yellow=True)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     is_xdist_worker = hasattr(config, "workerinput")
-    if IN_CI and not is_xdist_worker:
-        config.pluginmanager.register(SkipWatch(), "skip-watch")
+    if not is_xdist_worker:
+        config.pluginmanager.register(StackWatch(), "stack-watch")
+        if IN_CI:
+            config.pluginmanager.register(SkipWatch(), "skip-watch")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.engines import ENGINES, EngineHarness
+from tests.support.engines import IN_PROCESS_ENGINES, EngineHarness
 from tests.support.world import World
 from tidewire.domain.chats import Role
 from tidewire.domain.delivery import Tick, tick
@@ -84,7 +84,7 @@ class Watch:
 
 # Some hundred histories of a group, looked at from everybody's side after every act.
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda harness: harness.name)
+@pytest.mark.parametrize("engine", IN_PROCESS_ENGINES, ids=lambda harness: harness.name)
 def test_boundary_never_falls_whoever_comes_and_goes(
     engine: type[EngineHarness], tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from tests.model.storage_model import DONE, Answer, Model, Told
-from tests.support.engines import ENGINES, EngineHarness, MemoryHarness
+from tests.support.engines import IN_PROCESS_ENGINES, EngineHarness, MemoryHarness
 from tests.support.world import PLENTY, World
 from tidewire.domain.chats import CreateDirect, CreateGroup, Member, Role
 from tidewire.domain.delivery import Advance, Advanced, AdvanceOutcome, DigestEntry
@@ -490,7 +490,7 @@ def plain_event(event: Event) -> Told:
 
 # Thousands of acts, each checked against the whole state: that is what takes the time.
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda harness: harness.name)
+@pytest.mark.parametrize("engine", IN_PROCESS_ENGINES, ids=lambda harness: harness.name)
 def test_engine_does_what_the_model_does(engine: type[EngineHarness]) -> None:
     class Machine(StorageMachine):
         harness = engine

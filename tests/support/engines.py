@@ -13,9 +13,13 @@ from typing import Any, ClassVar, Final
 
 import apsw
 
+from tests.support import stack
+from tests.support.dynamodb import LocalTables, a_backdoor, watch
 from tidewire.domain.events import Event
 from tidewire.domain.ids import ChatId
 from tidewire.domain.messages import Message
+from tidewire.engines.dynamodb import DynamoStorage, rows
+from tidewire.engines.dynamodb.values import message_of
 from tidewire.engines.memory import MemoryStorage, MemoryTables
 from tidewire.engines.sqlite import DATABASE_NAME, SqliteStorage
 from tidewire.ports.storage import Storage
@@ -162,4 +166,54 @@ class SqliteHarness(EngineHarness):
             database.close()
 
 
-ENGINES: Final[tuple[type[EngineHarness], ...]] = (MemoryHarness, SqliteHarness)
+class DynamoHarness(EngineHarness):
+    """DynamoDB Local, with tables of this test process that are emptied for every harness."""
+
+    name = "dynamodb"
+    leaves_gaps = True
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.tables = LocalTables()
+
+    async def _open(self) -> Storage:
+        await self.tables.prepare()
+        storage = await DynamoStorage.open(self.tables.options, listener=self._listen)
+        watch(storage, self.tables.options)
+        return storage
+
+    async def counter(self, chat_id: ChatId) -> int | None:
+        async with a_backdoor(self.tables.options) as database:
+            row = await database.get("chat_counters", {"chat_id": chat_id})
+        return None if row is None else row["sequence_counter"]
+
+    async def set_counter(self, chat_id: ChatId, sequence: int) -> None:
+        change = rows.update(
+            "chat_counters",
+            {"chat_id": chat_id},
+            "SET #sequence_counter = :sequence",
+            condition="attribute_exists(#chat_id)",
+            sequence=sequence,
+        )
+        async with a_backdoor(self.tables.options) as database:
+            await database.write(change)
+
+    async def drop_counter(self, chat_id: ChatId) -> None:
+        drop = rows.delete(
+            "chat_counters", {"chat_id": chat_id}, condition="attribute_exists(#chat_id)"
+        )
+        async with a_backdoor(self.tables.options) as database:
+            await database.write(drop)
+
+    async def messages(self, chat_id: ChatId) -> list[Message]:
+        async with a_backdoor(self.tables.options) as database:
+            found = await database.query("messages", chat_id)
+        return [message_of(row) for row in found]
+
+
+IN_PROCESS_ENGINES: Final[tuple[type[EngineHarness], ...]] = (MemoryHarness, SqliteHarness)
+"""Those that are fast enough for thousands of acts."""
+
+ENGINES: Final[tuple[type[EngineHarness], ...]] = (
+    IN_PROCESS_ENGINES if stack.IS_OFF else (*IN_PROCESS_ENGINES, DynamoHarness)
+)

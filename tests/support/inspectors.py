@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from tests.support.engines import EngineHarness, MemoryHarness
+from tests.support.engines import DynamoHarness, EngineHarness, MemoryHarness
+from tidewire.engines.dynamodb.inspect import DynamoInspector
 from tidewire.engines.memory.inspect import MemoryInspector
 from tidewire.engines.sqlite.database import DATABASE_NAME
 from tidewire.engines.sqlite.inspect import SqliteInspector
@@ -14,6 +15,8 @@ def inspector_of(engine: EngineHarness) -> Callable[[], Inspector]:
     """Opens an inspector on the engine's data."""
     if isinstance(engine, MemoryHarness):
         return lambda: MemoryInspector(engine._tables)
+    if isinstance(engine, DynamoHarness):
+        return lambda: DynamoInspector(engine.tables.options)
     return lambda: SqliteInspector(engine.directory / DATABASE_NAME)
 
 

@@ -1,0 +1,255 @@
+"""Changing who is in a chat and what it is called: decided on a version, committed on it (M-05)."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from tidewire.domain import access
+from tidewire.domain.chats import Chat, ChatAccess, Member, Role, check_chat_name
+from tidewire.domain.errors import NotAMember
+from tidewire.domain.events import ChatRenamed, MembershipChange, MembershipChanged
+from tidewire.domain.ids import ChatId, UserId
+from tidewire.engines.dynamodb import outbox_rows, rows, schema, values
+from tidewire.engines.dynamodb.backoff import Hindrance
+from tidewire.engines.dynamodb.database import Database
+from tidewire.engines.dynamodb.errors import Cancelled, ConditionFailed
+from tidewire.engines.dynamodb.outbox_rows import ChangeEvent
+from tidewire.engines.dynamodb.reading import check_member, read_chat
+from tidewire.engines.dynamodb.rows import Value, Write
+
+Members = Mapping[UserId, Member | None]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What is to be written, if the chat is still as it was when this was decided."""
+
+    event: ChangeEvent
+    writes: Sequence[Write]
+    joins: bool = False
+    """Fenced by the head as well, which becomes the joiner's `joined_sequence`."""
+
+
+Decide = Callable[[Chat | None, Members, bool], Change | None]
+"""From the chat, the members asked for, and whether the user concerned exists, to the change."""
+
+
+async def change_chat(
+    database: Database,
+    chat_id: ChatId,
+    concerned: Sequence[UserId],
+    decide: Decide,
+    *,
+    now_ms: int,
+) -> Change | None:
+    """Decide and commit, again and again until both are about the same version; None: no change.
+
+    `decide` raises what is refused. The memberships are read after the head row: if one of them
+    changes in between or later, the version has moved and the commit fails.
+    """
+    tried = 0
+    while True:
+        chat = await read_chat(database, chat_id)
+        found = await database.get_many(
+            [
+                (schema.USERS, {"user_id": concerned[-1]}),
+                *(
+                    (schema.MEMBERSHIPS, {"chat_id": chat_id, "user_id": user_id})
+                    for user_id in concerned
+                ),
+            ]
+        )
+        members = {
+            user_id: values.member_of(row)
+            for user_id, row in zip(concerned, found[1:], strict=True)
+        }
+        change = decide(chat, members, found[0] is not None)
+        if change is None:
+            return None
+        assert chat is not None
+        try:
+            await database.transact(
+                [
+                    _fence(chat, change, now_ms),
+                    *change.writes,
+                    rows.put_new(
+                        schema.OUTBOX, outbox_rows.change_row(change.event, now_ms=now_ms)
+                    ),
+                ]
+            )
+        except Cancelled:
+            database.counts.fences_failed += 1
+            await database.pause(Hindrance.CONFLICT, min(tried, 2))
+            tried += 1
+        else:
+            return change
+
+
+def _fence(before: Chat, change: Change, now_ms: int) -> Write:
+    after = change.event.chat
+    condition = "#membership_version = :before"
+    fields: dict[str, Value] = {
+        "before": before.membership_version,
+        "after": after.membership_version,
+        "count": after.member_count,
+        "now": now_ms,
+    }
+    expression = "SET #membership_version = :after, #member_count = :count, #updated_at = :now"
+    if change.joins:
+        condition += " AND #last_sequence = :head"
+        fields["head"] = before.head
+    if after.name != before.name:
+        expression += ", #name = :name"
+        fields["name"] = after.name
+    key = {"chat_id": before.chat_id}
+    return rows.update(schema.CHATS, key, expression, condition=condition, **fields)
+
+
+def _next(chat: Chat, now_ms: int, **changed: object) -> Chat:
+    return msgspec.structs.replace(
+        chat,
+        membership_version=chat.membership_version + 1,
+        updated_at_ms=now_ms,
+        **changed,
+    )
+
+
+def _member_event(
+    chat: Chat, member: Member, change: MembershipChange, actor: UserId, now_ms: int
+) -> MembershipChanged:
+    return MembershipChanged(
+        chat=chat,
+        user_id=member.user_id,
+        change=change,
+        role=member.role,
+        joined_sequence=member.joined_sequence,
+        changed_by=actor,
+        changed_at_ms=now_ms,
+    )
+
+
+def decide_add(
+    actor: UserId, user_id: UserId, role: Role, *, members_max: int, now_ms: int
+) -> Decide:
+    def decide(chat: Chat | None, members: Members, exists: bool) -> Change:
+        access.check_add(
+            chat,
+            members[actor],
+            target=members[user_id],
+            target_exists=exists,
+            target_id=user_id,
+            role=role,
+            members_max=members_max,
+        )
+        assert chat is not None
+        member = Member(
+            user_id=user_id,
+            role=role,
+            joined_at_ms=now_ms,
+            joined_sequence=chat.head,
+            added_by=actor,
+        )
+        after = _next(chat, now_ms, member_count=chat.member_count + 1)
+        writes = [
+            rows.put_new(schema.MEMBERSHIPS, values.member_row(chat.chat_id, member)),
+            rows.put(schema.USER_CHATS, values.user_chat_row(after, member)),
+        ]
+        event = _member_event(after, member, MembershipChange.ADDED, actor, now_ms)
+        return Change(event, writes, joins=True)
+
+    return decide
+
+
+def _removal(chat: Chat, member: Member, actor: UserId, now_ms: int) -> Change:
+    after = _next(chat, now_ms, member_count=chat.member_count - 1)
+    writes = [
+        rows.delete(
+            schema.MEMBERSHIPS,
+            {"chat_id": chat.chat_id, "user_id": member.user_id},
+            condition="attribute_exists(#user_id)",
+        ),
+        rows.delete(schema.USER_CHATS, {"user_id": member.user_id, "chat_id": chat.chat_id}),
+    ]
+    return Change(_member_event(after, member, MembershipChange.REMOVED, actor, now_ms), writes)
+
+
+def decide_remove(actor: UserId, user_id: UserId, *, now_ms: int) -> Decide:
+    def decide(chat: Chat | None, members: Members, _: bool) -> Change:
+        target = members[user_id]
+        access.check_remove(chat, members[actor], target=target, target_id=user_id)
+        assert chat is not None
+        assert target is not None
+        return _removal(chat, target, actor, now_ms)
+
+    return decide
+
+
+def decide_leave(actor: UserId, *, now_ms: int) -> Decide:
+    def decide(chat: Chat | None, members: Members, _: bool) -> Change:
+        member = members[actor]
+        access.check_leave(chat, member)
+        assert chat is not None
+        assert member is not None
+        return _removal(chat, member, actor, now_ms)
+
+    return decide
+
+
+def decide_role(actor: UserId, user_id: UserId, role: Role, *, now_ms: int) -> Decide:
+    def decide(chat: Chat | None, members: Members, _: bool) -> Change | None:
+        target = members[user_id]
+        access.check_change_role(chat, members[actor], target=target, target_id=user_id, role=role)
+        assert chat is not None
+        assert target is not None
+        if target.role is role:
+            return None
+        member = msgspec.structs.replace(target, role=role)
+        write = rows.update(
+            schema.MEMBERSHIPS,
+            {"chat_id": chat.chat_id, "user_id": user_id},
+            "SET #role = :role",
+            condition="attribute_exists(#user_id)",
+            role=role.value,
+        )
+        after = _next(chat, now_ms)
+        event = _member_event(after, member, MembershipChange.ROLE_CHANGED, actor, now_ms)
+        return Change(event, [write])
+
+    return decide
+
+
+def decide_rename(actor: UserId, name: str, *, now_ms: int) -> Decide:
+    def decide(chat: Chat | None, members: Members, _: bool) -> Change | None:
+        check_chat_name(name)
+        access.check_rename(chat, members[actor])
+        assert chat is not None
+        if chat.name == name:
+            return None
+        return Change(ChatRenamed(_next(chat, now_ms, name=name), actor, now_ms), ())
+
+    return decide
+
+
+async def access_chat(database: Database, reader: UserId, chat_id: ChatId) -> ChatAccess:
+    chat = await read_chat(database, chat_id)
+    me = await check_member(database, chat_id, reader)
+    if chat is None:
+        raise NotAMember
+    return ChatAccess(chat, me)
+
+
+async def mute(
+    database: Database, actor: UserId, chat_id: ChatId, muted_until_ms: int | None
+) -> Member:
+    await access_chat(database, actor, chat_id)
+    key = {"chat_id": chat_id, "user_id": actor}
+    fields: dict[str, Value] = {} if muted_until_ms is None else {"until": muted_until_ms}
+    change = "REMOVE #muted_until" if muted_until_ms is None else "SET #muted_until = :until"
+    condition = "attribute_exists(#user_id)"
+    write = rows.update(schema.MEMBERSHIPS, key, change, condition=condition, **fields)
+    try:
+        row = await database.write(write, returned="ALL_NEW")
+    except ConditionFailed as failed:
+        raise NotAMember from failed
+    member = values.member_of(row)
+    assert member is not None
+    return member

@@ -1,0 +1,305 @@
+"""Talking to DynamoDB: requests with a time each, tries again where that is safe, rows in and out.
+
+The vendor's own retries are off: an act has one budget, and every request and pause comes out of it
+(`within_budget`), so that the store gives up before the plane that asked it does (P-12).
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import Any, Final
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession, get_session
+
+from tidewire.domain.errors import StoreUnavailable
+from tidewire.engines.dynamodb import backoff, rows, schema
+from tidewire.engines.dynamodb.backoff import Hindrance
+from tidewire.engines.dynamodb.errors import AnswerLost, Cancelled, hindrance, translated
+from tidewire.engines.dynamodb.options import DynamoOptions
+from tidewire.engines.dynamodb.rows import Row, Value, Write
+
+KEYS_PER_GET_MAX: Final = 100
+WRITES_MAX: Final = 100
+
+Key = Mapping[str, Value]
+
+_deadline: ContextVar[float] = ContextVar("deadline")
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the database made of our requests, since the start."""
+
+    requests: int = 0
+    throttled: int = 0
+    conflicts: int = 0
+    answers_lost: int = 0
+    fences_failed: int = 0
+    """Commits that another process was faster than."""
+    sequences_skipped: int = 0
+    """Numbers that were given out and never used."""
+    counters_missing: int = 0
+    pages_cut: int = 0
+    """Pages that ended at a message whose predecessor did not show itself yet."""
+    author_moves_lost: int = 0
+    """Messages that were stored, but whose author's own position could not be moved."""
+
+
+class Database:
+    """Requests to the tables of one store."""
+
+    def __init__(self, client: Any, options: DynamoOptions) -> None:
+        self._client = client
+        self._options = options
+        self._random = Random()
+        self.counts = Counts()
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, options: DynamoOptions) -> AsyncIterator["Database"]:
+        config = AioConfig(
+            region_name=options.region,
+            connect_timeout=options.attempt_ms / 1000,
+            read_timeout=options.attempt_ms / 1000,
+            retries={"total_max_attempts": 1},
+            max_pool_connections=options.connections_max,
+            parameter_validation=False,
+        )
+        connecting = _session().create_client(
+            "dynamodb",
+            endpoint_url=options.endpoint_url,
+            aws_access_key_id=options.access_key,
+            aws_secret_access_key=options.secret_key,
+            config=config,
+        )
+        async with connecting as client:
+            yield cls(client, options)
+
+    # Time.
+
+    @contextmanager
+    def within_budget(self) -> Iterator[None]:
+        """All requests inside share one budget."""
+        token = _deadline.set(time.monotonic() + self._options.budget_ms / 1000)
+        try:
+            yield
+        finally:
+            _deadline.reset(token)
+
+    def _remaining(self) -> float:
+        remaining = _deadline.get() - time.monotonic()
+        if remaining <= 0:
+            raise StoreUnavailable("the database took too long; the same request may be sent again")
+        return remaining
+
+    async def pause(self, kind: Hindrance, tried: int) -> None:
+        """Wait before another try; raises if the pace or the budget has no more of them."""
+        pace = backoff.PACES[kind]
+        delay = backoff.delay_ms(pace, tried, self._random) / 1000
+        if tried >= pace.tries or delay >= self._remaining():
+            if kind is Hindrance.LOST:
+                raise AnswerLost
+            raise StoreUnavailable("the database is busy; the same request may be sent again")
+        await asyncio.sleep(delay)
+
+    # Requests.
+
+    async def call(self, operation: str, *, repeatable: bool = True, **request: Any) -> Row:
+        """One request, tried again where nothing can happen twice.
+
+        With `repeatable` False a request without an answer raises AnswerLost instead.
+        """
+        tries: dict[Hindrance, int] = {}
+        while True:
+            timeout = min(self._options.attempt_ms / 1000, self._remaining())
+            self.counts.requests += 1
+            try:
+                async with asyncio.timeout(timeout):
+                    answer: Row = await getattr(self._client, operation)(**request)
+            except Exception as error:
+                kind = self._hindrance(error)
+                if kind is None:
+                    raise translated(error) from error
+                if kind is Hindrance.LOST and not repeatable:
+                    raise AnswerLost from error
+            else:
+                return answer
+            await self.pause(kind, tries.get(kind, 0))
+            tries[kind] = tries.get(kind, 0) + 1
+
+    def _hindrance(self, error: Exception) -> Hindrance | None:
+        kind = hindrance(error)
+        ours = translated(error)
+        if isinstance(ours, Cancelled):
+            kind = backoff.hindrance_of(ours.codes)
+        match kind:
+            case Hindrance.THROTTLED:
+                self.counts.throttled += 1
+            case Hindrance.CONFLICT:
+                self.counts.conflicts += 1
+            case Hindrance.LOST:
+                self.counts.answers_lost += 1
+            case Hindrance.PARTIAL | None:
+                pass
+        return kind
+
+    def name_of(self, table: str) -> str:
+        return self._options.table_prefix + table
+
+    async def get(self, table: str, key: Key) -> Row | None:
+        """A row, as it is after every write that was answered."""
+        answer = await self.call(
+            "get_item", TableName=self.name_of(table), Key=rows.pack(key), ConsistentRead=True
+        )
+        return rows.unpack(answer["Item"]) if "Item" in answer else None
+
+    async def get_many(self, wanted: Sequence[tuple[str, Key]]) -> list[Row | None]:
+        """Some rows, each as `get` gives it, but not all of one instant; None: there is none."""
+        found: dict[tuple[str, tuple[Value, ...]], Row] = {}
+        waiting = {(table, _key_values(table, key)): (table, key) for table, key in wanted}
+        pending = list(waiting.values())
+        tried = 0
+        while pending:
+            chunk, pending = pending[:KEYS_PER_GET_MAX], pending[KEYS_PER_GET_MAX:]
+            asked: dict[str, Any] = {}
+            for table, key in chunk:
+                request = asked.setdefault(
+                    self.name_of(table), {"ConsistentRead": True, "Keys": []}
+                )
+                request["Keys"].append(rows.pack(key))
+            answer = await self.call("batch_get_item", RequestItems=asked)
+            for name, items in answer["Responses"].items():
+                table = name.removeprefix(self._options.table_prefix)
+                for item in items:
+                    row = rows.unpack(item)
+                    found[table, _key_values(table, row)] = row
+            left = [
+                (name.removeprefix(self._options.table_prefix), rows.unpack(key))
+                for name, request in answer.get("UnprocessedKeys", {}).items()
+                for key in request["Keys"]
+            ]
+            if left:
+                await self.pause(Hindrance.THROTTLED, tried)
+                tried += 1
+            pending += left
+        return [found.get((table, _key_values(table, key))) for table, key in wanted]
+
+    async def query(
+        self,
+        table: str,
+        partition: Value,
+        *,
+        above: Value = None,
+        between: tuple[int, int] | None = None,
+        ascending: bool = True,
+        limit: int | None = None,
+        fields: str = "",
+        index: str | None = None,
+    ) -> list[Row]:
+        """The rows of a partition by their sort key: above one, or between two, these included."""
+        found: list[Row] = []
+        start: Row | None = None
+        while True:
+            page, start = await self.query_page(
+                table,
+                partition,
+                above=above,
+                between=between,
+                ascending=ascending,
+                limit=None if limit is None else limit - len(found),
+                fields=fields,
+                index=index,
+                start=start,
+            )
+            found += page
+            if start is None or (limit is not None and len(found) >= limit):
+                return found
+
+    async def query_page(
+        self,
+        table: str,
+        partition: Value,
+        *,
+        above: Value = None,
+        between: tuple[int, int] | None = None,
+        ascending: bool = True,
+        limit: int | None = None,
+        fields: str = "",
+        index: str | None = None,
+        start: Row | None = None,
+    ) -> tuple[list[Row], Row | None]:
+        """At most a megabyte of rows, and where to go on."""
+        keys = schema.BY_NAME[table]
+        name = keys.partition if index is None else keys.indexes[0].partition
+        condition = f"#{name} = :partition"
+        values: dict[str, Value] = {"partition": partition}
+        if above is not None:
+            condition += f" AND #{keys.sort} > :above"
+            values["above"] = above
+        if between is not None:
+            condition += f" AND #{keys.sort} BETWEEN :low AND :high"
+            values["low"], values["high"] = between
+        request: dict[str, Any] = {
+            "TableName": self.name_of(table),
+            "KeyConditionExpression": condition,
+            "ExpressionAttributeNames": rows.names_in(condition, fields),
+            "ExpressionAttributeValues": {f":{n}": rows.pack_value(v) for n, v in values.items()},
+            "ScanIndexForward": ascending,
+        }
+        if index is None:
+            request["ConsistentRead"] = True
+        else:
+            request["IndexName"] = index
+        if limit is not None:
+            request["Limit"] = limit
+        if fields:
+            request["ProjectionExpression"] = fields
+        if start is not None:
+            request["ExclusiveStartKey"] = start
+        answer = await self.call("query", **request)
+        page = [rows.unpack(item) for item in answer["Items"]]
+        return page, answer.get("LastEvaluatedKey")
+
+    async def transact(self, writes: Sequence[Write]) -> None:
+        """All writes or none. Raises Cancelled if a row is not as a condition expects it.
+
+        The token makes the request repeatable: if the first try got through and its answer was
+        lost, the second one is told so.
+        """
+        assert 0 < len(writes) <= WRITES_MAX
+        items = [
+            {kind: body | {"TableName": self.name_of(body["TableName"])}}
+            for write in writes
+            for kind, body in write.items()
+        ]
+        await self.call(
+            "transact_write_items", TransactItems=items, ClientRequestToken=str(uuid.uuid4())
+        )
+
+    async def write(self, write: Write, *, returned: str = "NONE") -> Row:
+        """One write by itself, never tried again when its answer is lost.
+
+        Raises ConditionFailed or AnswerLost. `returned` as DynamoDB's ReturnValues.
+        """
+        [(kind, body)] = write.items()
+        operation = {"Put": "put_item", "Update": "update_item", "Delete": "delete_item"}[kind]
+        request = body | {"TableName": self.name_of(body["TableName"]), "ReturnValues": returned}
+        answer = await self.call(operation, repeatable=False, **request)
+        return rows.unpack(answer.get("Attributes", {}))
+
+
+def _key_values(table: str, row: Key) -> tuple[Value, ...]:
+    return tuple(row[name] for name in schema.BY_NAME[table].keys)
+
+
+@cache
+def _session() -> AioSession:
+    """One for the process: it reads the vendor's models from disk, which takes a while."""
+    return get_session()

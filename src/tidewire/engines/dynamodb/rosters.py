@@ -1,0 +1,98 @@
+"""Reading a chat with everybody in it."""
+
+import msgspec
+
+from tidewire.domain.chats import Chat, Member, Roster
+from tidewire.domain.delivery import (
+    Floors,
+    MemberDelivery,
+    Positions,
+    effective,
+    lowest_of,
+)
+from tidewire.domain.ids import ChatId, UserId
+from tidewire.engines.dynamodb import schema, values
+from tidewire.engines.dynamodb.backoff import Hindrance
+from tidewire.engines.dynamodb.database import Database
+from tidewire.engines.dynamodb.reading import read_chat
+from tidewire.engines.dynamodb.values import MemberState
+
+
+class FullChat(msgspec.Struct, frozen=True):
+    """A chat, its members by user id and where they stand. The head was read first: whoever joined
+    since owes nothing up to it, and positions read later can only be higher."""
+
+    chat: Chat
+    members: dict[UserId, MemberState]
+    deliveries: list[MemberDelivery]
+
+    def floors(self) -> Floors:
+        head = self.chat.head
+        delivered = [
+            (one.user_id, min(head, effective(one.positions.delivered, one.joined_sequence)))
+            for one in self.deliveries
+        ]
+        read = [
+            (one.user_id, min(head, effective(one.positions.read, one.joined_sequence)))
+            for one in self.deliveries
+        ]
+        return Floors(self.chat.chat_id, head, lowest_of(delivered), lowest_of(read))
+
+    def positions(self, user_id: UserId) -> Positions:
+        [own] = [one.positions for one in self.deliveries if one.user_id == user_id]
+        return own
+
+
+async def read_members(
+    database: Database,
+    chat_id: ChatId,
+    *,
+    after: UserId | None = None,
+    count_max: int | None = None,
+) -> dict[UserId, MemberState]:
+    """The members by user id, from above `after`."""
+    found = await database.query(schema.MEMBERSHIPS, chat_id, above=after, limit=count_max)
+    states = [state for row in found if (state := values.member_state_of(row)) is not None]
+    return {state.member.user_id: state for state in states}
+
+
+async def read_roster(database: Database, chat_id: ChatId) -> Roster | None:
+    """The members and the version that is true of: read again if it moved meanwhile."""
+    tried = 0
+    chat = await read_chat(database, chat_id)
+    while chat is not None:
+        members = await read_members(database, chat_id)
+        later = await read_chat(database, chat_id)
+        assert later is not None
+        if later.membership_version == chat.membership_version:
+            return Roster(
+                chat_id,
+                chat.membership_version,
+                sorted(members),
+                has_block=any(state.is_blocked for state in members.values()),
+            )
+        chat = later
+        await database.pause(Hindrance.CONFLICT, min(tried, 2))
+        tried += 1
+    return None
+
+
+async def read_full(database: Database, chat: Chat) -> FullChat:
+    """Everybody in a chat whose row was read just before."""
+    members = await read_members(database, chat.chat_id)
+    found = await database.get_many(
+        [(schema.POSITIONS, {"user_id": one, "chat_id": chat.chat_id}) for one in members]
+    )
+    deliveries = [
+        _delivery(state.member, row) for state, row in zip(members.values(), found, strict=True)
+    ]
+    return FullChat(chat, members, deliveries)
+
+
+def _delivery(member: Member, row: dict[str, int] | None) -> MemberDelivery:
+    return MemberDelivery(
+        user_id=member.user_id,
+        joined_sequence=member.joined_sequence,
+        positions=values.positions_of(row),
+        updated_at_ms=member.joined_at_ms if row is None else row["updated_at"],
+    )

@@ -1,0 +1,114 @@
+"""Making the tables of a store, and saying what about them is not as it must be."""
+
+import asyncio
+import secrets
+from typing import Any, Final
+
+from botocore.exceptions import ClientError
+
+from tidewire.domain.errors import StoreUnavailable, StoreUnusable
+from tidewire.engines.dynamodb import rows, schema
+from tidewire.engines.dynamodb.database import Database
+from tidewire.engines.dynamodb.errors import Cancelled
+from tidewire.engines.dynamodb.schema import TABLES, TTL, Table
+
+EPOCH_BYTES: Final = 8
+READY_SECONDS_MAX: Final = 120
+READY_PAUSE_SECONDS: Final = 0.25
+
+
+async def create_tables(database: Database) -> list[str]:
+    """Make what is missing, and the epoch; what was made. What is there stays as it is."""
+    made = []
+    for table in TABLES:
+        if await _described(database, table) is None:
+            await _created(database, table)
+            made.append(table.name)
+    await asyncio.gather(*(_ready(database, table) for table in TABLES))
+    for table in TABLES:
+        if table.expires and not await _expires(database, table):
+            await _ask(
+                database,
+                "update_time_to_live",
+                TableName=database.name_of(table.name),
+                TimeToLiveSpecification={"Enabled": True, "AttributeName": TTL},
+            )
+    epoch: rows.Row = {"name": "epoch", "value": secrets.token_hex(EPOCH_BYTES)}
+    try:
+        with database.within_budget():
+            await database.transact([rows.put_new(schema.STORE, epoch)])
+    except Cancelled:
+        pass
+    else:
+        made.append("epoch")
+    return made
+
+
+async def check_tables(database: Database) -> list[str]:
+    """What differs from what is needed, in words."""
+    faults = []
+    for table in TABLES:
+        found = await _described(database, table)
+        if found is None:
+            faults.append(f"{table.name}: there is no such table")
+            continue
+        faults += schema.differences(table, found, database.name_of(""))
+        if found["TableStatus"] not in ("ACTIVE", "UPDATING"):
+            faults.append(f"{table.name}: it is {found['TableStatus']}")
+        if table.expires and not await _expires(database, table):
+            faults.append(f"{table.name}: rows do not expire by {TTL}")
+    if not any(fault.startswith(schema.STORE) for fault in faults):
+        with database.within_budget():
+            if await database.get(schema.STORE, {"name": "epoch"}) is None:
+                faults.append("store: there is no epoch")
+    return faults
+
+
+async def read_epoch(database: Database) -> str:
+    with database.within_budget():
+        row = await database.get(schema.STORE, {"name": "epoch"})
+    if row is None:
+        raise StoreUnusable("the store has no epoch; run 'tidewire cluster init'")
+    epoch: str = row["value"]
+    return epoch
+
+
+async def _ask(database: Database, operation: str, **request: Any) -> dict[str, Any]:
+    """A request about tables: it has a budget of its own, and more time than one for a row."""
+    with database.within_budget():
+        return await database.call(operation, **request)
+
+
+async def _described(database: Database, table: Table) -> dict[str, Any] | None:
+    try:
+        answer = await _ask(database, "describe_table", TableName=database.name_of(table.name))
+    except StoreUnusable as missing:
+        if isinstance(missing.__cause__, ClientError):
+            return None
+        raise
+    described: dict[str, Any] = answer["Table"]
+    return described
+
+
+async def _created(database: Database, table: Table) -> None:
+    try:
+        await _ask(database, "create_table", **schema.definition(table, database.name_of("")))
+    except StoreUnavailable:
+        # Somebody else may have been faster, or the answer was lost: it is there, or it is not.
+        if await _described(database, table) is None:
+            raise
+
+
+async def _ready(database: Database, table: Table) -> None:
+    async with asyncio.timeout(READY_SECONDS_MAX):
+        while True:
+            found = await _described(database, table)
+            if found is not None and found["TableStatus"] == "ACTIVE":
+                return
+            await asyncio.sleep(READY_PAUSE_SECONDS)
+
+
+async def _expires(database: Database, table: Table) -> bool:
+    answer = await _ask(database, "describe_time_to_live", TableName=database.name_of(table.name))
+    found = answer["TimeToLiveDescription"]
+    return found["TimeToLiveStatus"] in ("ENABLED", "ENABLING") and found["AttributeName"] == TTL

@@ -1,0 +1,72 @@
+"""The real servers that some tests need: started by the first test that asks, stopped at the end.
+
+A run without them fails with a sentence that says what to install. `STACK=off` leaves those tests
+out; `STACK=full` runs also those that are too slow for every run. The last lines of a run say what
+was left out.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SCRIPT: Final = ROOT / "deploy" / "stack" / "stack.py"
+START_SECONDS_MAX: Final = 900
+"""On a machine that has never run it, packages and jars are fetched first."""
+
+IS_OFF: Final = os.environ.get("STACK") == "off"
+IS_FULL: Final = os.environ.get("STACK") == "full"
+
+TOO_SLOW: Final = ("test_history.py",)
+"""Contract tests of hundreds of acts: minutes on DynamoDB Local, and then about the checkers."""
+
+
+def left_out() -> list[str]:
+    """What this run does not test, in words."""
+    if IS_OFF:
+        return ["STACK=off: the engines of the cluster (DynamoDB)"]
+    if not IS_FULL:
+        return [f"on DynamoDB: {name} (STACK=full runs it)" for name in TOO_SLOW]
+    return []
+
+
+STARTED_VARIABLE: Final = "TIDEWIRE_TEST_STACK_STARTED"
+"""Names a file in which the test processes of a run note what they have started."""
+
+
+class StackMissing(Exception):
+    """The servers do not run and cannot be started; the sentence says what to do."""
+
+
+def control(*arguments: str) -> dict[str, Any]:
+    """What runs after the command, by part."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS_MAX,
+        check=False,
+    )
+    if done.returncode:
+        raise StackMissing(f"{done.stderr.strip()}\n(or leave these tests out with STACK=off)")
+    running: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return running
+
+
+@cache
+def ensure(part: str) -> int:
+    """The port of a server that runs from here on. The script's lock lets one of many start it."""
+    running = control("status")
+    if part not in running:
+        note = os.environ.get(STARTED_VARIABLE)
+        if note:
+            with Path(note).open("a") as file:
+                file.write(part + "\n")
+        running = control("up", part)
+    port: int = running[part]["port"]
+    return port
