@@ -11,10 +11,12 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from tests.support import stack
-from tidewire.engines.dynamodb import DynamoOptions, DynamoStorage
+from tidewire.domain.accounts import Secret
 from tidewire.engines.dynamodb.database import Database
+from tidewire.engines.dynamodb.options import DynamoOptions
 from tidewire.engines.dynamodb.rows import Item
 from tidewire.engines.dynamodb.schema import BY_NAME, TABLES, Table
+from tidewire.engines.dynamodb.storage import DynamoStorage
 from tidewire.engines.dynamodb.tables import create_tables
 
 PATIENCE_MS: Final = 30_000
@@ -35,7 +37,7 @@ def local_options(port: int, **changed: Any) -> DynamoOptions:
         "region": "local",
         "endpoint_url": f"http://127.0.0.1:{port}",
         "access_key": "local",
-        "secret_key": "local",
+        "secret_key": Secret("local"),
         "attempt_ms": PATIENCE_MS,
         "budget_ms": 2 * PATIENCE_MS,
     }

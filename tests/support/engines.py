@@ -18,7 +18,8 @@ from tests.support.dynamodb import LocalTables, a_backdoor, watch
 from tidewire.domain.events import Event
 from tidewire.domain.ids import ChatId
 from tidewire.domain.messages import Message
-from tidewire.engines.dynamodb import DynamoStorage, rows
+from tidewire.engines.dynamodb import rows
+from tidewire.engines.dynamodb.storage import DynamoStorage
 from tidewire.engines.dynamodb.values import message_of
 from tidewire.engines.memory import MemoryStorage, MemoryTables
 from tidewire.engines.sqlite import DATABASE_NAME, SqliteStorage

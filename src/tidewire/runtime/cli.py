@@ -13,11 +13,14 @@ except ModuleNotFoundError as missing:
     )
 
 from tidewire import __version__
-from tidewire.runtime import cli_bench, cli_chat, cli_serve, cli_users
+from tidewire.runtime import cli_bench, cli_chat, cli_cluster, cli_serve, cli_users
 from tidewire.runtime.console import EXIT_CHECK_FAILED, errors_told, progress_bar, tell
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidewire.ops.recover import Recovery
+    from tidewire.ports.inspection import Inspector
 
 app: Final = typer.Typer(
     name="tidewire",
@@ -37,8 +40,13 @@ app.add_typer(cli_users.users_app, name="users")
 app.add_typer(cli_users.tokens_app, name="tokens")
 app.command("say")(cli_users.say_hello)
 app.command()(cli_serve.config)
+app.add_typer(cli_cluster.cluster_app, name="cluster")
 app.add_typer(cli_bench.bench_app, name="bench")
 
+ClusterOption = Annotated[
+    bool,
+    typer.Option("--cluster", help="The cluster's database, by the settings, and no DATA_DIR."),
+]
 DataDir = Annotated[
     Path, typer.Argument(metavar="DATA_DIR", help="The directory that holds tidewire.db.")
 ]
@@ -63,14 +71,17 @@ def tidewire(
 @app.command()
 def verify(
     store: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="DATA_DIR", help="The directory that holds tidewire.db, or a backup file."
+            metavar="DATA_DIR",
+            help="The directory that holds tidewire.db, or a backup file.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON, for programs.")
     ] = False,
+    cluster: ClusterOption = False,
 ) -> None:
     """Check every promise that a database can show.
 
@@ -79,17 +90,15 @@ def verify(
     failed (the first offenders are listed), 2 if there is nothing to verify.
     """
     with errors_told():
-        from tidewire.engines.sqlite.database import DATABASE_NAME
-        from tidewire.engines.sqlite.inspect import SqliteInspector
         from tidewire.ops.verify import verify as verify_store
         from tidewire.runtime import verify_output
         from tidewire.runtime.clock import SystemClock
 
-        path = store if store.is_file() else store / DATABASE_NAME
+        path, inspect = _inspected(store, cluster)
         clock = SystemClock()
         started_ms = clock.monotonic_ms()
         with progress_bar() as progress:
-            report = verify_store(lambda: SqliteInspector(path), progress)
+            report = verify_store(inspect, progress)
         seconds = (clock.monotonic_ms() - started_ms) / 1000
         if json:
             typer.echo(verify_output.as_json(report, path, seconds))
@@ -99,44 +108,95 @@ def verify(
             raise typer.Exit(EXIT_CHECK_FAILED)
 
 
+def _inspected(store: Path | None, cluster: bool) -> "tuple[Path, Callable[[], Inspector]]":
+    """What is looked at, by its name, and how it is opened."""
+    if cluster == (store is not None):
+        raise typer.BadParameter("Missing argument 'DATA_DIR', or --cluster without one")
+    if store is None:
+        options = cli_cluster.cluster_options()
+
+        from tidewire.engines.dynamodb.inspect import DynamoInspector
+
+        return Path(options.table_prefix), lambda: DynamoInspector(options)
+
+    from tidewire.engines.sqlite.database import DATABASE_NAME
+    from tidewire.engines.sqlite.inspect import SqliteInspector
+
+    path = store if store.is_file() else store / DATABASE_NAME
+    return path, lambda: SqliteInspector(path)
+
+
 @app.command("recover-counter")
 def recover_counter(
-    data_dir: DataDir,
-    chat_id: Annotated[
-        str, typer.Argument(metavar="CHAT_ID", help="The chat whose counter is missing.")
+    data_dir: Annotated[
+        str, typer.Argument(metavar="DATA_DIR", help="The directory that holds tidewire.db.")
     ],
+    chat_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CHAT_ID", help="The chat whose counter is missing.", show_default=False
+        ),
+    ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Do it. Without this, only say what would be done.")
     ] = False,
+    cluster: ClusterOption = False,
 ) -> None:
     """Put the lost sequence counter of a chat back.
 
     A chat without its counter takes no messages. The new counter starts well
     above everything stored in the chat, so that no sequence is given out twice.
     A counter that is there is never changed. A running server does it itself.
+    With --cluster there is no DATA_DIR: 'tidewire recover-counter --cluster CHAT_ID'.
     """
     with errors_told():
-        import msgspec
+        if cluster:
+            _recover_in_cluster(data_dir if chat_id is None else chat_id, apply=apply)
+            return
+        if chat_id is None:
+            raise typer.BadParameter("Missing argument 'CHAT_ID'")
+        _recover_here(Path(data_dir), chat_id, apply=apply)
 
-        from tidewire.domain.ids import ChatId
-        from tidewire.engines.sqlite.database import DATABASE_NAME
-        from tidewire.engines.sqlite.repair import SqliteCounterRepair
-        from tidewire.ops import recover
-        from tidewire.runtime import control
-        from tidewire.runtime.clock import SystemClock
 
-        repair = SqliteCounterRepair(data_dir / DATABASE_NAME)
-        answer = None
-        if apply:
-            arguments = {"chat_id": chat_id, "apply": True}
-            answer = control.ask(data_dir, "recover-counter", arguments)
-        if answer is not None:
-            done = msgspec.convert(answer["recovery"], recover.Recovery)
-        else:
-            done = recover.recover_counter(
-                repair, ChatId(chat_id), apply=apply, now_ms=SystemClock().wall_ms()
-            )
-        tell(_recovery_text(done))
+def _recover_in_cluster(chat_id: str, *, apply: bool) -> None:
+    options = cli_cluster.cluster_options()
+
+    from tidewire.domain.ids import ChatId
+    from tidewire.engines.dynamodb.repair import DynamoCounterRepair
+    from tidewire.ops import recover
+    from tidewire.runtime.clock import SystemClock
+
+    repair = DynamoCounterRepair(options)
+    try:
+        now_ms = SystemClock().wall_ms()
+        done = recover.recover_counter(repair, ChatId(chat_id), apply=apply, now_ms=now_ms)
+    finally:
+        repair.close()
+    tell(_recovery_text(done))
+
+
+def _recover_here(data_dir: Path, chat_id: str, *, apply: bool) -> None:
+    import msgspec
+
+    from tidewire.domain.ids import ChatId
+    from tidewire.engines.sqlite.database import DATABASE_NAME
+    from tidewire.engines.sqlite.repair import SqliteCounterRepair
+    from tidewire.ops import recover
+    from tidewire.runtime import control
+    from tidewire.runtime.clock import SystemClock
+
+    repair = SqliteCounterRepair(data_dir / DATABASE_NAME)
+    answer = None
+    if apply:
+        arguments = {"chat_id": chat_id, "apply": True}
+        answer = control.ask(data_dir, "recover-counter", arguments)
+    if answer is not None:
+        done = msgspec.convert(answer["recovery"], recover.Recovery)
+    else:
+        done = recover.recover_counter(
+            repair, ChatId(chat_id), apply=apply, now_ms=SystemClock().wall_ms()
+        )
+    tell(_recovery_text(done))
 
 
 def _recovery_text(done: "Recovery") -> str:

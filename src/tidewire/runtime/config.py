@@ -21,6 +21,7 @@ from tidewire.domain.errors import TidewireError
 from tidewire.edge.options import EdgeOptions
 from tidewire.edge.proxies import TrustedProxies
 from tidewire.edge.rest.options import RestOptions
+from tidewire.engines.dynamodb.options import DynamoOptions
 from tidewire.engines.sqlite.database import SqliteOptions
 from tidewire.fanout.options import FanoutOptions
 from tidewire.gateway.options import GatewayOptions
@@ -123,6 +124,7 @@ class Config:
     chats: ChatOptions
     fanout: FanoutOptions
     sqlite: SqliteOptions
+    dynamodb: DynamoOptions
     accounts: AccountOptions
     identity: IdentityOptions
     log: LogOptions
@@ -137,6 +139,7 @@ SECTIONS: Final[Mapping[str, type]] = {
     "chats": ChatOptions,
     "fanout": FanoutOptions,
     "sqlite": SqliteOptions,
+    "dynamodb": DynamoOptions,
     "accounts": AccountOptions,
     "identity": IdentityOptions,
     "log": LogOptions,

@@ -13,7 +13,7 @@ from tests.support.dynamodb_proxy import Proxy
 from tests.support.engines import DynamoHarness
 from tests.support.world import World
 from tidewire.domain.events import Event
-from tidewire.engines.dynamodb import DynamoStorage
+from tidewire.engines.dynamodb.storage import DynamoStorage
 
 ATTEMPT_MS = 1_000
 BUDGET_MS = 15_000

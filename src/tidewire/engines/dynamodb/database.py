@@ -65,7 +65,6 @@ class Database:
     @asynccontextmanager
     async def connect(cls, options: DynamoOptions) -> AsyncIterator["Database"]:
         config = AioConfig(
-            region_name=options.region,
             connect_timeout=options.attempt_ms / 1000,
             read_timeout=options.attempt_ms / 1000,
             retries={"total_max_attempts": 1},
@@ -73,11 +72,7 @@ class Database:
             parameter_validation=False,
         )
         connecting = _session().create_client(
-            "dynamodb",
-            endpoint_url=options.endpoint_url,
-            aws_access_key_id=options.access_key,
-            aws_secret_access_key=options.secret_key,
-            config=config,
+            "dynamodb", config=config, **options.client_arguments()
         )
         async with connecting as client:
             yield cls(client, options)

@@ -1,4 +1,4 @@
-"""Reading tables from outside, synchronously and at an operator's pace: for inspection and repair.
+"""Tables from outside, synchronously and at an operator's pace: for inspection and repair.
 
 Reads whole tables, which no server does. The vendor's own retries are on: nobody waits for this.
 """
@@ -14,7 +14,7 @@ from tidewire.domain.errors import StoreUnavailable, StoreUnusable
 from tidewire.engines.dynamodb import rows, schema
 from tidewire.engines.dynamodb.errors import code_of, translated
 from tidewire.engines.dynamodb.options import DynamoOptions
-from tidewire.engines.dynamodb.rows import Row, Value
+from tidewire.engines.dynamodb.rows import Row, Value, Write
 
 ATTEMPTS_MAX: Final = 5
 KEYS_PER_GET_MAX: Final = 100
@@ -24,17 +24,10 @@ class Tables:
     """The tables of one store, to be read row by row, each strongly."""
 
     def __init__(self, options: DynamoOptions) -> None:
-        config = Config(
-            region_name=options.region,
-            retries={"total_max_attempts": ATTEMPTS_MAX, "mode": "standard"},
-        )
+        config = Config(retries={"total_max_attempts": ATTEMPTS_MAX, "mode": "standard"})
         self._prefix = options.table_prefix
         self._client = get_session().create_client(
-            "dynamodb",
-            endpoint_url=options.endpoint_url,
-            aws_access_key_id=options.access_key,
-            aws_secret_access_key=options.secret_key,
-            config=config,
+            "dynamodb", config=config, **options.client_arguments()
         )
 
     def close(self) -> None:
@@ -80,6 +73,26 @@ class Tables:
                 found[tuple(row[key] for key in names)] = row
             pending += answer.get("UnprocessedKeys", {}).get(name, {}).get("Keys", [])
         return found
+
+    def newest_message(self, chat_id: str) -> Row | None:
+        """The message of a chat with the highest number."""
+        answer = self.call(
+            "query",
+            schema.MESSAGES,
+            KeyConditionExpression="#chat_id = :chat",
+            ExpressionAttributeNames={"#chat_id": "chat_id"},
+            ExpressionAttributeValues={":chat": rows.pack_value(chat_id)},
+            ScanIndexForward=False,
+            Limit=1,
+            ConsistentRead=True,
+        )
+        return rows.unpack(answer["Items"][0]) if answer["Items"] else None
+
+    def write(self, write: Write) -> None:
+        """One write that is the same when done twice. Raises ConditionFailed."""
+        [(kind, body)] = write.items()
+        operation = {"Put": "put_item", "Delete": "delete_item"}[kind]
+        self.call(operation, **(body | {"TableName": self._prefix + body["TableName"]}))
 
     def query(
         self, table: str, partition: Value, *, between: tuple[int, int] | None = None

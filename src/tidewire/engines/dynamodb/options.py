@@ -3,23 +3,28 @@
 from dataclasses import dataclass
 from typing import Final
 
+from tidewire.domain.accounts import Secret
+
 SENDS_PER_TRANSACTION_MAX: Final = 40
 """Two items a message, and two more; DynamoDB takes 100 items and 4 MB."""
 
-GATEWAY_BUDGET_MS: Final = 5_000
+PLANE_BUDGET_MS: Final = 5_000
 """How long the planes wait for the store (P-12)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamoOptions:
+    """The database of a cluster."""
+
     table_prefix: str = "tidewire_"
-    region: str | None = None
-    """None: as the vendor's own settings say."""
-    endpoint_url: str | None = None
-    """None: AWS. DynamoDB Local has one."""
-    access_key: str | None = None
-    secret_key: str | None = None
-    """None: the vendor's own chain of credentials."""
+    """Before the name of every table: several stores can share an account."""
+    region: str = ""
+    """Empty: as the vendor's own settings say."""
+    endpoint_url: str = ""
+    """Empty: AWS. DynamoDB Local has one."""
+    access_key: str = ""
+    secret_key: Secret | None = None
+    """Without them, the vendor's own chain of credentials: roles, files, variables."""
     attempt_ms: int = 1_000
     """How long one request may take."""
     budget_ms: int = 3_000
@@ -27,4 +32,18 @@ class DynamoOptions:
     connections_max: int = 64
 
     def __post_init__(self) -> None:
-        assert 0 < self.attempt_ms < self.budget_ms
+        if not 0 < self.attempt_ms < self.budget_ms:
+            raise ValueError("attempt_ms is below budget_ms")
+        if not 1 <= self.connections_max <= 10_000:
+            raise ValueError("connections_max is 1 to 10000")
+        if bool(self.access_key) != (self.secret_key is not None):
+            raise ValueError("access_key and secret_key come together")
+
+    def client_arguments(self) -> dict[str, str | None]:
+        """What the vendor's client wants to know besides its configuration."""
+        return {
+            "region_name": self.region or None,
+            "endpoint_url": self.endpoint_url or None,
+            "aws_access_key_id": self.access_key or None,
+            "aws_secret_access_key": None if self.secret_key is None else self.secret_key.reveal(),
+        }

@@ -31,13 +31,22 @@ from tidewire.domain.ids import ChatId, MessageId, UserId
 from tidewire.domain.limits import APPEND_SENDS_MAX
 from tidewire.domain.messages import AppendOutcome, Message, MessagePage, SendMessage
 from tidewire.domain.users import User
-from tidewire.engines.dynamodb import changes, chat_list, creation, positions, reading, users
+from tidewire.engines.dynamodb import (
+    changes,
+    chat_list,
+    creation,
+    outbox,
+    positions,
+    reading,
+    users,
+)
 from tidewire.engines.dynamodb.accounts import DynamoAccounts
 from tidewire.engines.dynamodb.append import Batch, Stored, move_authors
 from tidewire.engines.dynamodb.changes import Change, Decide, change_chat
 from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.locks import Locks
 from tidewire.engines.dynamodb.options import SENDS_PER_TRANSACTION_MAX, DynamoOptions
+from tidewire.engines.dynamodb.outbox_rows import OutboxRow
 from tidewire.engines.dynamodb.rosters import read_members, read_roster
 from tidewire.engines.dynamodb.sender_cache import SenderCache
 from tidewire.engines.dynamodb.tables import read_epoch
@@ -271,6 +280,14 @@ class DynamoStorage(DynamoAccounts):
             count_max=count_max,
             active_since_ms=active_since_ms,
         )
+
+    # What the event log has not got yet.
+
+    async def outbox(self, shard: int, *, count_max: int) -> list[OutboxRow]:
+        return await self._act(outbox.read_outbox, shard, count_max=count_max)
+
+    async def published(self, sent: Sequence[OutboxRow]) -> None:
+        await self._act(outbox.forget_published, sent)
 
     # Positions.
 

@@ -1,0 +1,80 @@
+"""Putting a chat's missing counter back, beside running servers.
+
+Without its counter a chat takes no number, so nothing new is written to it; what is on its way was
+numbered before, and the margin of the new counter lies above it. Every message is put only if its
+number is free. What to put is not decided here; see `ops/recover.py`.
+"""
+
+from collections.abc import Callable
+
+from tidewire.domain.ids import ChatId
+from tidewire.engines.dynamodb import rows, schema
+from tidewire.engines.dynamodb.errors import ConditionFailed
+from tidewire.engines.dynamodb.looking import Tables
+from tidewire.engines.dynamodb.options import DynamoOptions
+from tidewire.engines.dynamodb.rows import Row
+from tidewire.ports.inspection import CounterEvidence, CounterRepair, NewCounter
+
+
+class DynamoCounterRepair:
+    """Satisfies `ports.inspection.CounterRepair`."""
+
+    def __init__(self, options: DynamoOptions) -> None:
+        self._tables = Tables(options)
+
+    def close(self) -> None:
+        self._tables.close()
+
+    def evidence(self, chat_id: ChatId) -> CounterEvidence:
+        """Looks at every position of the store: those of people who left have no index by chat."""
+        tables = self._tables
+        positions = [
+            max(row["last_acked_sequence"], row["last_read_sequence"])
+            for page in tables.scan(schema.POSITIONS)
+            for row in page
+            if row["chat_id"] == chat_id
+        ]
+        joined = [
+            row["joined_sequence"]
+            for page in tables.query(schema.MEMBERSHIPS, chat_id)
+            for row in page
+        ]
+        newest = tables.newest_message(chat_id)
+        chat = tables.get(schema.CHATS, {"chat_id": chat_id})
+        counter = tables.get(schema.COUNTERS, {"chat_id": chat_id})
+        head = 0 if chat is None else chat["last_sequence"]
+        return CounterEvidence(
+            chat_exists=chat is not None,
+            counter=None if counter is None else counter["sequence_counter"],
+            highest_message=max(head, 0 if newest is None else newest["sequence"]),
+            highest_position=max([0, *positions, *joined]),
+        )
+
+    def repair_counter(
+        self, chat_id: ChatId, decide: Callable[[CounterEvidence], NewCounter | None]
+    ) -> CounterEvidence:
+        while True:
+            evidence = self.evidence(chat_id)
+            new = decide(evidence)
+            if new is None:
+                return evidence
+            try:
+                self._tables.write(rows.put_new(schema.COUNTERS, counter_row(chat_id, new)))
+            except ConditionFailed:
+                # Somebody else has put it back: look again, and find nothing to do.
+                continue
+            return evidence
+
+
+def counter_row(chat_id: ChatId, new: NewCounter) -> Row:
+    return {
+        "chat_id": chat_id,
+        "sequence_counter": new.sequence_counter,
+        "created_at": new.now_ms,
+        "updated_at": new.now_ms,
+        "recovered_at": new.now_ms,
+        "recovered_from_sequence": new.recovered_from_sequence,
+    }
+
+
+_CONFORMS: type[CounterRepair] = DynamoCounterRepair

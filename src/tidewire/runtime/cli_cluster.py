@@ -1,0 +1,134 @@
+"""`tidewire cluster`: the tables that a cluster rests on. The settings are those of the server."""
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tidewire.runtime.cli_options import ConfigOption, DataDirOption, SetOption, load_settings
+from tidewire.runtime.console import EXIT_CHECK_FAILED, errors_told, fail, progress_bar, say, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tidewire.engines.dynamodb.database import Database
+    from tidewire.engines.dynamodb.options import DynamoOptions
+
+TABLE_ATTEMPT_MS: Final = 20_000
+TABLE_BUDGET_MS: Final = 60_000
+"""Making a table takes longer than writing a row."""
+
+cluster_app: Final = typer.Typer(
+    help="Make, check and mend what a cluster rests on.", no_args_is_help=True
+)
+
+
+def cluster_options() -> "DynamoOptions":
+    """Where the database is, by the settings; ends with a sentence if its vendor is missing."""
+    try:
+        import aiobotocore  # noqa: F401 - is it there?
+    except ModuleNotFoundError as missing:
+        fail(f"{missing.name} is not installed; pip install 'tidewire[cluster]'")
+    return load_settings(None).config.dynamodb
+
+
+def _ask_database(
+    options: "DynamoOptions", ask: "Callable[[Database], Awaitable[list[str]]]"
+) -> list[str]:
+    import asyncio
+    from dataclasses import replace
+
+    from tidewire.engines.dynamodb.database import Database
+
+    patient = replace(options, attempt_ms=TABLE_ATTEMPT_MS, budget_ms=TABLE_BUDGET_MS)
+
+    async def connected() -> list[str]:
+        async with Database.connect(patient) as database:
+            return await ask(database)
+
+    return asyncio.run(connected())
+
+
+def _options(data_dir: DataDirOption, file: ConfigOption, named: SetOption) -> "DynamoOptions":
+    cluster_options()
+    return load_settings(data_dir, file, named=named).config.dynamodb
+
+
+@cluster_app.command()
+def init(
+    data_dir: DataDirOption = None, config: ConfigOption = None, settings: SetOption = None
+) -> None:
+    """Make the tables that are missing, and the store's epoch.
+
+    What is there stays as it is: look at it with 'tidewire cluster check'.
+    """
+    with errors_told():
+        from tidewire.engines.dynamodb.tables import create_tables
+
+        made = _ask_database(_options(data_dir, config, settings), create_tables)
+        tell(f"Made: {', '.join(made)}." if made else "Nothing to do: everything is there.")
+
+
+@cluster_app.command()
+def check(
+    data_dir: DataDirOption = None, config: ConfigOption = None, settings: SetOption = None
+) -> None:
+    """Say what differs from what is needed.
+
+    Nothing is changed. The exit code is 0 if all is well and 1 if something differs.
+    """
+    with errors_told():
+        from tidewire.engines.dynamodb.tables import check_tables
+
+        faults = _ask_database(_options(data_dir, config, settings), check_tables)
+        for fault in faults:
+            tell(fault)
+        if faults:
+            raise typer.Exit(EXIT_CHECK_FAILED)
+        tell("All tables are as they must be.")
+
+
+@cluster_app.command("after-restore")
+def after_restore(
+    data_dir: DataDirOption = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    keep_sessions: Annotated[
+        bool,
+        typer.Option(
+            "--keep-sessions",
+            help="Leave people and bots logged in, also those logged out since the backup.",
+        ),
+    ] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do it. No server may run meanwhile.")
+    ] = False,
+) -> None:
+    """Make tables that were restored from backups agree again.
+
+    Heads are built from the messages, positions above them are lowered, counters
+    jump ahead, and the store gets a new epoch, so that clients sync anew. Stop
+    every server first, and start them when this is done.
+    """
+    with errors_told():
+        options = _options(data_dir, config, settings)
+        if not apply:
+            fail("this changes every chat of the store; stop all servers, then add --apply")
+
+        from tidewire.engines.dynamodb.restoring import after_restore as mend
+        from tidewire.runtime.clock import SystemClock
+
+        with progress_bar() as progress:
+            done = mend(
+                options,
+                now_ms=SystemClock().wall_ms(),
+                keep_sessions=keep_sessions,
+                progress=lambda count, total: progress("chats", count, total),
+            )
+        tell(
+            f"{done.chats} chats: {done.heads_moved} heads moved, {done.positions_lowered} "
+            f"positions lowered, {done.memberships_listed} entries of chat lists mended. "
+            f"The epoch is {done.epoch}."
+        )
+        if not keep_sessions:
+            tell(f"{done.sessions_ended} sessions have ended: people log in again.")
+        say("check it with: tidewire verify --cluster")
