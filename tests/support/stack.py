@@ -34,7 +34,7 @@ def left_out() -> list[str]:
     return []
 
 
-STARTED_VARIABLE: Final = "TIDEWIRE_TEST_STACK_STARTED"
+STARTED_VARIABLE: Final = "STACK_STARTED_NOTE"
 """Names a file in which the test processes of a run note what they have started."""
 
 

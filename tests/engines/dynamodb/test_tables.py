@@ -1,0 +1,208 @@
+"""Tables as an operator makes, checks and mends them."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.commands import tidewire
+from tests.support.dynamodb import a_backdoor, local_options
+from tests.support.engines import DynamoHarness
+from tests.support.inspectors import verify_engine, violated
+from tests.support.stack import ensure
+from tests.support.world import World
+from tidewire.domain.delivery import Positions
+from tidewire.domain.errors import CounterMissing, StoreUnavailable, StoreUnusable
+from tidewire.domain.events import ChatCreated
+from tidewire.domain.limits import RECOVERY_SEQUENCE_JUMP, RESTORE_SEQUENCE_JUMP
+from tidewire.engines.dynamodb import rows
+from tidewire.engines.dynamodb.locks import Locks
+from tidewire.engines.dynamodb.options import DynamoOptions
+from tidewire.engines.dynamodb.outbox_rows import PersistedMessages, shard_of
+from tidewire.engines.dynamodb.repair import DynamoCounterRepair
+from tidewire.engines.dynamodb.restoring import after_restore
+from tidewire.engines.dynamodb.storage import DynamoStorage
+from tidewire.engines.dynamodb.tables import check_tables, create_tables
+from tidewire.ops.recover import RecoveryOutcome, recover_counter
+
+pytestmark = pytest.mark.slow
+"""Tables are made, and commands started."""
+
+
+async def drop_tables(options: DynamoOptions) -> None:
+    async with a_backdoor(options) as database:
+        answer = await database.call("list_tables")
+        for name in answer["TableNames"]:
+            if name.startswith(options.table_prefix):
+                await database.call("delete_table", TableName=name)
+
+
+async def test_tables_are_made_once_and_checked() -> None:
+    options = local_options(ensure("dynamodb"), table_prefix="test_making_")
+    await drop_tables(options)
+    try:
+        async with a_backdoor(options) as database:
+            assert "messages: there is no such table" in await check_tables(database)
+            made = await create_tables(database)
+            assert {"messages", "outbox", "epoch"} <= set(made)
+            assert await create_tables(database) == []
+            assert await check_tables(database) == []
+            await database.call("delete_table", TableName="test_making_outbox")
+            definition: dict[str, Any] = {
+                "AttributeDefinitions": [{"AttributeName": "other", "AttributeType": "S"}],
+                "KeySchema": [{"AttributeName": "other", "KeyType": "HASH"}],
+                "BillingMode": "PAY_PER_REQUEST",
+            }
+            await database.call("create_table", TableName="test_making_outbox", **definition)
+            faults = await check_tables(database)
+            assert faults
+            assert all(fault.startswith("outbox: ") for fault in faults)
+    finally:
+        await drop_tables(options)
+
+
+async def test_store_is_not_opened_without_its_tables() -> None:
+    options = local_options(ensure("dynamodb"), table_prefix="test_nothing_")
+    with pytest.raises(StoreUnusable, match="cluster init"):
+        await DynamoStorage.open(options)
+
+
+async def test_store_that_is_closed_takes_nothing_and_finishes_what_it_had(direct: World) -> None:
+    anna, ben = await direct.people(2)
+    chat = await direct.direct(anna, ben)
+    storage = direct.storage
+    sending = asyncio.ensure_future(direct.append(direct.draft(chat, anna)))
+    await asyncio.sleep(0)
+    await storage.close()
+    [answer] = await sending
+    assert not isinstance(answer, Exception)
+    with pytest.raises(StoreUnavailable):
+        await storage.roster(chat)
+    await storage.close()
+
+
+async def test_locks_are_forgotten_when_nobody_wants_them() -> None:
+    locks = Locks()
+    order: list[int] = []
+
+    async def use(number: int) -> None:
+        async with locks.held("chat"):
+            order.append(number)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(use(number) for number in range(5)))
+    assert order == [0, 1, 2, 3, 4]
+    assert len(locks) == 0
+
+
+async def test_outbox_tells_every_commit_until_it_is_published(direct: World) -> None:
+    assert isinstance(direct.storage, DynamoStorage)
+    storage = direct.storage
+    anna, ben = await direct.people(2)
+    chat = await direct.direct(anna, ben)
+    await direct.send_many(chat, anna, 2)
+    await direct.send(chat, ben)
+    rows_found = await storage.outbox(shard_of(chat), count_max=10)
+    messages = [one.content for one in rows_found if isinstance(one.content, PersistedMessages)]
+    assert [one.sequences for one in messages] == [(1, 2), (3,)]
+    assert [type(one.content) for one in rows_found if one.content not in messages] == [ChatCreated]
+    assert len(await storage.outbox(shard_of(chat), count_max=2)) == 2
+    await storage.published(rows_found[:2])
+    await storage.published(rows_found[:1])
+    assert await storage.outbox(shard_of(chat), count_max=10) == rows_found[2:]
+
+
+# Recovery.
+
+
+async def test_counter_is_recovered_beside_a_running_store(direct: World) -> None:
+    anna, ben = await direct.people(2)
+    chat = await direct.direct(anna, ben)
+    head = await direct.send_many(chat, anna, 3)
+    await direct.engine.drop_counter(chat)
+    assert isinstance(await direct.try_send(chat, ben), CounterMissing)
+    assert isinstance(direct.engine, DynamoHarness)
+    options = direct.engine.tables.options
+
+    def recover(*, apply: bool) -> tuple[RecoveryOutcome, int]:
+        repair = DynamoCounterRepair(options)
+        try:
+            done = recover_counter(repair, chat, apply=apply, now_ms=direct.now())
+        finally:
+            repair.close()
+        return done.outcome, done.counter
+
+    expected = head + RECOVERY_SEQUENCE_JUMP
+    assert recover(apply=False) == (RecoveryOutcome.WOULD_RECOVER, expected)
+    assert await direct.engine.counter(chat) is None
+    assert recover(apply=True) == (RecoveryOutcome.RECOVERED, expected)
+    assert recover(apply=True) == (RecoveryOutcome.NOTHING_TO_DO, expected)
+    answer = await direct.send(chat, ben)
+    assert (answer.sequence, answer.prev_sequence) == (expected + 1, head)
+
+
+async def test_tables_of_different_age_agree_after_a_restore(direct: World) -> None:
+    """The messages lost their last one; a membership, a head and a position did not."""
+    anna, ben, cleo = await direct.people(3)
+    chat = await direct.group(anna, ben)
+    await direct.send_many(chat, anna, 3)
+    await direct.read(ben, chat, 3)
+    await direct.add(anna, chat, cleo)
+    assert isinstance(direct.engine, DynamoHarness)
+    options = direct.engine.tables.options
+    async with a_backdoor(options) as database:
+        await database.write(rows.delete("messages", {"chat_id": chat, "sequence": 3}))
+        await database.write(rows.delete("user_chats", {"user_id": cleo, "chat_id": chat}))
+        stray: rows.Row = {
+            "user_id": cleo,
+            "chat_id": "chat_x",
+            "chat_type": "group",
+            "joined_at": 1,
+        }
+        await database.write(rows.put("user_chats", stray))
+    assert violated(verify_engine(direct.engine)) != []
+    before = direct.storage.epoch
+    done = await asyncio.to_thread(
+        after_restore, options, now_ms=direct.now(), keep_sessions=False, progress=_ignore
+    )
+    assert (done.chats, done.heads_moved, done.positions_lowered) == (1, 1, 2)
+    assert done.memberships_listed == 2
+    assert violated(verify_engine(direct.engine)) == []
+    await direct.engine.reopen()
+    assert direct.storage.epoch == done.epoch != before
+    assert await direct.positions(ben, chat) == Positions(2, 2)
+    assert (await direct.entry(cleo, chat)).joined_sequence == 2
+    answer = await direct.send(chat, ben)
+    assert (answer.sequence, answer.prev_sequence) == (3 + RESTORE_SEQUENCE_JUMP + 1, 2)
+
+
+def _ignore(_done: int, _total: int) -> None: ...
+
+
+async def test_commands_work_on_the_cluster_of_the_settings(
+    direct: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(direct.engine, DynamoHarness)
+    options = direct.engine.tables.options
+    settings: dict[str, Any] = {
+        "ENDPOINT_URL": options.endpoint_url,
+        "REGION": options.region,
+        "ACCESS_KEY": "local",
+        "SECRET_KEY": "local",
+        "TABLE_PREFIX": options.table_prefix,
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(f"TIDEWIRE_DYNAMODB_{name}", value)
+    monkeypatch.setenv("TIDEWIRE_DATA_DIR", str(tmp_path))
+    anna, ben = await direct.people(2)
+    chat = await direct.direct(anna, ben)
+    await direct.send(chat, anna)
+    assert "Nothing to do" in tidewire("cluster", "init").out
+    assert "as they must be" in tidewire("cluster", "check").out
+    assert "All is well: 1 messages" in tidewire("verify", "--cluster").out
+    await direct.engine.drop_counter(chat)
+    told = tidewire("recover-counter", "--cluster", chat, "--apply")
+    assert "Recovered" in told.out
+    assert tidewire("cluster", "after-restore").exit_code == 2
+    assert "1 chats" in tidewire("cluster", "after-restore", "--apply").out
