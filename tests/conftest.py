@@ -63,7 +63,7 @@ class StackWatch:
 
     def pytest_unconfigure(self) -> None:
         if self._note.exists():
-            stack.control("down", *sorted({*self._note.read_text().split()}))
+            stack.stop(*sorted({*self._note.read_text().split()}))
         self._directory.cleanup()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

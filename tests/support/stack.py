@@ -7,8 +7,10 @@ was left out.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +23,9 @@ START_SECONDS_MAX: Final = 900
 IS_OFF: Final = os.environ.get("STACK") == "off"
 IS_FULL: Final = os.environ.get("STACK") == "full"
 
-TOO_SLOW: Final = ("test_history.py",)
-"""Contract tests of hundreds of acts: minutes on DynamoDB Local, and then about the checkers."""
+TOO_SLOW: Final = ("test_history.py", "test_storage_access.py")
+"""Contract tests of hundreds of acts, minutes on DynamoDB Local; and the table of permissions, which
+every engine takes from `domain.access`."""
 
 
 def left_out() -> list[str]:
@@ -38,6 +41,11 @@ STARTED_VARIABLE: Final = "STACK_STARTED_NOTE"
 """Names a file in which the test processes of a run note what they have started."""
 
 
+MEMORY: Final = Path("/dev/shm")
+OWN_DIRECTORY: Final = MEMORY / f"tidewire-tests-{zlib.crc32(str(ROOT).encode()):08x}"
+"""In memory: tests write much and keep nothing. One for each copy of the repository."""
+
+
 class StackMissing(Exception):
     """The servers do not run and cannot be started; the sentence says what to do."""
 
@@ -46,6 +54,7 @@ def control(*arguments: str) -> dict[str, Any]:
     """What runs after the command, by part."""
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
+        env=os.environ | _place(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -56,6 +65,20 @@ def control(*arguments: str) -> dict[str, Any]:
         raise StackMissing(f"{done.stderr.strip()}\n(or leave these tests out with STACK=off)")
     running: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return running
+
+
+def _place() -> dict[str, str]:
+    """The stack of `make stack` if it runs, or one of the tests' own."""
+    if "STACK_DIR" in os.environ or any((ROOT / ".stack").glob("*.json")) or not MEMORY.is_dir():
+        return {}
+    # A server that lives for two minutes is not worth the thorough compiler's time.
+    return {"STACK_DIR": str(OWN_DIRECTORY), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+
+
+def stop(*parts: str) -> None:
+    """Stop what the tests have started, and forget what it has kept."""
+    if not control("down", *parts):
+        shutil.rmtree(OWN_DIRECTORY, ignore_errors=True)
 
 
 @cache
