@@ -24,8 +24,8 @@ IS_OFF: Final = os.environ.get("STACK") == "off"
 IS_FULL: Final = os.environ.get("STACK") == "full"
 
 TOO_SLOW: Final = ("test_history.py", "test_storage_access.py")
-"""Contract tests of hundreds of acts, minutes on DynamoDB Local; and the table of permissions, which
-every engine takes from `domain.access`."""
+"""Contract tests of hundreds of acts, minutes on DynamoDB Local; and the table of permissions,
+which every engine takes from `domain.access`."""
 
 
 def left_out() -> list[str]:
