@@ -30,6 +30,7 @@ class Fate(Enum):
     THROTTLE = "it is refused for its rate"
     CONFLICT = "another transaction is in the way"
     SWALLOW = "it is carried out, and its answer is lost"
+    DENY = "it is carried out, and the answer says that a condition failed"
     DROP = "it is lost before anything happens"
     UNAVAILABLE = "the service says that it is not available"
 
@@ -139,6 +140,10 @@ class Proxy:
         if fate is Fate.SWALLOW:
             await reader.read()
             raise ConnectionResetError
+        if fate is Fate.DENY:
+            writer.write(_answer(*_cancelled(body, "ConditionalCheckFailed")))
+            await writer.drain()
+            return
         changed = self._bent(operation, body, answer)
         if changed is not None:
             status = int(answer_head.split(b" ", 2)[1])
@@ -253,7 +258,11 @@ class Proxy:
 
 
 def _conflict(body: Body) -> tuple[int, Body]:
-    reasons = [{"Code": "TransactionConflict", "Message": "in use"}]
+    return _cancelled(body, "TransactionConflict")
+
+
+def _cancelled(body: Body, code: str) -> tuple[int, Body]:
+    reasons = [{"Code": code, "Message": "not now"}]
     reasons += [{"Code": "None"}] * (len(body.get("TransactItems", [0])) - 1)
     return 400, {
         "__type": NAMESPACE + "TransactionCanceledException",

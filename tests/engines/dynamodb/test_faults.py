@@ -102,6 +102,30 @@ async def test_append_whose_answers_are_all_lost_is_answered_from_the_store_on_a
     assert len(await direct.engine.messages(chat)) == 1
 
 
+@pytest.mark.parametrize("is_removed", [False, True])
+async def test_append_that_was_told_wrongly_that_it_failed_finds_its_own_commit(
+    direct: World, behind: Behind, proxy: Proxy, is_removed: bool
+) -> None:
+    """The head stands inside our own range: answered from the keys, told once (DESIGN 4)."""
+    anna, ben = await direct.people(2)
+    chat = await direct.group(anna, ben)
+    proxy.rule(TRANSACT, Fate.DENY)
+    # The two reads before the commit pass; the one after it waits, so that he can be removed.
+    proxy.rule("BatchGetItem", Fate.PASS, times=2)
+    go = asyncio.Event()
+    reading_again = proxy.rule("BatchGetItem", Fate.PASS, hold=go)
+    drafts = [direct.draft(chat, ben) for _ in range(2)]
+    appending = asyncio.ensure_future(append(behind, direct, *drafts))
+    await reading_again.seen.wait()
+    if is_removed:
+        await direct.remove(anna, chat, ben)
+    go.set()
+    assert await appending == ["stored 1 after 0", "stored 2 after 1"]
+    assert len(await direct.engine.messages(chat)) == 2
+    told = [event for event in behind.events if isinstance(event, MessageAppended)]
+    assert [event.message for event in told] == await direct.engine.messages(chat)
+
+
 async def test_append_takes_other_numbers_when_the_answer_of_the_counter_is_lost(
     direct: World, behind: Behind, proxy: Proxy
 ) -> None:

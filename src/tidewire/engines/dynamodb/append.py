@@ -6,9 +6,11 @@ comes too late changes nothing; everything is read again and decided anew.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
+from tidewire.domain.chats import Member
 from tidewire.domain.delivery import Positions
 from tidewire.domain.errors import CounterMissing, StoreUnavailable
 from tidewire.domain.events import Event, MessageAppended
@@ -34,7 +36,8 @@ class Stored(msgspec.Struct, frozen=True):
     """Which of the sends it was."""
     event: MessageAppended
     seen_sequence: int | None
-    author: MemberState
+    author: MemberState | None
+    """None: he is out by now, and his positions stay where they are."""
     before: Positions | None
 
 
@@ -277,8 +280,6 @@ class Batch:
 
     def _note(self, index: int, message: Message, version: int, known: Known) -> None:
         send = self._sends[index]
-        author = known.members[send.sender_id]
-        assert author is not None
         self._outcomes[index] = Appended(
             message_id=message.message_id,
             sequence=message.sequence,
@@ -291,7 +292,7 @@ class Batch:
                 index=index,
                 event=MessageAppended(message, version, send.origin_connection_id),
                 seen_sequence=send.seen_sequence,
-                author=author,
+                author=known.members[send.sender_id],
                 before=known.positions[send.sender_id],
             )
         )
@@ -308,24 +309,24 @@ async def move_authors(
     events: list[Event] = []
     for user_id in dict.fromkeys(one.event.message.sender_id for one in stored):
         own = [one for one in stored if one.event.message.sender_id == user_id]
-        messages = [(one.event.message, one.seen_sequence) for one in own]
+        if own[0].author is None:
+            continue
         author = own[0].author.member
+        messages = [(one.event.message, one.seen_sequence) for one in own]
+        decide = partial(_after_own, author=author, messages=messages)
         try:
-            after = await moved(
-                database,
-                chat_id,
-                user_id,
-                own[0].before,
-                lambda before, author=author, messages=messages: author_moves(  # type: ignore[misc]
-                    before, author, messages
-                )[0],
-                now_ms=now_ms,
-            )
+            after = await moved(database, chat_id, user_id, own[0].before, decide, now_ms=now_ms)
         except StoreUnavailable:
             database.counts.author_moves_lost += 1
             continue
         events += author_moves(after.before, author, messages)[1]
     return events
+
+
+def _after_own(
+    before: Positions, author: Member, messages: Sequence[tuple[Message, int | None]]
+) -> Positions:
+    return author_moves(before, author, messages)[0]
 
 
 def _message_of(send: SendMessage, answer: Appended) -> Message:
