@@ -29,12 +29,18 @@ from tidewire.engines.dynamodb.backoff import CONDITION_FAILED, Hindrance
 from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.errors import Cancelled
 from tidewire.engines.dynamodb.position_rows import position_write
-from tidewire.engines.dynamodb.reading import check_member, read_chat
+from tidewire.engines.dynamodb.reading import check_member
+from tidewire.engines.dynamodb.roster_cache import RosterCache
 from tidewire.engines.dynamodb.rosters import FullChat, read_full
+from tidewire.engines.dynamodb.rows import Write
 
 AT_ONCE_MAX: Final = 16
-"""Rows of one call that are worked on side by side."""
+"""Requests of one call that are under way side by side."""
+TOGETHER_MAX: Final = 12
+"""Rows that one transaction moves: few enough that it is rarely one of them that is in the way."""
 UNREAD_PAGE: Final = 250
+
+Place = tuple[ChatId, UserId]
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -66,42 +72,98 @@ def progress(
     return Progress(outcomes, before, events)
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """What is known of a user in a chat before he moves."""
+
+    is_member: bool
+    head: int
+    before: Positions | None
+    """None: he has no row yet."""
+
+    def progress(self, advances: Sequence[Advance]) -> Progress:
+        start = NOWHERE if self.before is None else self.before
+        return progress(advances, is_member=self.is_member, head=self.head, before=start)
+
+
+async def _look(database: Database, places: Sequence[Place]) -> list[Standing]:
+    found = await database.get_many(
+        [
+            key
+            for chat_id, user_id in places
+            for key in (
+                (schema.CHATS, {"chat_id": chat_id}),
+                (schema.MEMBERSHIPS, {"chat_id": chat_id, "user_id": user_id}),
+                (schema.POSITIONS, {"user_id": user_id, "chat_id": chat_id}),
+            )
+        ]
+    )
+    standings = []
+    for at in range(0, len(found), 3):
+        chat_row, member_row, row = found[at : at + 3]
+        chat = values.chat_of(chat_row)
+        standings.append(
+            Standing(
+                is_member=chat is not None and member_row is not None,
+                head=0 if chat is None else chat.head,
+                before=None if row is None else values.positions_of(row),
+            )
+        )
+    return standings
+
+
+def _writes(place: Place, before: Positions | None, after: Positions, now_ms: int) -> list[Write]:
+    """The move, while its owner is a member: checked again by the transaction that moves it."""
+    chat_id, user_id = place
+    membership: dict[str, rows.Value] = {"chat_id": chat_id, "user_id": user_id}
+    return [
+        rows.check(schema.MEMBERSHIPS, membership, "attribute_exists(#user_id)"),
+        position_write(user_id, chat_id, before, after, now_ms=now_ms),
+    ]
+
+
+async def advance_together(
+    database: Database, groups: Sequence[tuple[Place, Sequence[Advance]]], now_ms: int
+) -> list[Progress] | None:
+    """Move several rows, all or none. None: one of them was not as it had been seen."""
+    standings = await _look(database, [place for place, _ in groups])
+    results = [
+        standing.progress(advances)
+        for standing, (_, advances) in zip(standings, groups, strict=True)
+    ]
+    writes = [
+        write
+        for (place, _), standing, result in zip(groups, standings, results, strict=True)
+        if result.events
+        for write in _writes(place, standing.before, result.after, now_ms)
+    ]
+    if writes:
+        try:
+            await database.transact(writes)
+        except Cancelled:
+            return None
+    return results
+
+
 async def advance_one(
     database: Database, chat_id: ChatId, user_id: UserId, advances: Sequence[Advance], now_ms: int
 ) -> Progress:
-    """Move one row, while its owner is a member: checked again by the transaction that moves it."""
-    membership: dict[str, rows.Value] = {"chat_id": chat_id, "user_id": user_id}
-    position: dict[str, rows.Value] = {"user_id": user_id, "chat_id": chat_id}
-    chat_row, member_row, row = await database.get_many(
-        [
-            (schema.CHATS, {"chat_id": chat_id}),
-            (schema.MEMBERSHIPS, membership),
-            (schema.POSITIONS, position),
-        ]
-    )
-    chat = values.chat_of(chat_row)
-    is_member = chat is not None and member_row is not None
-    before = None if row is None else values.positions_of(row)
+    """Move one row, however often somebody else moves it meanwhile."""
+    [standing] = await _look(database, [(chat_id, user_id)])
     tried = 0
     while True:
-        start = NOWHERE if before is None else before
-        head = 0 if chat is None else chat.head
-        result = progress(advances, is_member=is_member, head=head, before=start)
-        if result.after == start:
+        result = standing.progress(advances)
+        if not result.events:
             return result
+        writes = _writes((chat_id, user_id), standing.before, result.after, now_ms)
         try:
-            await database.transact(
-                [
-                    rows.check(schema.MEMBERSHIPS, membership, "attribute_exists(#user_id)"),
-                    position_write(user_id, chat_id, before, result.after, now_ms=now_ms),
-                ]
-            )
+            await database.transact(writes)
         except Cancelled as cancelled:
             if cancelled.codes[0] == CONDITION_FAILED:
-                is_member = False
+                standing = msgspec.structs.replace(standing, is_member=False)
             if cancelled.codes[1] == CONDITION_FAILED:
                 found = cancelled.rows[1]
                 before = None if found is None else values.positions_of(found)
+                standing = msgspec.structs.replace(standing, before=before)
             await database.pause(Hindrance.CONFLICT, min(tried, 2))
             tried += 1
         else:
@@ -109,59 +171,81 @@ async def advance_one(
 
 
 class Advances:
-    """A batch of advances: each user and chat by itself, many at once."""
+    """A batch of advances: several users and chats in a request, many requests at once."""
 
     def __init__(self, database: Database, advances: Sequence[Advance], now_ms: int) -> None:
         self._database = database
         self._now_ms = now_ms
         self._gate = asyncio.Semaphore(AT_ONCE_MAX)
         self._advances = advances
+        self._outcomes: dict[int, AdvanceOutcome] = {}
         self.events: list[PositionsAdvanced] = []
         """What has moved, also if the batch as a whole failed."""
 
     async def carry_out(self) -> list[AdvanceOutcome]:
-        groups: dict[tuple[ChatId, UserId], list[int]] = {}
+        groups: dict[Place, list[int]] = {}
         for index, advance in enumerate(self._advances):
             groups.setdefault((advance.chat_id, advance.user_id), []).append(index)
+        items = list(groups.items())
         results = await asyncio.gather(
-            *(self._group(key, indexes) for key, indexes in groups.items()), return_exceptions=True
+            *(
+                self._together(items[at : at + TOGETHER_MAX])
+                for at in range(0, len(items), TOGETHER_MAX)
+            ),
+            return_exceptions=True,
         )
-        outcomes: dict[int, AdvanceOutcome] = {}
-        failed: BaseException | None = None
-        for indexes, result in zip(groups.values(), results, strict=True):
-            if isinstance(result, BaseException):
-                failed = result
-                continue
-            self.events += result.events
-            outcomes |= zip(indexes, result.outcomes, strict=True)
-        if failed is not None:
-            raise failed
-        return [outcomes[index] for index in range(len(self._advances))]
+        for failed in results:
+            if isinstance(failed, BaseException):
+                raise failed
+        return [self._outcomes[index] for index in range(len(self._advances))]
 
-    async def _group(self, key: tuple[ChatId, UserId], indexes: Sequence[int]) -> Progress:
-        advances = [self._advances[index] for index in indexes]
+    async def _together(self, groups: Sequence[tuple[Place, Sequence[int]]]) -> None:
+        """Move some rows in one transaction; each by itself if one of them stands in the way."""
         async with self._gate:
-            with self._database.within_budget():
-                return await advance_one(self._database, *key, advances, self._now_ms)
+            if len(groups) > 1:
+                with self._database.within_budget():
+                    results = await advance_together(
+                        self._database,
+                        [(place, self._wishes(indexes)) for place, indexes in groups],
+                        self._now_ms,
+                    )
+                if results is not None:
+                    for (_, indexes), result in zip(groups, results, strict=True):
+                        self._note(indexes, result)
+                    return
+            for place, indexes in groups:
+                with self._database.within_budget():
+                    wishes = self._wishes(indexes)
+                    result = await advance_one(self._database, *place, wishes, self._now_ms)
+                self._note(indexes, result)
+
+    def _wishes(self, indexes: Sequence[int]) -> list[Advance]:
+        return [self._advances[index] for index in indexes]
+
+    def _note(self, indexes: Sequence[int], result: Progress) -> None:
+        self.events += result.events
+        self._outcomes |= zip(indexes, result.outcomes, strict=True)
 
 
 # Reading.
 
 
-async def read_floors(database: Database, chat_id: ChatId) -> Floors | None:
-    chat = await read_chat(database, chat_id)
-    return None if chat is None else (await read_full(database, chat)).floors()
+async def read_floors(
+    database: Database, cache: RosterCache, chat_ids: Sequence[ChatId]
+) -> list[Floors | None]:
+    chats = await read_full(database, cache, chat_ids)
+    return [None if chat is None else chat.floors() for chat in chats]
 
 
 async def read_status(
-    database: Database, reader: UserId, chat_id: ChatId, sequence: int | None
+    database: Database, cache: RosterCache, reader: UserId, chat_id: ChatId, sequence: int | None
 ) -> DeliveryStatus:
-    chat = await read_chat(database, chat_id)
-    if chat is None:
+    [full] = await read_full(database, cache, [chat_id])
+    if full is None:
         raise NotAMember
+    chat = full.chat
     wanted = chat.head if sequence is None else sequence
     row = await database.get(schema.MESSAGES, {"chat_id": chat_id, "sequence": wanted})
-    full = await read_full(database, chat)
     await check_member(database, chat_id, reader)
     if wanted > chat.head:
         raise SequenceAboveHead(sequence=wanted, head=chat.head)
@@ -217,26 +301,32 @@ async def _entry(database: Database, full: FullChat, user_id: UserId) -> DigestE
     )
 
 
-async def read_standing(database: Database, user_id: UserId, chat_id: ChatId) -> DigestEntry | None:
-    chat = await read_chat(database, chat_id)
-    if chat is None:
-        return None
-    return await _entry(database, await read_full(database, chat), user_id)
+async def read_standing(
+    database: Database, cache: RosterCache, user_id: UserId, chat_id: ChatId
+) -> DigestEntry | None:
+    [full] = await read_full(database, cache, [chat_id])
+    return None if full is None else await _entry(database, full, user_id)
 
 
 async def read_digest(
-    database: Database, user_id: UserId, *, after: ChatId | None, count_max: int
+    database: Database,
+    cache: RosterCache,
+    user_id: UserId,
+    *,
+    after: ChatId | None,
+    count_max: int,
 ) -> DigestPage:
     own = await database.query(schema.USER_CHATS, user_id, above=after, limit=count_max + 1)
     chat_ids = [ChatId(row["chat_id"]) for row in own[:count_max]]
     gate = asyncio.Semaphore(AT_ONCE_MAX)
 
-    async def entry(chat_id: ChatId) -> DigestEntry | None:
+    async def entry(full: FullChat) -> DigestEntry | None:
         async with gate:
             with database.within_budget():
-                return await read_standing(database, user_id, chat_id)
+                return await _entry(database, full, user_id)
 
-    entries = await asyncio.gather(*(entry(chat_id) for chat_id in chat_ids))
+    chats = await read_full(database, cache, chat_ids)
+    entries = await asyncio.gather(*(entry(full) for full in chats if full is not None))
     return DigestPage(
         [one for one in entries if one is not None],
         chat_ids[-1] if len(own) > count_max else None,

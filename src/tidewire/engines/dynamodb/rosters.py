@@ -1,5 +1,8 @@
 """Reading a chat with everybody in it."""
 
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+
 import msgspec
 
 from tidewire.domain.chats import Chat, Member, Roster
@@ -11,10 +14,11 @@ from tidewire.domain.delivery import (
     lowest_of,
 )
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.engines.dynamodb import schema, values
+from tidewire.engines.dynamodb import rows, schema, values
 from tidewire.engines.dynamodb.backoff import Hindrance
 from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.reading import read_chat
+from tidewire.engines.dynamodb.roster_cache import RosterCache
 from tidewire.engines.dynamodb.values import MemberState
 
 
@@ -23,7 +27,7 @@ class FullChat(msgspec.Struct, frozen=True):
     since owes nothing up to it, and positions read later can only be higher."""
 
     chat: Chat
-    members: dict[UserId, MemberState]
+    members: Mapping[UserId, MemberState]
     deliveries: list[MemberDelivery]
 
     def floors(self) -> Floors:
@@ -77,15 +81,43 @@ async def read_roster(database: Database, chat_id: ChatId) -> Roster | None:
     return None
 
 
-async def read_full(database: Database, chat: Chat) -> FullChat:
-    """Everybody in a chat whose row was read just before."""
-    members = await read_members(database, chat.chat_id)
-    found = await database.get_many(
-        [(schema.POSITIONS, {"user_id": one, "chat_id": chat.chat_id}) for one in members]
+async def read_full(
+    database: Database, cache: RosterCache, chat_ids: Sequence[ChatId]
+) -> list[FullChat | None]:
+    """These chats with everybody in them; None where there is no such chat. However many they are,
+    a head, and a position, is one key of a request, not a request."""
+    heads = await database.get_many([(schema.CHATS, {"chat_id": one}) for one in chat_ids])
+    chats = [values.chat_of(row) for row in heads]
+    rosters = await asyncio.gather(
+        *(_members_of(database, cache, chat) for chat in chats if chat is not None)
     )
-    deliveries = [
-        _delivery(state.member, row) for state, row in zip(members.values(), found, strict=True)
+    wanted: list[tuple[str, dict[str, rows.Value]]] = [
+        (schema.POSITIONS, {"user_id": user_id, "chat_id": chat_id})
+        for chat_id, members in rosters
+        for user_id in members
     ]
+    found = iter(await database.get_many(wanted))
+    members_by_chat = dict(rosters)
+    return [
+        None if chat is None else _full(chat, members_by_chat[chat.chat_id], found)
+        for chat in chats
+    ]
+
+
+async def _members_of(
+    database: Database, cache: RosterCache, chat: Chat
+) -> tuple[ChatId, Mapping[UserId, MemberState]]:
+    members = cache.find(chat.chat_id, chat.membership_version)
+    if members is None:
+        members = await read_members(database, chat.chat_id)
+        cache.remember(chat.chat_id, chat.membership_version, members)
+    return chat.chat_id, members
+
+
+def _full(
+    chat: Chat, members: Mapping[UserId, MemberState], positions: Iterator[dict[str, int] | None]
+) -> FullChat:
+    deliveries = [_delivery(state.member, next(positions)) for state in members.values()]
     return FullChat(chat, members, deliveries)
 
 

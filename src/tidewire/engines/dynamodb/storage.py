@@ -4,7 +4,6 @@ Commits of one chat happen one at a time within this process, and are told in th
 whoever asked for them is answered.
 """
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
@@ -47,6 +46,7 @@ from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.locks import Locks
 from tidewire.engines.dynamodb.options import SENDS_PER_TRANSACTION_MAX, DynamoOptions
 from tidewire.engines.dynamodb.outbox_rows import OutboxRow
+from tidewire.engines.dynamodb.roster_cache import RosterCache
 from tidewire.engines.dynamodb.rosters import read_members, read_roster
 from tidewire.engines.dynamodb.sender_cache import SenderCache
 from tidewire.engines.dynamodb.tables import read_epoch
@@ -70,6 +70,7 @@ class DynamoStorage(DynamoAccounts):
         self._listener = listener
         self._locks = Locks()
         self._senders = SenderCache()
+        self._rosters = RosterCache()
 
     @classmethod
     async def open(
@@ -302,20 +303,20 @@ class DynamoStorage(DynamoAccounts):
             self._committed(*batch.events)
 
     async def floors(self, chat_ids: Sequence[ChatId]) -> list[Floors | None]:
-        return await asyncio.gather(
-            *(self._act(positions.read_floors, chat_id) for chat_id in chat_ids)
-        )
+        return await self._act(positions.read_floors, self._rosters, chat_ids)
 
     async def delivery_status(
         self, reader: UserId, chat_id: ChatId, sequence: int | None
     ) -> DeliveryStatus:
-        return await self._act(positions.read_status, reader, chat_id, sequence)
+        return await self._act(positions.read_status, self._rosters, reader, chat_id, sequence)
 
     async def digest(self, user_id: UserId, *, after: ChatId | None, count_max: int) -> DigestPage:
-        return await self._act(positions.read_digest, user_id, after=after, count_max=count_max)
+        return await self._act(
+            positions.read_digest, self._rosters, user_id, after=after, count_max=count_max
+        )
 
     async def standing(self, user_id: UserId, chat_id: ChatId) -> DigestEntry | None:
-        return await self._act(positions.read_standing, user_id, chat_id)
+        return await self._act(positions.read_standing, self._rosters, user_id, chat_id)
 
     async def moved_at(self, user_id: UserId, chat_ids: Sequence[ChatId]) -> dict[ChatId, int]:
         return await self._act(positions.read_moved_at, user_id, chat_ids)

@@ -1,0 +1,52 @@
+"""Who is in which chat, each with the version it was read under. PURE.
+
+Members that were read after a head row are good for whoever reads a head row of the same version:
+should they be newer, then those who are missing are out, and whoever came owes nothing up to that
+head. A chat with another version is read anew.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+
+from tidewire.domain.ids import ChatId, UserId
+from tidewire.engines.dynamodb.values import MemberState
+
+MEMBERS_MAX: Final = 200_000
+"""Over all chats; a member takes a few hundred bytes."""
+
+
+class RosterCache:
+    """A bounded memory; the chat used longest ago is forgotten first."""
+
+    def __init__(self, members_max: int = MEMBERS_MAX) -> None:
+        self._members_max = members_max
+        self._chats: OrderedDict[ChatId, tuple[int, Mapping[UserId, MemberState]]] = OrderedDict()
+        self._members = 0
+
+    def __len__(self) -> int:
+        return len(self._chats)
+
+    def find(self, chat_id: ChatId, version: int) -> Mapping[UserId, MemberState] | None:
+        entry = self._chats.get(chat_id)
+        if entry is None or entry[0] != version:
+            return None
+        self._chats.move_to_end(chat_id)
+        return entry[1]
+
+    def remember(
+        self, chat_id: ChatId, version: int, members: Mapping[UserId, MemberState]
+    ) -> None:
+        """Keep them, unless a newer version is known."""
+        known = self._chats.get(chat_id)
+        if known is not None:
+            if known[0] > version:
+                return
+            self._forget(chat_id)
+        self._chats[chat_id] = (version, members)
+        self._members += len(members)
+        while self._members > self._members_max and len(self._chats) > 1:
+            self._forget(next(iter(self._chats)))
+
+    def _forget(self, chat_id: ChatId) -> None:
+        self._members -= len(self._chats.pop(chat_id)[1])
