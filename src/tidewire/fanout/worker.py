@@ -248,9 +248,10 @@ class FanoutWorker:
         roster = await self._roster(due.chat_id)
         if roster is None or roster.has_block:
             return
-        online = self._router.online(roster.user_ids)
+        presence = await self._router.presence([*roster.user_ids, *due.moved])
+        online = [user_id for user_id in roster.user_ids if user_id in presence]
         # The device that acknowledged knows its own numbers; only others need telling.
-        movers = [user_id for user_id in due.moved if self._router.connections_of(user_id) > 1]
+        movers = [user_id for user_id in due.moved if presence.get(user_id, 0) > 1]
         for user_id in movers:
             await self._tell_own(user_id, due.chat_id)
         for push in status_pushes(

@@ -99,13 +99,6 @@ class Hub:
         name = _type_of(framed)
         counters.pushes_by_type[name] = counters.pushes_by_type.get(name, 0) + count
 
-    def online(self, user_ids: Sequence[UserId]) -> list[UserId]:
-        by_user = self._by_user
-        return [user_id for user_id in user_ids if user_id in by_user]
-
-    def connections_of(self, user_id: UserId) -> int:
-        return len(self._by_user.get(user_id, ()))
-
     def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
         """Tell connections to ask for a digest, spread so that they do not all do so at once."""
         if user_ids is None:
@@ -116,6 +109,13 @@ class Hub:
         for index, driver in enumerate(drivers):
             driver.resync(reason, self._return_delay_ms(index, len(drivers)))
         self.counters.resyncs += len(drivers)
+
+    async def presence(self, user_ids: Sequence[UserId]) -> dict[UserId, int]:
+        by_user = self._by_user
+        return {user_id: len(by_user[user_id]) for user_id in user_ids if user_id in by_user}
+
+    async def settled(self) -> None:
+        """Nothing waits here: a push is with its connections when `push` returns."""
 
     # Who is here.
 

@@ -1,6 +1,6 @@
 """Where users are connected, and bringing frames to them. One process: memory. Cluster: Redis."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tidewire.domain.ids import ConnectionId, UserId
@@ -27,15 +27,17 @@ class Router(Protocol):
         """
         ...
 
-    def online(self, user_ids: Sequence[UserId]) -> list[UserId]:
-        """Those of the users that have a connection, as far as is known here."""
-        ...
-
-    def connections_of(self, user_id: UserId) -> int:
-        """How many connections a user has, as far as is known here."""
-        ...
-
     def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
         """Tell every connection of these users (None: of everybody) that it may have missed a push,
         and is to ask for a digest after a delay that differs from connection to connection."""
+        ...
+
+    async def presence(self, user_ids: Sequence[UserId]) -> Mapping[UserId, int]:
+        """How many connections those of the users have who are connected, as far as is known. Never
+        raises: whoever cannot be asked about is not there."""
+        ...
+
+    async def settled(self) -> None:
+        """Wait until everything pushed before is out of this process's hands: handed on, or given
+        up with those concerned told to sync again."""
         ...

@@ -45,15 +45,15 @@ class RecordingRouter:
                 self.connected[user_id].append(frame)
         self.changed.set()
 
-    def online(self, user_ids: Sequence[UserId]) -> list[UserId]:
-        return [user_id for user_id in user_ids if user_id in self.connected]
-
-    def connections_of(self, user_id: UserId) -> int:
-        return self.devices if user_id in self.connected else 0
-
     def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
         self.resyncs.append((None if user_ids is None else list(user_ids), reason))
         self.changed.set()
+
+    async def presence(self, user_ids: Sequence[UserId]) -> dict[UserId, int]:
+        return {user_id: self.devices for user_id in user_ids if user_id in self.connected}
+
+    async def settled(self) -> None:
+        return
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(5):

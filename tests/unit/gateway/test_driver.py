@@ -223,7 +223,7 @@ async def test_pushes_that_wait_are_bounded(small: Stage) -> None:
     error, closing = peer.new_frames()
     assert error["payload"]["code"] == "SLOW_CONSUMER"
     assert closing["payload"]["reason"] == "slow_consumer"
-    assert small.hub.online([ann]) == []
+    assert await small.hub.presence([ann]) == {}
     small.storage.gate.set()
     await turns(SETTLED)
     assert peer.new_frames() == []
@@ -238,7 +238,7 @@ async def test_connection_that_cannot_begin_is_closed_for_later(stage: Stage) ->
     [error] = peer.new_frames()
     assert error["payload"]["code"] == "SERVICE_UNAVAILABLE"
     assert peer.closed == (1013, "SERVICE_UNAVAILABLE")
-    assert stage.hub.online([ann]) == []
+    assert await stage.hub.presence([ann]) == {}
 
 
 async def test_frames_of_one_turn_go_out_in_one_write(stage: Stage) -> None:

@@ -73,12 +73,21 @@ async def test_push_to_nobody_is_nothing(stage: Stage) -> None:
     assert stage.hub.counters.pushes == 0
 
 
-async def test_online_names_those_who_have_a_connection(stage: Stage) -> None:
+async def test_presence_counts_the_connections_of_those_who_have_one(stage: Stage) -> None:
     ann, ben = await stage.world.people(2)
     peer = await stage.connect(ann)
-    assert stage.hub.online([ben, ann]) == [ann]
+    await stage.connect(ann, device_id=OTHER_DEVICE)
+    assert await stage.hub.presence([ben, ann]) == {ann: 2}
     peer.goes()
-    assert stage.hub.online([ben, ann]) == []
+    assert await stage.hub.presence([ben, ann]) == {ann: 1}
+
+
+async def test_hub_is_settled_at_once(stage: Stage) -> None:
+    [peer] = await crowd(stage, 1)
+    stage.hub.push(users([peer]), push())
+    await stage.hub.settled()
+    await turns()
+    assert peer.new_types() == ["message"]
 
 
 async def test_transport_that_raises_keeps_nobody_else_from_his_frames(
@@ -113,7 +122,7 @@ async def test_second_connection_of_a_device_replaces_the_first(stage: Stage) ->
     await turns()
     assert second.new_types() == ["message"]
     first.goes()
-    assert stage.hub.online([ann]) == [ann]
+    assert await stage.hub.presence([ann]) == {ann: 1}
     assert stage.hub.counters.connections_by_status["duplicate_connection"] == 1
 
 
@@ -159,7 +168,7 @@ async def test_session_revoked_during_the_handshake_never_connects(stage: Stage)
     stage.hub.close_session([SessionId("sess_1")])
     peer = stage.arrives(ann, session_id="sess_1")
     assert peer.closed == (1008, "session_revoked")
-    assert stage.hub.online([ann]) == []
+    assert await stage.hub.presence([ann]) == {}
 
 
 async def test_memory_of_revoked_sessions_is_bounded(tmp_path: Path) -> None:
