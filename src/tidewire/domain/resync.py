@@ -12,3 +12,5 @@ class ResyncReason(StrEnum):
     """The members of a chat could not be read, so nobody knows whom a push concerned."""
     DIGEST_INCOMPLETE = "digest_incomplete"
     """The digest of a new connection broke off."""
+    PUSHES_LOST = "pushes_lost"
+    """Between the servers of a cluster a push was lost, or may have been."""

@@ -14,12 +14,13 @@ from tidewire.domain.delivery import Advance, Advanced, AdvanceOutcome
 from tidewire.domain.errors import NotAMember, SequenceAboveHead
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
 from tidewire.domain.resync import ResyncReason
+from tidewire.gateway.connection import CONNECTING
 from tidewire.gateway.counters import GatewayCounters, add
 from tidewire.gateway.driver import ConnectionDriver, Switchboard
 from tidewire.gateway.options import GatewayOptions
 from tidewire.gateway.wheel import SLOT_MS, Wheel
-from tidewire.ports.router import Router
-from tidewire.ports.runtime import Clock
+from tidewire.ports.router import LocalRouter, Registrar, Route, Router
+from tidewire.ports.runtime import Clock, Tasks
 from tidewire.wire.error_table import CloseReason
 
 TICKS_PER_TURN_MAX: Final = 500
@@ -46,6 +47,8 @@ class Hub:
         told all the same, so that one that was lost is healed (DESIGN §8). Set by whoever wires."""
         self._clock = clock
         self._options = options
+        self._registrar: Registrar | None = None
+        self._tasks: Tasks | None = None
         self._loop = asyncio.get_running_loop()
         self._by_user: dict[UserId, Drivers] = {}
         self._by_session: dict[SessionId, Drivers] = {}
@@ -64,7 +67,12 @@ class Hub:
         self._draining: dict[ConnectionDriver, None] = {}
         self._drain_timer: asyncio.TimerHandle | None = None
 
-    # The router (`ports.router.Router`).
+    def use_registrar(self, registrar: Registrar, tasks: Tasks) -> None:
+        """Have every route made known to other processes, before the digest is read. To be called
+        before the first connection joins; without it this process is the only one."""
+        self._registrar, self._tasks = registrar, tasks
+
+    # The router (`ports.router.Router`, `ports.router.LocalRouter`).
 
     def push(
         self,
@@ -106,9 +114,13 @@ class Hub:
         else:
             by_user = self._by_user
             drivers = [one for user_id in user_ids for one in by_user.get(user_id, ())]
-        for index, driver in enumerate(drivers):
-            driver.resync(reason, self._return_delay_ms(index, len(drivers)))
-        self.counters.resyncs += len(drivers)
+        self._resync(drivers, reason)
+
+    def resync_connections(
+        self, connection_ids: Sequence[ConnectionId], reason: ResyncReason
+    ) -> None:
+        by_id = self._by_id
+        self._resync([by_id[one] for one in connection_ids if one in by_id], reason)
 
     async def presence(self, user_ids: Sequence[UserId]) -> dict[UserId, int]:
         by_user = self._by_user
@@ -128,6 +140,11 @@ class Hub:
     def unsent_bytes(self) -> int:
         """What all connections together have not sent yet. Asks every one."""
         return sum(driver.unsent_bytes() for driver in self._by_id.values())
+
+    @property
+    def session_ids(self) -> list[SessionId]:
+        """The sessions of all connections, for whoever has to look whether they still live."""
+        return list(self._by_session)
 
     def other_devices_count(self, user_id: UserId, device_id: str) -> int:
         """How many connections a user has on devices other than this one."""
@@ -156,7 +173,10 @@ class Hub:
             self._route(driver)
             for one in older:
                 one.end(CloseReason.DUPLICATE_CONNECTION)
-            driver.begin()
+            if self._registrar is None or self._tasks is None:
+                driver.begin()
+            else:
+                self._tasks.start("hub-register", self._register(driver, self._registrar))
 
     def close_session(self, session_ids: Iterable[SessionId]) -> None:
         """These sessions were revoked: their connections end at once, also those that are just
@@ -173,6 +193,12 @@ class Hub:
         """End all connections of a user. To keep him out, revoke his sessions."""
         for driver in self._by_user.get(user_id, ()):
             driver.end(CloseReason.SESSION_REVOKED)
+
+    def close_duplicate(self, connection_id: ConnectionId) -> None:
+        """The same device has connected to another process."""
+        driver = self._by_id.get(connection_id)
+        if driver is not None:
+            driver.end(CloseReason.DUPLICATE_CONNECTION)
 
     def shutdown(self) -> None:
         """Take nobody in any more, and tell everybody to come back later, not all at once.
@@ -225,6 +251,8 @@ class Hub:
             return
         _take_out(self._by_user, driver.core.user_id, driver)
         _take_out(self._by_session, driver.admission.session_id, driver)
+        if self._registrar is not None:
+            self._registrar.unregister(_route_of(driver))
 
     def schedule(self, driver: ConnectionDriver) -> None:
         deadline_ms = driver.core.next_deadline_ms()
@@ -289,6 +317,22 @@ class Hub:
             for driver in rest:
                 self.mark(driver)
 
+    def _resync(self, drivers: Sequence[ConnectionDriver], reason: ResyncReason) -> None:
+        for index, driver in enumerate(drivers):
+            driver.resync(reason, self._return_delay_ms(index, len(drivers)))
+        self.counters.resyncs += len(drivers)
+
+    async def _register(self, driver: ConnectionDriver, registrar: Registrar) -> None:
+        """Begin when the other processes know the route, so that nothing falls between."""
+        elsewhere = await registrar.register(_route_of(driver))
+        if driver.core.state is not CONNECTING:
+            return
+        here = self.other_devices_count(driver.core.user_id, driver.core.device_id)
+        if elsewhere + here >= self._options.user_connections_max:
+            driver.end(CloseReason.RATE_LIMITED)
+        else:
+            driver.begin()
+
     def _route(self, driver: ConnectionDriver) -> None:
         core = driver.core
         session_id = driver.admission.session_id
@@ -303,6 +347,11 @@ class Hub:
             count * 1000 // options.return_rate_per_second, options.return_spread_ms_max
         )
         return index * spread_ms // count
+
+
+def _route_of(driver: ConnectionDriver) -> Route:
+    core = driver.core
+    return Route(core.connection_id, core.user_id, core.device_id)
 
 
 def _take_out(drivers_by_key: dict[Key, Drivers], key: Key, driver: ConnectionDriver) -> None:
@@ -320,4 +369,5 @@ def _type_of(framed: bytes) -> bytes:
 
 
 _CONFORMS: type[Router] = Hub
+_CONFORMS_TO_INBOX: type[LocalRouter] = Hub
 _CONFORMS_TO_DRIVER: type[Switchboard] = Hub

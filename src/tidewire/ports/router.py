@@ -1,7 +1,7 @@
 """Where users are connected, and bringing frames to them. One process: memory. Cluster: Redis."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidewire.domain.ids import ConnectionId, UserId
 from tidewire.domain.resync import ResyncReason
@@ -40,4 +40,62 @@ class Router(Protocol):
     async def settled(self) -> None:
         """Wait until everything pushed before is out of this process's hands: handed on, or given
         up with those concerned told to sync again."""
+        ...
+
+
+class Route(NamedTuple):
+    """Where a connection is to be found: it is its user's, on one of his devices."""
+
+    connection_id: ConnectionId
+    user_id: UserId
+    device_id: str
+
+
+class Registrar(Protocol):
+    """Makes the routes of this process known to the others of a cluster."""
+
+    async def register(self, route: Route) -> int:
+        """Make a route known. Pushes reach the connection from when this returns, or it is told to
+        sync again later: so this is awaited before its digest is read.
+
+        Answers how many connections its user has on other devices at other servers, as far as is
+        known. An older connection of the same device elsewhere is closed. Takes a second or so at
+        most, and never raises.
+        """
+        ...
+
+    def unregister(self, route: Route) -> None:
+        """The connection takes no pushes any more."""
+        ...
+
+
+class LocalRouter(Protocol):
+    """The connections of this process, for whoever brings what other processes have pushed."""
+
+    def push(
+        self,
+        user_ids: Sequence[UserId],
+        framed: bytes,
+        *,
+        except_connection: ConnectionId | None = None,
+    ) -> None:
+        """As `Router.push`."""
+        ...
+
+    def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
+        """As `Router.resync`."""
+        ...
+
+    def resync_connections(
+        self, connection_ids: Sequence[ConnectionId], reason: ResyncReason
+    ) -> None:
+        """Tell exactly these connections."""
+        ...
+
+    def close_user(self, user_id: UserId) -> None:
+        """End all connections of a user."""
+        ...
+
+    def close_duplicate(self, connection_id: ConnectionId) -> None:
+        """The same device has connected elsewhere."""
         ...

@@ -1,0 +1,48 @@
+"""Is this Redis fit to carry the routes of a cluster? In sentences, for an operator."""
+
+from typing import Any, Final
+
+from tidewire.engines.redis.link import Link, RedisLost
+from tidewire.engines.redis.options import RedisOptions
+
+VERSION_MIN: Final = (6, 2)
+"""XTRIM by id came with it."""
+ALL_KEYS: Final = "allkeys-"
+
+
+async def check_redis(options: RedisOptions) -> list[str]:
+    """What is wrong, a sentence each; empty if all is well. Changes nothing."""
+    if options.url is None:
+        return ["redis.url is not set"]
+    try:
+        link = Link(options.url, key_prefix=options.key_prefix, timeout_ms=options.timeout_ms)
+    except ValueError:
+        # What is wrong with it is not said: it may hold a password.
+        return ["redis.url is no address of a Redis: redis://host:port/0 is one"]
+    try:
+        return problems(await link.describe())
+    except RedisLost as error:
+        return [f"Redis does not answer: {error}"]
+    finally:
+        await link.close()
+
+
+def problems(told: dict[str, Any]) -> list[str]:
+    """What is wrong with a Redis that says this about itself."""
+    found = []
+    version = str(told.get("redis_version", "0"))
+    if tuple(int(part) for part in version.split(".")[:2]) < VERSION_MIN:
+        found.append(f"Redis {version} is too old: 6.2 or newer is needed")
+    if told.get("redis_mode") == "cluster":
+        found.append("Redis runs as a Redis Cluster: one primary, with replicas or not, is needed")
+    if told.get("role") == "slave":
+        found.append("this is a replica: redis.url has to name the primary")
+    policy = str(told.get("maxmemory_policy", "noeviction"))
+    if told.get("maxmemory") and policy.startswith(ALL_KEYS):
+        found.append(
+            f"maxmemory-policy is {policy}: keys in use are dropped when memory is short, and each "
+            "makes clients sync again; volatile-ttl or noeviction, and more memory, are better"
+        )
+    if not told.get("maxmemory"):
+        found.append("maxmemory is not set: Redis may take all the memory of its machine")
+    return found

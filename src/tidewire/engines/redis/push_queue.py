@@ -1,0 +1,154 @@
+"""What waits to be pushed to other processes: in order, bounded, never lost in silence. PURE.
+
+What cannot be kept or brought is dropped as a whole, and from then on the queue owes everybody the
+word that pushes were lost: it goes out before anything else.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from tidewire.domain.ids import ConnectionId, UserId
+
+_USER_BYTES: Final = 64
+"""About what a user id takes, with what Python adds."""
+_PUSH_BYTES: Final = 200
+"""About what a push takes besides its frame and its users."""
+
+
+class Kind(StrEnum):
+    """What an entry of a gateway's stream is about."""
+
+    PUSH = "push"
+    RESYNC = "resync"
+    LOST = "lost"
+    """Everybody syncs again, and whatever else such entries tell is looked up again."""
+    REVOKE = "revoke"
+    CLOSE_USER = "close_user"
+    DUPLICATE = "duplicate"
+    FORGET_ROSTER = "forget_roster"
+
+
+class Parcel(NamedTuple):
+    """One thing to tell gateways."""
+
+    kind: Kind
+    user_ids: Sequence[UserId] | None
+    """None: every gateway is told."""
+    body: bytes = b""
+    except_connection: ConnectionId | None = None
+
+    @property
+    def size(self) -> int:
+        return _PUSH_BYTES + len(self.body) + _USER_BYTES * len(self.user_ids or ())
+
+
+LOST: Final = Parcel(Kind.LOST, None)
+
+
+class Batch(NamedTuple):
+    number: int
+    parcels: list[Parcel]
+
+
+class PushQueue:
+    """One batch is under way at a time."""
+
+    def __init__(
+        self,
+        *,
+        bytes_max: int,
+        batch_pushes_max: int,
+        batch_users_max: int,
+        batch_bytes_max: int,
+        attempts_max: int,
+    ) -> None:
+        self._bytes_max = bytes_max
+        self._batch_pushes_max = batch_pushes_max
+        self._batch_users_max = batch_users_max
+        self._batch_bytes_max = batch_bytes_max
+        self._attempts_max = attempts_max
+        self._waiting: deque[Parcel] = deque()
+        self._batch: Batch | None = None
+        self._attempts = 0
+        self._batches = 0
+        self.bytes_count = 0
+        self.put_count = 0
+        """How many parcels have been put in, ever."""
+        self.done_count = 0
+        """How many of them are out of our hands: the first so many."""
+        self.losses = 0
+        """How often everything was dropped."""
+        self._dropped_since = False
+        self.owes_word = False
+        """Something was dropped, and nobody has been told yet."""
+
+    def put(self, parcel: Parcel) -> None:
+        """Add one to the end; if there is no room, everything that waits is dropped."""
+        self.put_count += 1
+        if self.bytes_count + parcel.size > self._bytes_max:
+            self._drop()
+            return
+        self._waiting.append(parcel)
+        self.bytes_count += parcel.size
+
+    def take(self) -> Batch | None:
+        """What to push now: the batch that failed before, or the next one; None if there is none.
+        `done` or `failed` has to follow."""
+        if self._batch is None and (self.owes_word or self._waiting):
+            self._batches += 1
+            self._batch = Batch(self._batches, self._next_parcels())
+        return self._batch
+
+    def done(self) -> None:
+        """The batch was pushed."""
+        assert self._batch is not None
+        parcels, self._batch = self._batch.parcels, None
+        self._attempts = 0
+        if parcels[0] is LOST:
+            del parcels[0]
+            # Unless something was dropped after it was on its way.
+            self.owes_word = self._dropped_since
+        for parcel in parcels:
+            self.bytes_count -= parcel.size
+        self._count_done()
+
+    def failed(self) -> None:
+        """The batch may not have been pushed: it is tried again, for a while."""
+        assert self._batch is not None
+        self._attempts += 1
+        if self.owes_word or self._attempts >= self._attempts_max:
+            self._batch = None
+            self._drop()
+            self._attempts = 0
+
+    def _next_parcels(self) -> list[Parcel]:
+        parcels: list[Parcel] = []
+        users = size = 0
+        if self.owes_word:
+            parcels.append(LOST)
+            self._dropped_since = False
+        while self._waiting and len(parcels) < self._batch_pushes_max:
+            parcel = self._waiting[0]
+            users += len(parcel.user_ids or ())
+            size += parcel.size
+            if parcels and (users > self._batch_users_max or size > self._batch_bytes_max):
+                break
+            parcels.append(self._waiting.popleft())
+        return parcels
+
+    def _drop(self) -> None:
+        """Everything but what is under way: that may have been pushed already."""
+        self.losses += 1
+        self.owes_word = True
+        self._dropped_since = True
+        self._waiting.clear()
+        parcels = [] if self._batch is None else self._batch.parcels
+        self.bytes_count = sum(parcel.size for parcel in parcels if parcel is not LOST)
+        if self._batch is None:
+            self._count_done()
+
+    def _count_done(self) -> None:
+        """Nothing is under way."""
+        self.done_count = self.put_count - len(self._waiting)

@@ -1,0 +1,97 @@
+"""The routes of one gateway: those to be made known, those that are, those nobody is sure of. PURE.
+
+A route whose registration was not answered may be known or not, and a push may have gone past it:
+its connection syncs again once the route has been asserted. The same goes for one that was missing.
+"""
+
+from collections.abc import Collection, Sequence
+
+from tidewire.domain.ids import ConnectionId
+from tidewire.ports.router import Route
+
+
+class RouteBook:
+    def __init__(self) -> None:
+        # In the order in which they came. A route is in one of the first two, or under way.
+        self._to_register: dict[ConnectionId, Route] = {}
+        self._known: dict[ConnectionId, Route] = {}
+        self._to_unregister: dict[ConnectionId, Route] = {}
+        self._under_way: dict[ConnectionId, Route] = {}
+        self._unsure: set[ConnectionId] = set()
+
+    def __len__(self) -> int:
+        return len(self._to_register) + len(self._under_way) + len(self._known)
+
+    @property
+    def has_wishes(self) -> bool:
+        return bool(self._to_register or self._to_unregister)
+
+    def register(self, route: Route) -> None:
+        self._to_register[route.connection_id] = route
+
+    def unregister(self, route: Route) -> None:
+        """Nobody looks for it any more, however far its registration has come."""
+        connection_id = route.connection_id
+        self._unsure.discard(connection_id)
+        if self._to_register.pop(connection_id, None) is not None:
+            return
+        self._under_way.pop(connection_id, None)
+        self._known.pop(connection_id, None)
+        self._to_unregister[connection_id] = route
+
+    def take_to_register(self, count_max: int) -> list[Route]:
+        """The next routes to register. `registered` or `not_registered` has to follow."""
+        taken = list(self._to_register.values())[:count_max]
+        for route in taken:
+            del self._to_register[route.connection_id]
+            self._under_way[route.connection_id] = route
+        return taken
+
+    def registered(self, routes: Sequence[Route]) -> None:
+        for route in routes:
+            # It may have been unregistered meanwhile.
+            if self._under_way.pop(route.connection_id, None) is not None:
+                self._known[route.connection_id] = route
+
+    def not_registered(self, routes: Sequence[Route]) -> None:
+        """There was no answer: the next assertion makes them known, and they sync again then."""
+        self._unsure |= {
+            one.connection_id for one in routes if one.connection_id in self._under_way
+        }
+        self.registered(routes)
+
+    def doubt(self, route: Route) -> None:
+        """Its connection could not wait for the registration: it syncs again after it."""
+        connection_id = route.connection_id
+        if any(connection_id in one for one in (self._to_register, self._under_way, self._known)):
+            self._unsure.add(connection_id)
+
+    def take_to_unregister(self, count_max: int) -> list[Route]:
+        """The next routes to forget. If that fails, they expire by themselves."""
+        taken = list(self._to_unregister.values())[:count_max]
+        for route in taken:
+            del self._to_unregister[route.connection_id]
+        return taken
+
+    def chunks(self, size: int) -> list[list[ConnectionId]]:
+        """All routes that are known, to be asserted a chunk at a time."""
+        known = list(self._known)
+        return [known[start : start + size] for start in range(0, len(known), size)]
+
+    def still_known(self, connection_ids: Sequence[ConnectionId]) -> list[Route]:
+        """Those of a chunk that are still there when its turn has come."""
+        known = self._known
+        return [known[one] for one in connection_ids if one in known]
+
+    def asserted(
+        self, routes: Sequence[Route], missing: Collection[ConnectionId]
+    ) -> list[ConnectionId]:
+        """These routes are known from here on; answers which connections have to sync again."""
+        told = []
+        for connection_id, _, _ in routes:
+            if connection_id in self._known and (
+                connection_id in missing or connection_id in self._unsure
+            ):
+                told.append(connection_id)
+            self._unsure.discard(connection_id)
+        return told
