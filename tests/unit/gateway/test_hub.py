@@ -16,6 +16,7 @@ from tidewire.domain.resync import ResyncReason
 from tidewire.gateway import hub as hub_module
 from tidewire.gateway.connection import CLOSING, READY
 from tidewire.gateway.options import GatewayOptions
+from tidewire.ports.router import Route
 
 
 @pytest.fixture
@@ -366,3 +367,111 @@ async def test_hub_does_not_grow_with_connections_that_come_and_go(stage: Stage)
     waiting = sum(len(drivers) for drivers in stage.hub._wheel._slots.values())
     # Each is on the wheel until its first deadline would have come.
     assert waiting <= 2 * (stage.options.ping_interval_ms // 500 + 2)
+
+
+# Several processes.
+
+
+class FakeRegistrar:
+    """Answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.elsewhere = 0
+        self.gate = asyncio.Event()
+        self.registered: list[Route] = []
+        self.unregistered: list[Route] = []
+
+    async def register(self, route: Route) -> int:
+        self.registered.append(route)
+        await self.gate.wait()
+        return self.elsewhere
+
+    def unregister(self, route: Route) -> None:
+        self.unregistered.append(route)
+
+
+@pytest.fixture
+def registrar(stage: Stage) -> FakeRegistrar:
+    made = FakeRegistrar()
+    stage.hub.use_registrar(made, stage.tasks)
+    return made
+
+
+async def test_digest_is_read_when_the_route_is_known(
+    stage: Stage, registrar: FakeRegistrar
+) -> None:
+    ann = await stage.world.person()
+    peer = stage.arrives(ann)
+    await turns(SETTLED)
+    assert registrar.registered == [Route(peer.connection_id, ann, DEVICE)]
+    assert peer.new_frames() == []
+    # What is pushed meanwhile waits for the connection to be established.
+    stage.hub.push([ann], push())
+    registrar.gate.set()
+    await turns(SETTLED)
+    assert peer.new_types() == ["connection_established", "chat_digest", "message"]
+    peer.goes()
+    assert registrar.unregistered == registrar.registered
+
+
+async def test_connection_that_goes_while_it_is_registered_never_begins(
+    stage: Stage, registrar: FakeRegistrar
+) -> None:
+    ann = await stage.world.person()
+    peer = stage.arrives(ann)
+    await turns()
+    peer.goes()
+    registrar.gate.set()
+    await turns(SETTLED)
+    assert peer.new_frames() == []
+    assert registrar.unregistered == registrar.registered
+
+
+async def test_session_revoked_while_it_is_registered_never_begins(
+    stage: Stage, registrar: FakeRegistrar
+) -> None:
+    ann = await stage.world.person()
+    peer = stage.arrives(ann, session_id="sess_1")
+    await turns()
+    assert stage.hub.session_ids == [SessionId("sess_1")]
+    stage.hub.close_session([SessionId("sess_1")])
+    registrar.gate.set()
+    await turns(SETTLED)
+    assert peer.closed == (1008, "session_revoked")
+    assert peer.new_types() == ["connection_closing"]
+
+
+async def test_connections_at_other_servers_count(stage: Stage, registrar: FakeRegistrar) -> None:
+    ann, ben = await stage.world.people(2)
+    registrar.gate.set()
+    registrar.elsewhere = stage.options.user_connections_max - 1
+    allowed = await stage.connect(ann)
+    registrar.elsewhere += 1
+    refused = stage.arrives(ben)
+    await turns(SETTLED)
+    assert allowed.closed is None
+    assert refused.closed is not None
+    assert refused.closed[1] == "rate_limited"
+    assert [one.user_id for one in registrar.unregistered] == [ben]
+
+
+async def test_device_that_connected_elsewhere_is_closed_here(stage: Stage) -> None:
+    [peer, other] = await crowd(stage, 2)
+    stage.hub.close_duplicate(peer.connection_id)
+    stage.hub.close_duplicate(ConnectionId("conn_unknown"))
+    assert peer.closed == (4500, "duplicate_connection")
+    assert other.closed is None
+
+
+async def test_resync_of_connections_tells_exactly_those(stage: Stage) -> None:
+    ann = await stage.world.person()
+    phone, laptop = await stage.connect(ann), await stage.connect(ann, device_id=OTHER_DEVICE)
+    stage.hub.resync_connections(
+        [laptop.connection_id, ConnectionId("conn_unknown")], ResyncReason.PUSHES_LOST
+    )
+    await turns()
+    assert phone.new_frames() == []
+    [frame] = laptop.new_frames()
+    assert frame["type"] == "resync"
+    assert frame["payload"]["reason"] == "pushes_lost"
+    assert stage.hub.counters.resyncs == 1

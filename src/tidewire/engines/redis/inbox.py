@@ -24,8 +24,9 @@ from tidewire.ports.runtime import Clock, Tasks
 
 READ_ENTRIES_MAX: Final = 500
 """How many entries are taken before the loop gets its turn."""
-BLOCK_MS: Final = 500
-"""How long a read waits for something to come: so long a new incarnation may go unread."""
+BLOCK_MS_MAX: Final = 500
+"""How long a read waits for something to come: so long a new incarnation may go unread, and that
+must not look as if entries did not come."""
 READ_PATIENCE_MS: Final = 2_000
 """How much later than that its answer may come, besides what any call may take."""
 SECOND_LOOK_MS: Final = 250
@@ -80,13 +81,14 @@ class Inbox:
         self._on_revoked = on_revoked
         self._on_roster_changed = on_roster_changed
         self._on_lost = on_lost
+        self._block_ms = min(BLOCK_MS_MAX, options.drain_ms // 2 + 1)
         url, prefix = options.url or Secret(""), options.key_prefix
         self._link = Link(url, key_prefix=prefix, timeout_ms=options.timeout_ms)
         self._reading_link = Link(
             url,
             key_prefix=prefix,
             timeout_ms=options.timeout_ms,
-            block_ms=BLOCK_MS + READ_PATIENCE_MS,
+            block_ms=self._block_ms + READ_PATIENCE_MS,
         )
         self._book = RouteBook()
         self._answers: dict[ConnectionId, asyncio.Future[int]] = {}
@@ -263,6 +265,7 @@ class Inbox:
         for chunk in self._book.chunks(options.assert_chunk) or [[]]:
             routes = self._book.still_known(chunk)
             drained = b"" if self._drained == _START else self._drained
+            asked_at = self._ledger.number
             is_own, counter, *missing = await self._link.run(
                 "assert",
                 self._gateway_id,
@@ -274,7 +277,8 @@ class Inbox:
             if not is_own:
                 self._note_loss("the gateway's own keys were gone")
                 return
-            if not self._ledger.counted(counter, self._clock.monotonic_ms()):
+            now_ms = self._clock.monotonic_ms()
+            if not self._ledger.counted(counter, asked_at=asked_at, now_ms=now_ms):
                 self._note_loss("the counter went back")
                 return
             told = self._book.asserted(routes, {ConnectionId(one.decode()) for one in missing})
@@ -333,7 +337,7 @@ class Inbox:
                         f"{self._options.key_prefix}stream:{self._gateway_id}:{incarnation}",
                         after=self._drained,
                         count=READ_ENTRIES_MAX,
-                        block_ms=BLOCK_MS,
+                        block_ms=self._block_ms,
                     )
                 except RedisLost as error:
                     self.counters.failures += 1

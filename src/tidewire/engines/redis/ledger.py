@@ -31,9 +31,10 @@ class Ledger:
             self._due_at_ms = None
         return True
 
-    def counted(self, counter: int, now_ms: int) -> bool:
-        """There are so many entries; False if there were more before."""
-        if counter < self.number:
+    def counted(self, counter: int, *, asked_at: int, now_ms: int) -> bool:
+        """There were so many entries; False if there had been more before. `asked_at` is the number
+        of the last entry when it was asked: more may have come since."""
+        if counter < asked_at:
             return False
         if counter > self.number and self._due_at_ms is None:
             # One deadline at a time: what came later is looked at with the next assertion.

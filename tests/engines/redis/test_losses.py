@@ -1,0 +1,335 @@
+"""Whatever is lost on the way ends in a resync for exactly those concerned, also if nothing is
+pushed afterwards.
+
+slow: the faults are real and take their time: a Redis or a gateway that stands still.
+"""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.redis import PATIENCE_S, Net, Node, OwnRedis, net_on
+from tidewire.domain.accounts import Secret
+from tidewire.domain.ids import ChatId, SessionId, UserId
+from tidewire.engines.redis.link import script
+
+ANN, BEN, CEM = UserId("ann"), UserId("ben"), UserId("cem")
+
+
+@pytest.fixture
+async def pair(net: Net) -> tuple[Node, Node]:
+    """Ann at gateway a, Ben at gateway b."""
+    a, b = await net.node("a"), await net.node("b")
+    await a.connect(ANN)
+    await b.connect(BEN)
+    return a, b
+
+
+async def until(holds: Callable[[], Awaitable[object]]) -> None:
+    """Ask the other side again and again: it tells nobody."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def _holds(value: bool) -> bool:
+    return value
+
+
+async def _is_zero(count: Awaitable[int]) -> bool:
+    return await count == 0
+
+
+async def delivers(net: Net, node: Node, user_id: UserId, body: bytes) -> None:
+    """All is well again: a push arrives, and nobody is told anything more."""
+    told = node.local.resyncs_count
+    net.router.push([user_id], body)
+    await node.local.until(lambda: body in node.local.bodies)
+    assert node.local.resyncs_count == told
+
+
+async def lose_an_entry(net: Net, node: Node, user_id: UserId) -> None:
+    """Push, and trim the stream before anybody can have read it."""
+    stream = await net.stream_of(node)
+    options = net.options
+    async with net.redis.pipeline(transaction=True) as pipe:
+        _ = pipe.eval(
+            script("push").source,
+            1,
+            options.key_prefix,
+            "another_router",
+            1,
+            options.stream_entries_max,
+            options.life_ms,
+            "push",
+            "",
+            b"lost",
+            1,
+            user_id,
+        )
+        _ = pipe.xtrim(stream, maxlen=0, approximate=False)
+        [[appended, _], trimmed] = await pipe.execute()
+    assert appended == 1
+    assert trimmed >= 1
+
+
+async def test_trimmed_stream_means_resync_for_that_gateway(
+    net: Net, pair: tuple[Node, Node]
+) -> None:
+    a, b = pair
+    await lose_an_entry(net, a, ANN)
+    # Nothing is pushed after it: only the counter tells.
+    await a.local.until(lambda: a.local.resynced == [None])
+    assert a.local.pushed == []
+    assert a.local.lost == 1
+    await delivers(net, a, ANN, b"after")
+    assert b.local.resyncs_count == 0
+
+
+async def test_hole_in_the_stream_is_seen_with_the_next_push(url: Secret) -> None:
+    # Nothing is asserted for so long that only the number of the next entry can tell.
+    async with net_on(url, assert_ms=60_000, life_ms=120_000, drain_ms=60_000) as net:
+        a = await net.node("a")
+        await a.connect(ANN)
+        await delivers(net, a, ANN, b"before")
+        await lose_an_entry(net, a, ANN)
+        net.router.push([ANN], b"next")
+        await a.local.until(lambda: a.local.resynced == [None])
+        # What comes after a hole may not be shown before what is missing has been fetched.
+        assert a.local.bodies == [b"before"]
+
+
+async def test_stalled_gateway_whose_stream_was_trimmed_resyncs(url: Secret) -> None:
+    async with net_on(url, stream_entries_max=10, batch_pushes_max=100) as net:
+        a, b = await net.node("a"), await net.node("b")
+        await a.connect(ANN)
+        await b.connect(BEN)
+        # All in one call: more than the stream holds, and no gateway can read in between.
+        for number in range(30):
+            net.router.push([ANN], str(number).encode())
+        await a.local.until(lambda: a.local.resynced == [None])
+        assert a.local.pushed == []
+        assert net.router.counters.entries == 30
+        assert b.local.resyncs_count == 0
+        await delivers(net, a, ANN, b"after")
+
+
+async def test_evicted_routes_mean_resync_for_exactly_those_connections(
+    net: Net, pair: tuple[Node, Node]
+) -> None:
+    a, b = pair
+    there = await b.connect(ANN, "laptop")
+    await a.connect(CEM)
+    await net.redis.delete(net.key(f"route:{ANN}"))
+    net.router.push([ANN], b"lost")
+    await a.local.until(lambda: bool(a.local.resynced_connections))
+    await b.local.until(lambda: bool(b.local.resynced_connections))
+    assert a.local.resynced_connections == [f"conn_{a.gateway_id}_{ANN}_phone"]
+    assert b.local.resynced_connections == [there.connection_id]
+    assert a.local.resynced == b.local.resynced == []
+    await delivers(net, a, ANN, b"after")
+
+
+async def test_evicted_route_is_noticed_without_any_push(net: Net, pair: tuple[Node, Node]) -> None:
+    a, b = pair
+    route = await a.connect(CEM)
+    await net.redis.delete(net.key(f"route:{CEM}"))
+    await a.local.until(lambda: bool(a.local.resynced_connections))
+    assert a.local.resynced_connections == [route.connection_id]
+    assert a.local.resynced == []
+    assert b.local.resyncs_count == 0
+
+
+@pytest.mark.parametrize("has_later_push", [False, True])
+async def test_emptied_redis_means_resync_for_everybody(
+    own: OwnRedis, *, has_later_push: bool
+) -> None:
+    async with net_on(own.url) as net:
+        a, b = await net.node("a"), await net.node("b")
+        await a.connect(ANN)
+        await b.connect(BEN)
+        await net.redis.flushall()
+        if has_later_push:
+            net.router.push([ANN, BEN], b"lost")
+        for node in (a, b):
+            await node.local.until(lambda node=node: node.local.lost == 1)  # type: ignore[misc]
+            assert node.local.resynced == [None]
+            assert node.local.resynced_connections == []
+        await delivers(net, a, ANN, b"after")
+        await delivers(net, b, BEN, b"after")
+
+
+@pytest.mark.parametrize("has_later_push", [False, True])
+async def test_another_incarnation_means_resync_for_that_gateway(
+    net: Net, pair: tuple[Node, Node], *, has_later_push: bool
+) -> None:
+    a, b = pair
+    await net.redis.hset(net.key(f"gateway:{a.gateway_id}"), "incarnation", "another")
+    if has_later_push:
+        net.router.push([ANN], b"lost")
+    await a.local.until(lambda: a.local.lost == 1)
+    assert a.local.resynced == [None]
+    assert b.local.resyncs_count == 0
+    await delivers(net, a, ANN, b"after")
+
+
+@pytest.mark.parametrize("name", ["gateway:gw_a", "gateways"])
+async def test_evicted_key_of_the_gateway_means_resync(
+    net: Net, pair: tuple[Node, Node], name: str
+) -> None:
+    a, _ = pair
+    await net.redis.delete(net.key(name))
+    net.router.push([ANN], b"lost")
+    # What every gateway has to know went past this one.
+    net.router.revoke([SessionId("s1")])
+    await a.local.until(lambda: a.local.lost == 1)
+    assert a.local.resynced == [None]
+    await delivers(net, a, ANN, b"after")
+
+
+async def test_evicted_stream_means_resync(net: Net, pair: tuple[Node, Node]) -> None:
+    a, b = pair
+    stream = await net.stream_of(a)
+    await lose_an_entry(net, a, ANN)
+    await net.redis.delete(stream)
+    await a.local.until(lambda: a.local.lost == 1)
+    assert b.local.resyncs_count == 0
+
+
+async def test_counter_that_went_back_means_resync(net: Net, pair: tuple[Node, Node]) -> None:
+    """As after a failover to a replica that had not heard of the last entries."""
+    a, _ = pair
+    await delivers(net, a, ANN, b"before")
+    await net.redis.hset(net.key(f"gateway:{a.gateway_id}"), "counter", 0)
+    await a.local.until(lambda: a.local.lost == 1)
+    await delivers(net, a, ANN, b"after")
+
+
+async def test_new_connection_registers_with_a_gateway_whose_keys_are_gone(url: Secret) -> None:
+    async with net_on(url, assert_ms=60_000, life_ms=120_000) as net:
+        a = await net.node("a")
+        await a.connect(ANN)
+        await net.redis.delete(net.key(f"gateway:{a.gateway_id}"))
+        await a.connect(BEN)
+        await a.local.until(lambda: a.local.lost == 1)
+        await delivers(net, a, BEN, b"after")
+
+
+@pytest.mark.slow
+async def test_stopped_redis_means_resync_for_everybody_after_it(own: OwnRedis) -> None:
+    async with net_on(own.url, timeout_ms=300, attempts_max=2, register_ms=200) as net:
+        a, b = await net.node("a"), await net.node("b")
+        await a.connect(ANN)
+        await b.connect(BEN)
+        own.pause()
+        net.router.push([ANN, BEN], b"dropped")
+        net.router.revoke([SessionId("s1")])
+        async with asyncio.timeout(PATIENCE_S):
+            await net.router.settled()
+        assert net.router.losses == 1
+        # Somebody connects meanwhile: he is let in.
+        await a.connect(CEM)
+        assert await net.router.presence([ANN]) == {}
+        await until(lambda: _holds(a.inbox.is_lost and b.inbox.is_lost))
+        own.go_on()
+        for node in (a, b):
+            await node.local.until(lambda node=node: node.local.lost >= 1)  # type: ignore[misc]
+            assert None in node.local.resynced
+        await settles(net, a, CEM)
+        await settles(net, b, BEN)
+
+
+@pytest.mark.slow
+async def test_redis_that_was_killed_and_restarted_means_resync_for_everybody(
+    own: OwnRedis,
+) -> None:
+    async with net_on(own.url, timeout_ms=300, attempts_max=2) as net:
+        a, b = await net.node("a"), await net.node("b")
+        await a.connect(ANN)
+        await b.connect(BEN)
+        own.kill()
+        net.router.push([ANN, BEN], b"dropped")
+        net.router.forget_roster(ChatId("chat_1"))
+        async with asyncio.timeout(PATIENCE_S):
+            await net.router.settled()
+        await own.start()
+        for node in (a, b):
+            await node.local.until(lambda node=node: node.local.lost >= 1)  # type: ignore[misc]
+            assert None in node.local.resynced
+        await settles(net, a, ANN)
+        await settles(net, b, BEN)
+
+
+async def settles(net: Net, node: Node, user_id: UserId) -> None:
+    """After an outage the gateway and the router each may tell everybody; then pushes arrive."""
+    async with asyncio.timeout(PATIENCE_S):
+        number = 0
+        while not any(body.startswith(b"try") for body in node.local.bodies):
+            number += 1
+            net.router.push([user_id], f"try {number}".encode())
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.slow
+async def test_redis_that_is_slow_for_a_moment_costs_no_resync(own: OwnRedis) -> None:
+    async with net_on(own.url, drain_ms=200) as net:
+        a = await net.node("a")
+        await a.connect(ANN)
+        own.pause()
+        net.router.push([ANN], b"later")
+        await asyncio.sleep(0.5)
+        own.go_on()
+        await a.local.until(lambda: a.local.bodies == [b"later"])
+        assert a.local.resyncs_count == 0
+        assert net.router.losses == 0
+
+
+async def test_gateway_that_starts_without_redis_is_known_later(own: OwnRedis) -> None:
+    async with net_on(own.url, timeout_ms=300) as net:
+        own.kill()
+        a = await net.node("a")
+        await a.connect(ANN)
+        assert a.inbox.is_lost
+        await own.start()
+        await a.local.until(lambda: a.local.lost == 1)
+        await settles(net, a, ANN)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_push", [True, False])
+async def test_gateway_that_was_stopped_beyond_its_life_resyncs_when_it_wakes(
+    net: Net, url: Secret, *, has_push: bool
+) -> None:
+    life_ms = 1_000
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.engines.redis.child",
+        *(url.reveal(), net.options.key_prefix, str(life_ms), ANN),
+        cwd=Path(__file__).resolve().parents[3],
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            assert await child.stdout.readline() == b"ready\n"
+            net.router.push([ANN], b"before")
+            assert await child.stdout.readline() == b"push before\n"
+            child.send_signal(signal.SIGSTOP)
+            gone = net.key("gateway:gw_child"), net.key(f"route:{ANN}")
+            await until(lambda: _is_zero(net.redis.exists(*gone)))
+            if has_push:
+                net.router.push([ANN], b"lost")
+                await net.router.settled()
+            child.send_signal(signal.SIGCONT)
+            assert await child.stdout.readline() == b"resync everybody\n"
+            await until(lambda: net.router.presence([ANN]))
+            net.router.push([ANN], b"after")
+            assert await child.stdout.readline() == b"push after\n"
+    finally:
+        child.kill()
+        await child.wait()
