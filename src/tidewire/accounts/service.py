@@ -44,6 +44,7 @@ from tidewire.domain.errors import (
     UserNotFound,
 )
 from tidewire.domain.ids import SessionId, UserId, is_safe_token
+from tidewire.domain.shared_limits import SharedView
 from tidewire.domain.users import User, check_display_name, check_username
 from tidewire.ports.accounts import AccountStore
 from tidewire.ports.runtime import Clock, IdSource, RandomBytes
@@ -107,6 +108,15 @@ class AccountService:
             limits.register_ip_burst, limits.register_ip_interval_ms
         )
         self._refreshes = self._throttle(limits.refresh_burst, limits.refresh_interval_ms)
+
+    def share_limits(self) -> dict[str, SharedView]:
+        """Count tries over all processes."""
+        return {
+            "login_name": self._by_name.share(),
+            "login_ip": self._by_address.share(),
+            "register_ip": self._registrations.share(),
+            "refresh": self._refreshes.share(),
+        }
 
     # Coming in.
 

@@ -8,6 +8,8 @@ good is given back.
 import ipaddress
 from typing import Final
 
+from tidewire.domain.shared_limits import SharedView
+
 _CANDIDATES: Final = 8
 """At the bound, among how many of the longest untouched keys the one to forget is chosen."""
 
@@ -24,21 +26,39 @@ class Throttle:
         self._keys_max = keys_max
         # The least recently touched first.
         self._clear_at_ms: dict[str, int] = {}
+        self._shared: SharedView | None = None
 
     def __len__(self) -> int:
         return len(self._clear_at_ms)
+
+    def share(self) -> SharedView:
+        """Count also what was tried at other processes: by this view, for which somebody exchanges
+        it with them."""
+        self._shared = SharedView(
+            interval_us=self._interval_ms * 1000,
+            burst=self._slack_ms // self._interval_ms + 1,
+            keys_max=self._keys_max,
+        )
+        return self._shared
 
     def take(self, key: str, now_ms: int) -> int:
         """Count a try. 0 if it may go on; otherwise how long to wait, and it was not counted."""
         clear_at_ms = max(self._clear_at_ms.get(key, now_ms), now_ms)
         wait_ms = clear_at_ms - self._slack_ms - now_ms
+        shared = self._shared
+        if shared is not None:
+            wait_ms = max(wait_ms, shared.wait_ms(key, now_ms))
         if wait_ms > 0:
             return wait_ms
+        if shared is not None:
+            shared.spend(key, now_ms)
         self._put(key, clear_at_ms + self._interval_ms, now_ms)
         return 0
 
     def give_back(self, key: str, now_ms: int) -> None:
         """The try was good: as if it had not been made."""
+        if self._shared is not None:
+            self._shared.spend(key, now_ms, -1)
         clear_at_ms = self._clear_at_ms.get(key)
         if clear_at_ms is not None:
             self._put(key, clear_at_ms - self._interval_ms, now_ms)

@@ -11,6 +11,9 @@ class FanoutOptions:
     """How many chats' members are remembered; the one used longest ago is forgotten first."""
     roster_users_max: int = 500_000
     """How many members are remembered over all chats."""
+    roster_age_ms_max: int | None = None
+    """How old the members of a chat may be for what carries no version (typing, ticks). None: for
+    ever, where every change is heard of; a process that hears of none reads them again."""
     waiting_events_max: int = 10_000
     """How many events may wait while the members of their chats are read; one more, and everybody
     connected is told to sync again."""
@@ -29,5 +32,6 @@ class FanoutOptions:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if getattr(self, field.name) < 1:
+            value = getattr(self, field.name)
+            if value is not None and value < 1:
                 raise ValueError(f"{field.name} is at least 1")

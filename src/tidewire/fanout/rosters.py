@@ -2,7 +2,8 @@
 
 A roster is good for an event if it is at least as new as the event: then nobody who was removed
 before it gets it. Events of changes keep rosters current without asking the store. A block changes
-a roster without an event: whoever was reading it then has to read it again.
+a roster without an event: whoever was reading it then has to read it again. A process that hears of
+no events trusts a roster only for a while.
 """
 
 from collections.abc import Sequence
@@ -15,22 +16,27 @@ from tidewire.domain.ids import ChatId, UserId
 class Reading:
     """A roster that is being read from the store."""
 
-    __slots__ = ("chat_id", "is_outdated")
+    __slots__ = ("began_at_ms", "chat_id", "is_outdated")
 
-    def __init__(self, chat_id: ChatId) -> None:
+    def __init__(self, chat_id: ChatId, began_at_ms: int) -> None:
         self.chat_id = chat_id
+        self.began_at_ms = began_at_ms
         self.is_outdated = False
 
 
 class Rosters:
-    """A bounded memory; the roster used longest ago is forgotten first."""
+    """A bounded memory; the roster used longest ago is forgotten first. Time only goes forward."""
 
-    def __init__(self, *, rosters_max: int, users_max: int) -> None:
+    def __init__(self, *, rosters_max: int, users_max: int, age_ms_max: int | None = None) -> None:
+        """`age_ms_max` is how long a roster is good for whoever asks for no version."""
         assert rosters_max >= 1
+        self._age_ms_max = age_ms_max
         self._rosters_max = rosters_max
         self._users_max = users_max
         # A dict keeps the order of insertion: using a roster puts it at the end.
         self._rosters: dict[ChatId, Roster] = {}
+        # As of when it is known; kept only where it matters.
+        self._as_of_ms: dict[ChatId, int] = {}
         self._users = 0
         # Only those that are under way, whose number the readers bound.
         self._readings: dict[ChatId, list[Reading]] = {}
@@ -42,23 +48,32 @@ class Rosters:
     def users_count(self) -> int:
         return self._users
 
-    def find(self, chat_id: ChatId, version: int) -> Roster | None:
-        """The roster of a chat if it is known and at least this new."""
+    def find(self, chat_id: ChatId, version: int, now_ms: int) -> Roster | None:
+        """The roster of a chat if it is known and at least this new. Version 0: any, but for one
+        that is too old."""
         roster = self._rosters.get(chat_id)
         if roster is None or roster.membership_version < version:
+            return None
+        if version == 0 and self._is_too_old(chat_id, now_ms):
             return None
         if len(self._rosters) > 1:
             del self._rosters[chat_id]
             self._rosters[chat_id] = roster
         return roster
 
-    def learn(self, roster: Roster) -> None:
-        """Remember a roster, unless a newer one is known (M-01)."""
+    def _is_too_old(self, chat_id: ChatId, now_ms: int) -> bool:
+        age_ms_max = self._age_ms_max
+        return age_ms_max is not None and now_ms - self._as_of_ms[chat_id] > age_ms_max
+
+    def learn(self, roster: Roster, as_of_ms: int) -> None:
+        """Remember a roster as it was then, unless a newer one is known (M-01)."""
         known = self._rosters.get(roster.chat_id)
         if known is not None and known.membership_version > roster.membership_version:
             return
         self.forget(roster.chat_id)
         self._rosters[roster.chat_id] = roster
+        if self._age_ms_max is not None:
+            self._as_of_ms[roster.chat_id] = as_of_ms
         self._users += len(roster.user_ids)
         while len(self._rosters) > self._rosters_max or (
             self._users > self._users_max and len(self._rosters) > 1
@@ -69,6 +84,12 @@ class Rosters:
         known = self._rosters.pop(chat_id, None)
         if known is not None:
             self._users -= len(known.user_ids)
+            self._as_of_ms.pop(chat_id, None)
+
+    def forget_all(self) -> None:
+        """Changes may have gone past us."""
+        for chat_id in [*self._rosters, *self._readings]:
+            self.changed(chat_id)
 
     def changed(self, chat_id: ChatId) -> None:
         """The roster is another one now, and no event tells how."""
@@ -76,9 +97,9 @@ class Rosters:
         for reading in self._readings.get(chat_id, ()):
             reading.is_outdated = True
 
-    def begin_reading(self, chat_id: ChatId) -> Reading:
+    def begin_reading(self, chat_id: ChatId, now_ms: int) -> Reading:
         """A roster is about to be read. `end_reading` has to follow, whatever becomes of it."""
-        reading = Reading(chat_id)
+        reading = Reading(chat_id, now_ms)
         self._readings.setdefault(chat_id, []).append(reading)
         return reading
 
@@ -92,12 +113,12 @@ class Rosters:
     def readings_count(self) -> int:
         return sum(map(len, self._readings.values()))
 
-    def follow(self, event: ChatCreated | ChatRenamed | MembershipChanged) -> None:
+    def follow(self, event: ChatCreated | ChatRenamed | MembershipChanged, now_ms: int) -> None:
         """Bring the chat's roster up to date with a change, or forget it if a change was missed."""
         chat = event.chat
         version = chat.membership_version
         if isinstance(event, ChatCreated):
-            self.learn(Roster(chat.chat_id, version, event.member_ids))
+            self.learn(Roster(chat.chat_id, version, event.member_ids), now_ms)
             return
         known = self._rosters.get(chat.chat_id)
         if known is None or known.membership_version >= version:
@@ -108,7 +129,7 @@ class Rosters:
         users = known.user_ids
         if isinstance(event, MembershipChanged):
             users = _changed(users, event)
-        self.learn(Roster(chat.chat_id, version, users, known.has_block))
+        self.learn(Roster(chat.chat_id, version, users, known.has_block), now_ms)
 
 
 def _changed(users: Sequence[UserId], event: MembershipChanged) -> Sequence[UserId]:

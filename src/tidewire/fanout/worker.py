@@ -72,7 +72,11 @@ class FanoutWorker:
         self._tasks = tasks
         self._options = options
         self._loop = asyncio.get_running_loop()
-        self._rosters = Rosters(rosters_max=options.rosters_max, users_max=options.roster_users_max)
+        self._rosters = Rosters(
+            rosters_max=options.rosters_max,
+            users_max=options.roster_users_max,
+            age_ms_max=options.roster_age_ms_max,
+        )
         self._ticks = Ticks(
             interval_ms=options.status_interval_ms, chats_max=options.status_chats_max
         )
@@ -94,7 +98,7 @@ class FanoutWorker:
                     message = event.message
                     self._with_roster(message.chat_id, event.membership_version, event, now_ms)
                 case ChatCreated() | ChatRenamed() | MembershipChanged():
-                    self._rosters.follow(event)
+                    self._rosters.follow(event, self._clock.monotonic_ms())
                     chat = event.chat
                     self._with_roster(chat.chat_id, chat.membership_version, event, now_ms)
                     if isinstance(event, MembershipChanged):
@@ -116,7 +120,7 @@ class FanoutWorker:
             if push is not None:
                 self._push(push)
 
-        roster = self._rosters.find(chat_id, 0)
+        roster = self._rosters.find(chat_id, 0, self._clock.monotonic_ms())
         if roster is not None and chat_id not in self._waiting:
             tell(roster)
         else:
@@ -131,10 +135,14 @@ class FanoutWorker:
         """The members of a chat are to be read again: something changed that no event tells of."""
         self._rosters.changed(chat_id)
 
+    def rosters_changed(self) -> None:
+        """As `roster_changed` for every chat: changes may have gone past this process."""
+        self._rosters.forget_all()
+
     def _with_roster(self, chat_id: ChatId, version: int, event: Pushed, now_ms: int) -> None:
         """Push an event to the members of its chat, now or when they are known."""
         if chat_id not in self._waiting:
-            roster = self._rosters.find(chat_id, version)
+            roster = self._rosters.find(chat_id, version, self._clock.monotonic_ms())
             if roster is not None:
                 self.counters.roster_hits += 1
                 self._push(push_of(event, roster, now_ms=now_ms))
@@ -269,12 +277,13 @@ class FanoutWorker:
             self._push_status(own_status_push(user_id, entry, now_ms=self._clock.wall_ms()))
 
     async def _roster(self, chat_id: ChatId) -> Roster | None:
-        return self._rosters.find(chat_id, 0) or await self._fetch(chat_id)
+        now_ms = self._clock.monotonic_ms()
+        return self._rosters.find(chat_id, 0, now_ms) or await self._fetch(chat_id)
 
     async def _fetch(self, chat_id: ChatId) -> Roster | None:
         """Read the members and remember them. Raises Unavailable."""
         while True:
-            reading = self._rosters.begin_reading(chat_id)
+            reading = self._rosters.begin_reading(chat_id, self._clock.monotonic_ms())
             try:
                 self.counters.roster_reads += 1
                 roster = await self._chats.roster(chat_id)
@@ -283,7 +292,7 @@ class FanoutWorker:
             if reading.is_outdated:
                 continue
             if roster is not None:
-                self._rosters.learn(roster)
+                self._rosters.learn(roster, reading.began_at_ms)
             return roster
 
     def _push_status(self, push: Push) -> None:

@@ -6,9 +6,11 @@ that was never heard of, so forgetting it costs nothing.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.shared_limits import SharedView
 
 Key = TypeVar("Key")
 
@@ -21,12 +23,13 @@ _US_PER_SECOND: Final = 1_000_000
 class Rate:
     """So many in a while, and so many at once. Shared by all who are held to it."""
 
-    __slots__ = ("_slack_us", "interval_us", "refill_ms")
+    __slots__ = ("_slack_us", "burst", "interval_us", "refill_ms")
 
     def __init__(self, count: int, *, per_seconds: int = 1, burst: int) -> None:
         assert count >= 1
         assert burst >= 1
         self.interval_us = max(1, per_seconds * _US_PER_SECOND // count)
+        self.burst = burst
         self._slack_us = (burst - 1) * self.interval_us
         self.refill_ms = burst * self.interval_us // _US_PER_MS + 1
         """How long it takes from empty to full."""
@@ -48,7 +51,7 @@ class KeyedRate(Generic[Key]):
     to have filled up again, it becomes the old one, and what was in the old one is forgotten.
     """
 
-    __slots__ = ("_keys_max", "_old", "_rate", "_turns_at_ms", "_young")
+    __slots__ = ("_keys_max", "_name_of", "_old", "_rate", "_shared", "_turns_at_ms", "_young")
 
     def __init__(self, rate: Rate, *, keys_max: int) -> None:
         self._rate = rate
@@ -56,12 +59,29 @@ class KeyedRate(Generic[Key]):
         self._young: dict[Key, int] = {}
         self._old: dict[Key, int] = {}
         self._turns_at_ms = 0
+        self._shared: SharedView | None = None
+        self._name_of: Callable[[Key], str] = str
 
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 
+    def share(self, name_of: Callable[[Key], str] = str) -> SharedView:
+        """Hold keys also to what other processes have used of this rate: by this view, for which
+        somebody exchanges it with them."""
+        self._name_of = name_of
+        self._shared = SharedView(
+            interval_us=self._rate.interval_us, burst=self._rate.burst, keys_max=2 * self._keys_max
+        )
+        return self._shared
+
     def wait_ms(self, key: Key, now_ms: int) -> int:
         """How long this key has to wait; 0 if it may go on. Nothing is spent."""
+        if self._shared is None:
+            return self._own_wait_ms(key, now_ms)
+        shared_wait_ms = self._shared.wait_ms(self._name_of(key), now_ms)
+        return max(shared_wait_ms, self._own_wait_ms(key, now_ms))
+
+    def _own_wait_ms(self, key: Key, now_ms: int) -> int:
         full_at_us = self._young.get(key)
         if full_at_us is None:
             full_at_us = self._old.get(key)
@@ -78,6 +98,8 @@ class KeyedRate(Generic[Key]):
             if now_ms >= self._turns_at_ms or len(young) >= self._keys_max:
                 young = self._turn(now_ms)
         young[key] = self._rate.spent(full_at_us, now_ms)
+        if self._shared is not None:
+            self._shared.spend(self._name_of(key), now_ms)
 
     def take(self, key: Key, now_ms: int) -> int:
         """0 and one is spent; or how long to wait, and nothing is."""
@@ -105,6 +127,10 @@ class SendLimiter:
 
     def __len__(self) -> int:
         return len(self._by_chat) + len(self._by_user)
+
+    def share(self) -> dict[str, SharedView]:
+        """Hold users also to what they have sent through other processes."""
+        return {"send_chat": self._by_chat.share(" ".join), "send_user": self._by_user.share()}
 
     def take(self, user_id: UserId, chat_id: ChatId, now_ms: int) -> int:
         """0 if the user may send to the chat now, and it is counted; or how long to wait, in ms."""

@@ -10,6 +10,7 @@ import logging
 
 from tidewire.domain.errors import AuthFailure, Unauthorized, Unavailable
 from tidewire.domain.ids import UserId
+from tidewire.domain.shared_limits import SharedView
 from tidewire.gateway.connection import Connection, Rules
 from tidewire.gateway.counters import add
 from tidewire.gateway.driver import ConnectionDriver, Desk
@@ -90,6 +91,10 @@ class Gateway:
             _per_minute(options.user_connects_per_minute), keys_max=keys_max
         )
         self._handshakes_count = 0
+
+    def share_limits(self) -> dict[str, SharedView]:
+        """Count attempts to connect over all processes."""
+        return {"connect_ip": self._by_ip.share(), "connect_user": self._by_user.share()}
 
     async def authorise(self, request: UpgradeRequest) -> Admission | HandshakeRefusal:
         """May this request become a connection? Never raises on what a peer sent."""

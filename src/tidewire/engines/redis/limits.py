@@ -1,0 +1,88 @@
+"""Exchanges with Redis what the processes of a cluster have used of their limits.
+
+Nobody waits for it: limits are decided at once from what was last heard. Without Redis every
+process holds its own limits, and nothing more (contract-facts 6.1: open).
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from hashlib import blake2b
+
+from tidewire.domain.accounts import Secret
+from tidewire.domain.shared_limits import SharedView
+from tidewire.engines.redis.link import Argument, Link, RedisLost
+from tidewire.engines.redis.options import RedisOptions
+from tidewire.ports.runtime import Clock, Tasks
+
+_logger = logging.getLogger(__name__)
+
+
+class LimitExchange:
+    """One for a process, for all its limits."""
+
+    def __init__(
+        self,
+        options: RedisOptions,
+        *,
+        views: Mapping[str, SharedView],
+        clock: Clock,
+        tasks: Tasks,
+    ) -> None:
+        """`views` are the limits by name; the same names mean the same limits everywhere."""
+        self.failures = 0
+        self._options = options
+        self._views = dict(views)
+        self._clock = clock
+        self._tasks = tasks
+        self._link = Link(
+            options.url or Secret(""), key_prefix=options.key_prefix, timeout_ms=options.timeout_ms
+        )
+        self._stopping = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._ended.set()
+
+    def start(self) -> None:
+        self._ended.clear()
+        self._tasks.start("redis-limits", self._run())
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        await self._ended.wait()
+        await self._link.close()
+
+    async def exchange(self) -> None:
+        """Tell what was used here, and hear what all have used. Raises RedisLost; what was to be
+        told is then forgotten, as if Redis had lost it."""
+        for name, view in self._views.items():
+            used = view.take_used(self._options.limits_keys_max)
+            if not used:
+                continue
+            arguments: list[Argument] = []
+            for key, count in used:
+                arguments += (_name_of(name, key), view.interval_us, count)
+            left = await self._link.run("limits", *arguments)
+            now_ms = self._clock.monotonic_ms()
+            for (key, _), left_us in zip(used, left, strict=True):
+                view.learn(key, left_us, now_ms)
+
+    async def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                try:
+                    await self.exchange()
+                except RedisLost as error:
+                    self.failures += 1
+                    _logger.info("limits are each server's own for now: %s", error)
+                try:
+                    async with asyncio.timeout(self._options.limits_ms / 1000):
+                        await self._stopping.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            self._ended.set()
+
+
+def _name_of(limit: str, key: str) -> str:
+    """Addresses and names of people stay out of Redis; it is only compared."""
+    return f"{limit}:{blake2b(key.encode(), digest_size=12).hexdigest()}"
