@@ -91,6 +91,11 @@ class TokenAuthenticator:
             self._touched_at_ms.pop(session_id, None)
             self._keep(self._revoked, session_id, None)
 
+    def forget(self) -> None:
+        """Word of a revocation may have been missed: every session is looked up again."""
+        self._good.clear()
+        self._externals_known.clear()
+
     def take_touched(self) -> list[SessionId]:
         """The sessions that were in use since the last time, each only now and then."""
         touched = list(self._to_touch)

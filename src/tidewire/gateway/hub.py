@@ -142,9 +142,9 @@ class Hub:
         return sum(driver.unsent_bytes() for driver in self._by_id.values())
 
     @property
-    def session_ids(self) -> list[SessionId]:
+    def sessions(self) -> list[tuple[UserId, SessionId]]:
         """The sessions of all connections, for whoever has to look whether they still live."""
-        return list(self._by_session)
+        return [(drivers[0].core.user_id, one) for one, drivers in self._by_session.items()]
 
     def other_devices_count(self, user_id: UserId, device_id: str) -> int:
         """How many connections a user has on devices other than this one."""

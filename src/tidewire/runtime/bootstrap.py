@@ -91,11 +91,15 @@ class Revocations:
 
     def __init__(self, hub: Hub) -> None:
         self.count = 0
+        self.tell_others: Callable[[Sequence[SessionId]], None] | None = None
+        """Tells the other processes of a cluster, if there are any. Set by whoever wires."""
         self._hub = hub
 
     def __call__(self, session_ids: Sequence[SessionId]) -> None:
         self.count += len(session_ids)
         self._hub.close_session(session_ids)
+        if self.tell_others is not None:
+            self.tell_others(session_ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

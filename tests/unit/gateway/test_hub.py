@@ -433,7 +433,7 @@ async def test_session_revoked_while_it_is_registered_never_begins(
     ann = await stage.world.person()
     peer = stage.arrives(ann, session_id="sess_1")
     await turns()
-    assert stage.hub.session_ids == [SessionId("sess_1")]
+    assert stage.hub.sessions == [(ann, SessionId("sess_1"))]
     stage.hub.close_session([SessionId("sess_1")])
     registrar.gate.set()
     await turns(SETTLED)

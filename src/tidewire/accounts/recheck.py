@@ -1,0 +1,94 @@
+"""Looks whether the sessions of all connections still live.
+
+For a process of a cluster that may have missed word of a revocation: it asks the store again, and
+those that have ended end here too. While the store does not answer, it goes on asking.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from tidewire.domain.accounts import external_session_id
+from tidewire.domain.errors import Unavailable
+from tidewire.domain.ids import SessionId, UserId
+from tidewire.ports.accounts import SessionStore
+from tidewire.ports.runtime import Clock, Tasks
+from tidewire.ports.storage import UserStore
+
+SESSIONS_AT_ONCE: Final = 50
+RETRY_S: Final = 1.0
+
+Connected = tuple[UserId, SessionId]
+
+
+class RecheckStore(SessionStore, UserStore, Protocol):
+    """Sessions, and users for those whose sessions another identity provider keeps."""
+
+
+class SessionRecheck:
+    """One at a time, however often it is asked for."""
+
+    def __init__(
+        self,
+        *,
+        store: RecheckStore,
+        clock: Clock,
+        tasks: Tasks,
+        connected: Callable[[], Sequence[Connected]],
+        on_ended: Callable[[Sequence[SessionId]], None],
+    ) -> None:
+        """`connected` names the sessions of all connections; `on_ended` closes them."""
+        self._store = store
+        self._clock = clock
+        self._tasks = tasks
+        self._connected = connected
+        self._on_ended = on_ended
+        self._is_due = False
+        self._is_running = False
+
+    def __call__(self) -> None:
+        """Look through all of them soon, those that are connected when it begins."""
+        self._is_due = True
+        if not self._is_running:
+            self._is_running = True
+            self._tasks.start("sessions-recheck", self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._is_due:
+                self._is_due = False
+                connected = list(self._connected())
+                for start in range(0, len(connected), SESSIONS_AT_ONCE):
+                    await self._check(connected[start : start + SESSIONS_AT_ONCE])
+        finally:
+            self._is_running = False
+
+    async def _check(self, connected: Sequence[Connected]) -> None:
+        while True:
+            try:
+                lives = await asyncio.gather(*(self._lives(*one) for one in connected))
+            except Unavailable:
+                await self._pause()
+                continue
+            ended = [one[1] for one, is_live in zip(connected, lives, strict=True) if not is_live]
+            if ended:
+                self._on_ended(ended)
+            return
+
+    async def _lives(self, user_id: UserId, session_id: SessionId) -> bool:
+        found = await self._store.session(session_id)
+        if found is not None:
+            return found.expires_at_ms > self._clock.wall_ms()
+        return any(
+            user.disabled_at_ms is None and external_session_id(user) == session_id
+            for user in await self._store.users([user_id])
+        )
+
+    async def _pause(self) -> None:
+        loop = asyncio.get_running_loop()
+        paused = loop.create_future()
+        handle = loop.call_later(RETRY_S, paused.set_result, None)
+        try:
+            await paused
+        finally:
+            handle.cancel()
