@@ -15,6 +15,7 @@ import pytest
 from tests.support.redis import PATIENCE_S, Net, Node, OwnRedis, net_on
 from tidewire.domain.accounts import Secret
 from tidewire.domain.ids import ChatId, SessionId, UserId
+from tidewire.domain.resync import ResyncReason
 from tidewire.engines.redis.link import script
 
 ANN, BEN, CEM = UserId("ann"), UserId("ben"), UserId("cem")
@@ -286,6 +287,38 @@ async def test_redis_that_is_slow_for_a_moment_costs_no_resync(own: OwnRedis) ->
         await a.local.until(lambda: a.local.bodies == [b"later"])
         assert a.local.resyncs_count == 0
         assert net.router.losses == 0
+
+
+@pytest.mark.slow
+async def test_connection_that_could_not_wait_for_its_route_is_told_later(own: OwnRedis) -> None:
+    async with net_on(own.url, register_ms=50) as net:
+        a = await net.node("a")
+        await a.connect(ANN)
+        own.pause()
+        late = await a.connect(BEN)
+        own.go_on()
+        # The route was made known after all, but maybe after a push that went past it.
+        await a.local.until(lambda: bool(a.local.resynced_connections))
+        assert a.local.resynced_connections == [late.connection_id]
+        assert a.local.resynced == []
+
+
+async def test_entry_that_nobody_here_understands_means_resync(
+    net: Net, pair: tuple[Node, Node]
+) -> None:
+    a, b = pair
+    incarnation = (await net.stream_of(a)).rpartition(":")[2]
+    for kind, body in (("resync", b"a_reason_of_tomorrow"), ("a_kind_of_tomorrow", b"")):
+        # As a newer server would, in the middle of an upgrade.
+        await net.redis.eval(
+            script("push").source,
+            *(1, net.options.key_prefix, f"newer_{kind}", 1, 100, 5_000, kind, "", body, 1, ANN),
+        )
+    await a.local.until(lambda: a.local.lost == 1)
+    assert a.local.resynced == [[ANN], None]
+    assert a.local.reasons == [ResyncReason.PUSHES_LOST] * 2
+    assert (await net.stream_of(a)).rpartition(":")[2] != incarnation
+    assert b.local.resyncs_count == 0
 
 
 async def test_gateway_that_starts_without_redis_is_known_later(own: OwnRedis) -> None:

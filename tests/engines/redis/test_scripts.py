@@ -138,6 +138,14 @@ async def test_assert_counts_an_expired_route_as_missing(bench: Bench) -> None:
     assert await bench.asserts("g1", ("ann", "c1", "phone")) == [1, 0, b"c1"]
 
 
+async def test_expired_routes_do_not_pile_up(bench: Bench) -> None:
+    await bench.opens("g1")
+    await bench.registers("g1", ("ann", "c1", "phone"))
+    await bench.net.redis.hset(bench.net.key("route:ann"), "c9", "crashed 1 tv")
+    await bench.pushes("push", "", "body", 1, "ann")
+    assert await bench.net.redis.hkeys(bench.net.key("route:ann")) == [b"c1"]
+
+
 async def test_assert_does_nothing_for_a_gateway_that_is_not_known(bench: Bench) -> None:
     await bench.opens("g1", "another")
     assert await bench.asserts("g1", ("ann", "c1", "phone")) == [0, 0]

@@ -38,7 +38,8 @@ end
 
 local GATEWAYS = prefix .. 'gateways'
 
--- The routes of a user that have not expired, as {connection, gateway, device}.
+-- The routes of a user that have not expired, as {connection, gateway, device}. Those that have are
+-- forgotten: the key lives on with the user's other routes, and a crash unregisters nothing.
 local function live_routes(user, now_ms)
   local found = {}
   local flat = redis.call('HGETALL', route_key(user))
@@ -46,6 +47,8 @@ local function live_routes(user, now_ms)
     local gateway, expires_at_ms, device = flat[index + 1]:match('^(%S+) (%d+) (.*)$')
     if gateway and tonumber(expires_at_ms) > now_ms then
       found[#found + 1] = {flat[index], gateway, device}
+    else
+      redis.call('HDEL', route_key(user), flat[index])
     end
   end
   return found
