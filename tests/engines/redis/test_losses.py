@@ -8,15 +8,19 @@ import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support import stack
+from tests.support.proxy import FaultyProxy
 from tests.support.redis import PATIENCE_S, Net, Node, OwnRedis, net_on
 from tidewire.domain.accounts import Secret
 from tidewire.domain.ids import ChatId, SessionId, UserId
 from tidewire.domain.resync import ResyncReason
 from tidewire.engines.redis.link import script
+from tidewire.engines.redis.router import RedisRouter
 
 ANN, BEN, CEM = UserId("ann"), UserId("ben"), UserId("cem")
 
@@ -273,6 +277,50 @@ async def settles(net: Net, node: Node, user_id: UserId) -> None:
             number += 1
             net.router.push([user_id], f"try {number}".encode())
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.slow
+async def test_router_that_alone_lost_redis_tells_every_gateway_when_it_is_back(
+    net: Net, pair: tuple[Node, Node], url: Secret
+) -> None:
+    a, b = pair
+    async with FaultyProxy(stack.ensure("redis")) as proxy:
+        address = Secret(proxy.url.replace("http", "redis"))
+        options = replace(net.options, url=address, timeout_ms=300, attempts_max=2)
+        router = RedisRouter(options, router_id="alone", tasks=net.tasks)
+        router.start()
+        router.push([ANN], b"before")
+        await a.local.until(lambda: a.local.bodies == [b"before"])
+        proxy.is_refusing = True
+        proxy.cut()
+        router.push([ANN], b"dropped")
+        router.revoke([SessionId("s1")])
+        async with asyncio.timeout(PATIENCE_S):
+            await router.settled()
+        assert (router.losses, router.queue_bytes) == (1, 0)
+        assert a.local.resyncs_count == b.local.resyncs_count == 0
+        proxy.heal()
+        for local in (a.local, b.local):
+            # Before anything else, and without anything else.
+            await local.until(lambda local=local: local.lost == 1)  # type: ignore[misc]
+            assert local.resynced == [None]
+        router.push([ANN], b"after")
+        await a.local.until(lambda: b"after" in a.local.bodies)
+        assert a.local.bodies == [b"before", b"after"]
+        await router.stop()
+
+
+async def test_queue_at_its_bound_means_resync_for_everybody(url: Secret) -> None:
+    async with net_on(url, queue_bytes_max=10_000) as net:
+        a, b = await net.node("a"), await net.node("b")
+        await a.connect(ANN)
+        # In one turn of the loop: nothing can be brought away in between.
+        for _ in range(100):
+            net.router.push([ANN], b"x" * 1_000)
+        await net.router.settled()
+        for local in (a.local, b.local):
+            await local.until(lambda local=local: local.lost == 1)  # type: ignore[misc]
+        await delivers(net, a, ANN, b"after")
 
 
 @pytest.mark.slow

@@ -514,3 +514,13 @@ async def test_change_password_needs_the_old_one_and_a_good_new_one(
         await change(UserId("user_none"), session_id, old=PASSWORD, new=Secret("a new password"))
     # Somebody who fails here does not lock the login of his name.
     await plane.logged_in("anna")
+
+
+async def test_tries_are_shared_by_name_and_address(plane: Plane) -> None:
+    views = plane.accounts.service.share_limits()
+    await plane.registered("anna")
+    assert [len(views[name].take_used(10)) for name in ("register_ip", "login_name")] == [1, 0]
+    with pytest.raises(InvalidCredentials):
+        await plane.logged_in("anna", LAPTOP, Secret("wrong one"))
+    used = {name: [count for _, count in view.take_used(10)] for name, view in views.items()}
+    assert used == {"login_name": [1], "login_ip": [1], "register_ip": [], "refresh": []}

@@ -171,3 +171,19 @@ def test_typing_gate_is_bounded_and_lets_the_oldest_go() -> None:
     assert len(gate) == 2
     assert not gate.stop(ChatId("a"))
     assert gate.stop(ChatId("b"))
+
+
+def test_sends_through_other_processes_count_per_chat_and_per_user() -> None:
+    rate = Rate(1, burst=5)
+    limiter = SendLimiter(per_chat=rate, per_user=rate, keys_max=10)
+    views = limiter.share()
+    assert limiter.take(UserId("ann"), ChatId("c1"), 0) == 0
+    assert views["send_chat"].take_used(10) == [("ann c1", 1)]
+    assert views["send_user"].take_used(10) == [("ann", 1)]
+    # Elsewhere he has used up what he has in this chat.
+    views["send_chat"].learn("ann c1", 6_000_000, 0)
+    assert limiter.take(UserId("ann"), ChatId("c1"), 0) == 2_000
+    assert limiter.take(UserId("ann"), ChatId("c2"), 0) == 0
+    views["send_user"].learn("ann", 7_000_000, 0)
+    # And what he has sent here since is not in that yet.
+    assert limiter.take(UserId("ann"), ChatId("c2"), 0) == 4_000

@@ -210,3 +210,14 @@ def test_send_limiter_has_the_limits_of_the_options() -> None:
         for chat in (one, one, one, other, other)
     ]
     assert passed == [True, True, False, True, False]
+
+
+async def test_attempts_to_connect_count_over_all_servers(stage: Stage) -> None:
+    views = stage.gateway.share_limits()
+    await stage.gateway.authorise(stage.request("ann"))
+    [(_, by_ip)] = views["connect_ip"].take_used(10)
+    assert by_ip == 1
+    views["connect_ip"].learn("192.0.2.1", 3_600_000_000, stage.clock.monotonic_ms())
+    refused = await stage.gateway.authorise(stage.request("ann"))
+    assert isinstance(refused, HandshakeRefusal)
+    assert refused.error == "rate_limited"
