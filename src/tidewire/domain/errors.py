@@ -16,6 +16,7 @@ TidewireError                a code for machines, a sentence for people, details
 ├─ Unavailable               a dependency failed; the same request may be sent again, unchanged
 │  ├─ Overloaded, DeadlinePassed                       a bound of ours
 │  ├─ StoreUnavailable, StoreFull, CounterMissing      the store
+│  ├─ LogUnavailable                                   the event log
 │  └─ IdentityUnavailable                              the team's identity provider
 └─ StoreUnusable             the store cannot be opened or trusted; for an operator, not a client
 
@@ -377,6 +378,10 @@ class StoreUnavailable(Unavailable):
 class StoreFull(StoreUnavailable):
     def __init__(self) -> None:
         super().__init__("the disk is full: nothing new can be stored until there is room")
+
+
+class LogUnavailable(Unavailable):
+    """The event log did not take events, or did not say so in time. Some may be in it."""
 
 
 class CounterMissing(Unavailable):

@@ -62,3 +62,8 @@ class PositionsAdvanced(msgspec.Struct, frozen=True, gc=False):
 
 
 Event = MessageAppended | ChatCreated | ChatRenamed | MembershipChanged | PositionsAdvanced
+
+ChangeEvent = ChatCreated | ChatRenamed | MembershipChanged
+
+LoggedEvent = MessageAppended | ChangeEvent
+"""The events that go into the log. Positions do not: they are state, not history."""

@@ -1,9 +1,18 @@
-"""Where the events of commits go. One process: straight from the writer. Cluster: Kafka."""
+"""Where the events of commits go. One process: straight from the writer. Cluster: Kafka.
 
-from collections.abc import Sequence
+In a cluster a commit leaves a row in the outbox, its events are put into the log, and the row goes
+when the log has them all: a commit reaches the log even if its process dies in between. A reader
+gets every event at least once. Order in the log is not promised, not even within a chat.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from tidewire.domain.events import Event
+import msgspec
+
+from tidewire.domain.errors import LogUnavailable
+from tidewire.domain.events import Event, LoggedEvent
+from tidewire.domain.outbox import LeaseTable, OutboxKey, OutboxRow
 
 
 class CommitListener(Protocol):
@@ -20,3 +29,114 @@ class CommitListener(Protocol):
 
 def ignore_commits(events: Sequence[Event]) -> None:
     """The listener of somebody who does not care."""
+
+
+PublishDone = Callable[[LogUnavailable | None], None]
+"""Is told, once and on the event loop, that the log has all events, or why that is not known."""
+
+
+class EventLog(Protocol):
+    """The writing end of the log."""
+
+    def publish_nowait(self, events: Sequence[LoggedEvent], done: PublishDone) -> None:
+        """Put events into the log without waiting; at least one.
+
+        `done` is never called before this returns. It gets None when the log has all of them for
+        good, LogUnavailable when one may be missing: also at once, if too many wait already. Then
+        some may be in it: publishing them again is safe.
+        """
+        ...
+
+    async def publish(self, events: Sequence[LoggedEvent]) -> None:
+        """The same, for somebody who waits. Raises LogUnavailable."""
+        ...
+
+
+class LogRecord(msgspec.Struct, frozen=True, gc=False):
+    """What lies at one place in the log. Whoever writes into a topic may write anything."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class LogReader(Protocol):
+    """The reading end of the log: one of a group that shares it. One caller, one call at a time."""
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def reader_id(self) -> str: ...
+
+    async def read(self) -> Sequence[LogRecord]:
+        """The next records, those of a partition in order, at most a batch; empty now and then when
+        there are none. Faults of the log are waited out here. Raises if it can never be read."""
+        ...
+
+    async def commit(self, handled: Sequence[LogRecord]) -> None:
+        """These records are dealt with: who reads their partitions next starts behind them.
+
+        They are all that was read of their partitions up to the last of them. If the log does not
+        take it now, it is told again with the next commit; until then they may be read twice.
+        """
+        ...
+
+    async def rewind(self, unhandled: Sequence[LogRecord]) -> None:
+        """These records are not dealt with: read them again, from the first of each partition."""
+        ...
+
+    def lag(self) -> Mapping[tuple[str, int], int]:
+        """How many records wait, by topic and partition of those that this reader looks after."""
+        ...
+
+
+class DeadLetters(Protocol):
+    """Where records go that nobody can read."""
+
+    async def bury(self, key: bytes | None, letter: bytes) -> None:
+        """Keep a letter for people to look at. Raises LogUnavailable if it may not be kept."""
+        ...
+
+
+class Outbox(Protocol):
+    """Which commits the log may not have yet. Raises StoreUnavailable, as the store does.
+
+    Leases keep relays from doing the same work twice; nothing rests on them, because publishing a
+    row twice is safe. So they go by the wall clocks of their holders.
+    """
+
+    async def outbox_rows(
+        self, shard: int, *, after: str | None, count_max: int
+    ) -> list[OutboxRow]:
+        """Rows of one shard by their name, above one; those of a chat in the order of commits."""
+        ...
+
+    async def outbox_events(self, row: OutboxRow) -> list[LoggedEvent] | None:
+        """All events of a row; None if one of its messages does not show itself (yet)."""
+        ...
+
+    async def forget_published(self, keys: Sequence[OutboxKey]) -> None:
+        """Delete rows whose events the log has. One that is gone already is no fault."""
+        ...
+
+    async def lease_table(self, relay_id: str, *, until_ms: int, now_ms: int) -> LeaseTable:
+        """Say that this relay is there until a time; who is there, this one included, and who holds
+        what."""
+        ...
+
+    async def lease_shard(self, shard: int, relay_id: str, *, until_ms: int, now_ms: int) -> bool:
+        """Take or keep a shard until a time; False if another relay holds it."""
+        ...
+
+    async def release_shards(self, shards: Sequence[int], relay_id: str) -> None:
+        """Give up those of the shards that this relay holds."""
+        ...
+
+    async def leave_relays(self, relay_id: str) -> None:
+        """Say that this relay is there no longer."""
+        ...

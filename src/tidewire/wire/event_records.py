@@ -14,6 +14,7 @@ from tidewire.domain.chats import Chat, ChatType, Role
 from tidewire.domain.events import (
     ChatCreated,
     ChatRenamed,
+    LoggedEvent,
     MembershipChange,
     MembershipChanged,
     MessageAppended,
@@ -27,9 +28,6 @@ EVENT_VERSION: Final = 1
 CHAT_STATUS_ACTIVE: Final = "active"
 REASON_CHARACTERS_MAX: Final = 200
 EVENT_TYPE_CHARACTERS_MAX: Final = 64
-
-LoggedEvent = MessageAppended | ChatCreated | ChatRenamed | MembershipChanged
-"""The events that go into the log."""
 
 
 class _Payload(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):

@@ -14,12 +14,20 @@ from tests.support.stack import ensure
 from tests.support.world import World
 from tidewire.domain.delivery import Positions
 from tidewire.domain.errors import CounterMissing, StoreUnavailable, StoreUnusable
-from tidewire.domain.events import ChatCreated
+from tidewire.domain.events import ChatCreated, PositionsAdvanced
 from tidewire.domain.limits import RECOVERY_SEQUENCE_JUMP, RESTORE_SEQUENCE_JUMP
+from tidewire.domain.outbox import (
+    Lease,
+    LeaseTable,
+    PersistedMessages,
+    key_of_commit,
+    messages_key,
+    shard_of,
+)
 from tidewire.engines.dynamodb import rows
+from tidewire.engines.dynamodb.database import DELETES_MAX
 from tidewire.engines.dynamodb.locks import Locks
 from tidewire.engines.dynamodb.options import DynamoOptions
-from tidewire.engines.dynamodb.outbox_rows import PersistedMessages, shard_of
 from tidewire.engines.dynamodb.repair import DynamoCounterRepair
 from tidewire.engines.dynamodb.restoring import after_restore
 from tidewire.engines.dynamodb.storage import DynamoStorage
@@ -103,14 +111,74 @@ async def test_outbox_tells_every_commit_until_it_is_published(direct: World) ->
     chat = await direct.direct(anna, ben)
     await direct.send_many(chat, anna, 2)
     await direct.send(chat, ben)
-    rows_found = await storage.outbox(shard_of(chat), count_max=10)
+    commits = [
+        [one for one in commit if not isinstance(one, PositionsAdvanced)]
+        for commit in direct.new_commits()
+    ]
+    logged = [commit for commit in commits if commit]
+    shard = shard_of(chat)
+    rows_found = await storage.outbox_rows(shard, after=None, count_max=10)
     messages = [one.content for one in rows_found if isinstance(one.content, PersistedMessages)]
     assert [one.sequences for one in messages] == [(1, 2), (3,)]
     assert [type(one.content) for one in rows_found if one.content not in messages] == [ChatCreated]
-    assert len(await storage.outbox(shard_of(chat), count_max=2)) == 2
-    await storage.published(rows_found[:2])
-    await storage.published(rows_found[:1])
-    assert await storage.outbox(shard_of(chat), count_max=10) == rows_found[2:]
+    first_two = await storage.outbox_rows(shard, after=None, count_max=2)
+    assert first_two == rows_found[:2]
+    later = await storage.outbox_rows(shard, after=first_two[-1].key.row, count_max=2)
+    assert later == rows_found[2:]
+    keys = [one.key for one in rows_found]
+    assert keys == sorted((key_of_commit(commit) for commit in logged), key=lambda key: key.row)
+    events = [await storage.outbox_events(one) for one in rows_found]
+    assert sorted(map(str, events)) == sorted(str(list(commit)) for commit in logged)
+    await storage.forget_published(keys[:2])
+    await storage.forget_published(keys[:1])
+    assert await storage.outbox_rows(shard, after=None, count_max=10) == rows_found[2:]
+
+
+async def test_outbox_row_is_given_whole_or_not_at_all(direct: World) -> None:
+    """One message of its commit does not show itself."""
+    assert isinstance(direct.storage, DynamoStorage)
+    assert isinstance(direct.engine, DynamoHarness)
+    anna, ben = await direct.people(2)
+    chat = await direct.direct(anna, ben)
+    await direct.send_many(chat, anna, 3)
+    found = await direct.storage.outbox_rows(shard_of(chat), after=None, count_max=1)
+    events = await direct.storage.outbox_events(found[0])
+    assert events is not None
+    assert len(events) == 3
+    async with a_backdoor(direct.engine.tables.options) as database:
+        await database.write(rows.delete("messages", {"chat_id": chat, "sequence": 2}))
+    assert await direct.storage.outbox_events(found[0]) is None
+
+
+async def test_rows_are_deleted_in_any_number(direct: World) -> None:
+    """More than one request takes; also rows that were never there."""
+    assert isinstance(direct.storage, DynamoStorage)
+    anna, ben = await direct.people(2)
+    chat = await direct.direct(anna, ben)
+    for _ in range(3):
+        await direct.send(chat, anna)
+    keys = [messages_key(chat, sequence) for sequence in range(1, 2 * DELETES_MAX + 2)]
+    await direct.storage.forget_published(keys)
+    left = await direct.storage.outbox_rows(shard_of(chat), after=None, count_max=10)
+    assert [type(one.content) for one in left] == [ChatCreated]
+
+
+async def test_shard_is_leased_by_one_until_it_runs_out_or_is_released(direct: World) -> None:
+    assert isinstance(direct.storage, DynamoStorage)
+    storage = direct.storage
+    assert await storage.lease_shard(7, "a", until_ms=1_000, now_ms=0)
+    assert not await storage.lease_shard(7, "b", until_ms=1_500, now_ms=999)
+    assert await storage.lease_shard(7, "a", until_ms=2_000, now_ms=999)
+    await storage.release_shards([7], "b")
+    assert not await storage.lease_shard(7, "b", until_ms=2_500, now_ms=1_999)
+    assert await storage.lease_shard(7, "b", until_ms=3_000, now_ms=2_000)
+    table = await storage.lease_table("a", until_ms=3_000, now_ms=2_000)
+    assert table == LeaseTable(("a",), (Lease(7, "b", 3_000),))
+    await storage.release_shards([7, 8], "b")
+    table = await storage.lease_table("b", until_ms=9_000, now_ms=2_500)
+    assert table == LeaseTable(("a", "b"), ())
+    await storage.leave_relays("a")
+    assert await storage.lease_table("b", until_ms=9_000, now_ms=2_500) == LeaseTable(("b",), ())
 
 
 # Recovery.

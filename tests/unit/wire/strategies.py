@@ -7,6 +7,7 @@ from tidewire.domain.delivery import DigestEntry
 from tidewire.domain.events import (
     ChatCreated,
     ChatRenamed,
+    LoggedEvent,
     MembershipChange,
     MembershipChanged,
     MessageAppended,
@@ -17,7 +18,6 @@ from tidewire.domain.messages import Message
 from tidewire.wire import client_frames as client
 from tidewire.wire import server_frames as server
 from tidewire.wire.client_frames import ClientFrame
-from tidewire.wire.event_records import LoggedEvent
 from tidewire.wire.server_frames import ServerFrame
 from tidewire.wire.timestamps import WIRE_TIME_MS_MAX, format_time_ms
 

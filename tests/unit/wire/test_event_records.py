@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from tests.unit.wire.strategies import json_values, logged_events, texts, times_ms, words
 from tidewire.domain.chats import ChatType, Role
-from tidewire.domain.events import MembershipChange, MembershipChanged
+from tidewire.domain.events import LoggedEvent, MembershipChange, MembershipChanged
 from tidewire.wire.event_records import (
     EVENT_TYPES,
     EventRecord,
-    LoggedEvent,
     MembershipChangedRecord,
     RecordRefusal,
     UnknownRecord,

@@ -7,13 +7,12 @@ import msgspec
 from tidewire.domain import access
 from tidewire.domain.chats import Chat, ChatAccess, Member, Role, check_chat_name
 from tidewire.domain.errors import NotAMember
-from tidewire.domain.events import ChatRenamed, MembershipChange, MembershipChanged
+from tidewire.domain.events import ChangeEvent, ChatRenamed, MembershipChange, MembershipChanged
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.engines.dynamodb import outbox_rows, rows, schema, values
 from tidewire.engines.dynamodb.backoff import Hindrance
 from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.errors import Cancelled, ConditionFailed
-from tidewire.engines.dynamodb.outbox_rows import ChangeEvent
 from tidewire.engines.dynamodb.reading import check_member, read_chat
 from tidewire.engines.dynamodb.rows import Value, Write
 

@@ -27,6 +27,7 @@ from tidewire.engines.dynamodb.rows import Row, Value, Write
 
 KEYS_PER_GET_MAX: Final = 100
 WRITES_MAX: Final = 100
+DELETES_MAX: Final = 25
 
 Key = Mapping[str, Value]
 
@@ -288,6 +289,20 @@ class Database:
         request = body | {"TableName": self.name_of(body["TableName"]), "ReturnValues": returned}
         answer = await self.call(operation, repeatable=False, **request)
         return rows.unpack(answer.get("Attributes", {}))
+
+    async def delete_many(self, table: str, keys: Sequence[Key]) -> None:
+        """Delete rows, each by itself and whether it is there or not."""
+        name = self.name_of(table)
+        pending = [{"DeleteRequest": {"Key": rows.pack(key)}} for key in keys]
+        tried = 0
+        while pending:
+            chunk, pending = pending[:DELETES_MAX], pending[DELETES_MAX:]
+            answer = await self.call("batch_write_item", RequestItems={name: chunk})
+            left = answer.get("UnprocessedItems", {}).get(name, [])
+            if left:
+                await self.pause(Hindrance.THROTTLED, tried)
+                tried += 1
+            pending += left
 
 
 def _key_values(table: str, row: Key) -> tuple[Value, ...]:

@@ -1,55 +1,36 @@
-"""The rows of the outbox: which events of a commit are still to be put into the log. PURE.
+"""The rows of the outbox and of its leases, as DynamoDB keeps them. PURE.
 
-A row of messages names their sequences: the messages themselves are in their table. A row of a
-change carries the event, because the state it tells of goes on changing. Rows of a chat lie in one
-shard, in the order of their commits.
+All leases lie in one partition, beside the relays that are there to hold them, so that one query
+shows who looks after what.
 """
 
-import zlib
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from tidewire.domain.events import ChatCreated, ChatRenamed, MembershipChanged
+from tidewire.domain.events import ChangeEvent, ChatCreated, ChatRenamed, MembershipChanged
 from tidewire.domain.ids import ChatId, ConnectionId
 from tidewire.domain.messages import Message
+from tidewire.domain.outbox import (
+    Lease,
+    LeaseTable,
+    OutboxKey,
+    OutboxRow,
+    PersistedMessages,
+    change_key,
+    messages_key,
+)
 from tidewire.engines.dynamodb.rows import Row, Value
 
-SHARDS: Final = 64
-
-ChangeEvent = ChatCreated | ChatRenamed | MembershipChanged
+LEASES_OF: Final = "outbox"
+"""The partition of the leases."""
+_SHARD: Final = "shard#"
+_RELAY: Final = "relay#"
 
 _KINDS: Final[dict[str, type[ChangeEvent]]] = {
     kind.__name__: kind for kind in (ChatCreated, ChatRenamed, MembershipChanged)
 }
-
-
-class PersistedMessages(msgspec.Struct, frozen=True):
-    """Messages of one commit. Origins are the connections they came from, in the same order."""
-
-    chat_id: ChatId
-    sequences: tuple[int, ...]
-    membership_version: int
-    origins: tuple[ConnectionId | None, ...]
-
-
-class OutboxRow(msgspec.Struct, frozen=True):
-    shard: int
-    row: str
-    created_at_ms: int
-    content: PersistedMessages | ChangeEvent
-
-
-def shard_of(chat_id: ChatId) -> int:
-    return zlib.crc32(chat_id.encode()) % SHARDS
-
-
-def messages_key(chat_id: ChatId, first_sequence: int) -> dict[str, Value]:
-    return {"shard": shard_of(chat_id), "row": f"{chat_id}#s#{first_sequence:016d}"}
-
-
-def change_key(chat_id: ChatId, membership_version: int) -> dict[str, Value]:
-    return {"shard": shard_of(chat_id), "row": f"{chat_id}#v#{membership_version:016d}"}
 
 
 def messages_row(
@@ -60,7 +41,7 @@ def messages_row(
     now_ms: int,
 ) -> dict[str, Value]:
     chat_id = messages[0].chat_id
-    return messages_key(chat_id, messages[0].sequence) | {
+    return row_key(messages_key(chat_id, messages[0].sequence)) | {
         "chat_id": chat_id,
         "sequences": [message.sequence for message in messages],
         "membership_version": membership_version,
@@ -70,7 +51,8 @@ def messages_row(
 
 
 def change_row(event: ChangeEvent, *, now_ms: int) -> dict[str, Value]:
-    return change_key(event.chat.chat_id, event.chat.membership_version) | {
+    key = change_key(event.chat.chat_id, event.chat.membership_version)
+    return row_key(key) | {
         "chat_id": event.chat.chat_id,
         "kind": type(event).__name__,
         "event": msgspec.json.encode(event),
@@ -89,4 +71,30 @@ def outbox_row_of(row: Row) -> OutboxRow:
         )
     else:
         content = msgspec.json.decode(row["event"], type=_KINDS[row["kind"]])
-    return OutboxRow(row["shard"], row["row"], row["created_at"], content)
+    return OutboxRow(OutboxKey(row["shard"], row["row"]), row["created_at"], content)
+
+
+def row_key(key: OutboxKey) -> dict[str, Value]:
+    return {"shard": key.shard, "row": key.row}
+
+
+def lease_key(shard: int) -> dict[str, Value]:
+    return {"leases_of": LEASES_OF, "lease": f"{_SHARD}{shard:04d}"}
+
+
+def relay_key(relay_id: str) -> dict[str, Value]:
+    return {"leases_of": LEASES_OF, "lease": _RELAY + relay_id}
+
+
+def lease_table_of(rows: Iterable[Row], *, now_ms: int) -> LeaseTable:
+    """What has run out counts as absent: DynamoDB deletes it late."""
+    relays, leases = [], []
+    for row in rows:
+        name: str = row["lease"]
+        if row["until"] <= now_ms:
+            continue
+        if name.startswith(_RELAY):
+            relays.append(name.removeprefix(_RELAY))
+        else:
+            leases.append(Lease(int(name.removeprefix(_SHARD)), row["owner"], row["until"]))
+    return LeaseTable(tuple(relays), tuple(leases))

@@ -46,6 +46,7 @@ USER_CHATS: Final = "user_chats"
 POSITIONS: Final = "delivery_state"
 DIRECT_CHATS: Final = "direct_chat_index"
 OUTBOX: Final = "outbox"
+OUTBOX_LEASES: Final = "outbox_leases"
 USERS: Final = "users"
 USERNAMES: Final = "usernames"
 EXTERNAL_USERS: Final = "external_users"
@@ -73,6 +74,8 @@ TABLES: Final = (
     Table(name=POSITIONS, partition="user_id", sort="chat_id"),
     Table(name=DIRECT_CHATS, partition="pair_key"),
     Table(name=OUTBOX, partition="shard", sort="row", numbers=("shard",)),
+    # All in one partition, so that one query shows who is there and who holds what.
+    Table(name=OUTBOX_LEASES, partition="leases_of", sort="lease", expires=True),
     Table(name=USERS, partition="user_id"),
     Table(name=USERNAMES, partition="initial", sort="username"),
     Table(name=EXTERNAL_USERS, partition="identity"),

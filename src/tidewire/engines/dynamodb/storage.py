@@ -25,10 +25,11 @@ from tidewire.domain.delivery import (
     DigestPage,
     Floors,
 )
-from tidewire.domain.events import ChatCreated, Event, MembershipChanged
+from tidewire.domain.events import ChatCreated, Event, LoggedEvent, MembershipChanged
 from tidewire.domain.ids import ChatId, MessageId, UserId
 from tidewire.domain.limits import APPEND_SENDS_MAX
 from tidewire.domain.messages import AppendOutcome, Message, MessagePage, SendMessage
+from tidewire.domain.outbox import LeaseTable, OutboxKey, OutboxRow
 from tidewire.domain.users import User
 from tidewire.engines.dynamodb import (
     changes,
@@ -45,12 +46,11 @@ from tidewire.engines.dynamodb.changes import Change, Decide, change_chat
 from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.locks import Locks
 from tidewire.engines.dynamodb.options import SENDS_PER_TRANSACTION_MAX, DynamoOptions
-from tidewire.engines.dynamodb.outbox_rows import OutboxRow
 from tidewire.engines.dynamodb.roster_cache import RosterCache
 from tidewire.engines.dynamodb.rosters import read_members, read_roster
 from tidewire.engines.dynamodb.sender_cache import SenderCache
 from tidewire.engines.dynamodb.tables import read_epoch
-from tidewire.ports.event_log import CommitListener, ignore_commits
+from tidewire.ports.event_log import CommitListener, Outbox, ignore_commits
 from tidewire.ports.storage import Storage
 
 
@@ -113,12 +113,8 @@ class DynamoStorage(DynamoAccounts):
             # In one order everywhere, so that two batches never wait for each other.
             for chat_id in sorted(by_chat):
                 await locks.enter_async_context(self._locks.held(chat_id))
-            try:
-                for indexes in by_chat.values():
-                    await self._append_chat(sends, indexes, now_ms, outcomes, stored)
-            finally:
-                # What is committed is told, whatever became of the rest.
-                self._committed(*(stored[index].event for index in sorted(stored)))
+            for indexes in by_chat.values():
+                await self._append_chat(sends, indexes, now_ms, outcomes, stored)
             for chat_id, indexes in by_chat.items():
                 own = [stored[index] for index in indexes if index in stored]
                 with self._database.within_budget():
@@ -138,7 +134,10 @@ class DynamoStorage(DynamoAccounts):
             batch = Batch(self._database, self._senders, [sends[index] for index in chunk], now_ms)
             with self._database.within_budget():
                 outcomes |= zip(chunk, await batch.append(), strict=True)
-            stored |= {chunk[one.index]: one for one in batch.stored}
+            # Told at once, whatever becomes of the rest, and by itself: a commit is one outbox row.
+            committed = sorted(batch.stored, key=lambda one: one.index)
+            self._committed(*(one.event for one in committed))
+            stored |= {chunk[one.index]: one for one in committed}
 
     async def messages_after(
         self, reader: UserId, chat_id: ChatId, after: int, *, count_max: int, bytes_max: int
@@ -284,11 +283,30 @@ class DynamoStorage(DynamoAccounts):
 
     # What the event log has not got yet.
 
-    async def outbox(self, shard: int, *, count_max: int) -> list[OutboxRow]:
-        return await self._act(outbox.read_outbox, shard, count_max=count_max)
+    async def outbox_rows(
+        self, shard: int, *, after: str | None, count_max: int
+    ) -> list[OutboxRow]:
+        return await self._act(outbox.read_outbox, shard, after=after, count_max=count_max)
 
-    async def published(self, sent: Sequence[OutboxRow]) -> None:
-        await self._act(outbox.forget_published, sent)
+    async def outbox_events(self, row: OutboxRow) -> list[LoggedEvent] | None:
+        return await self._act(outbox.read_events, row)
+
+    async def forget_published(self, keys: Sequence[OutboxKey]) -> None:
+        await self._act(outbox.forget_published, keys)
+
+    async def lease_table(self, relay_id: str, *, until_ms: int, now_ms: int) -> LeaseTable:
+        return await self._act(outbox.lease_table, relay_id, until_ms=until_ms, now_ms=now_ms)
+
+    async def lease_shard(self, shard: int, relay_id: str, *, until_ms: int, now_ms: int) -> bool:
+        return await self._act(
+            outbox.lease_shard, shard, relay_id, until_ms=until_ms, now_ms=now_ms
+        )
+
+    async def release_shards(self, shards: Sequence[int], relay_id: str) -> None:
+        await self._act(outbox.release_shards, shards, relay_id)
+
+    async def leave_relays(self, relay_id: str) -> None:
+        await self._act(outbox.leave_relays, relay_id)
 
     # Positions.
 
@@ -350,3 +368,4 @@ class DynamoStorage(DynamoAccounts):
 
 
 _CONFORMS: type[Storage] = DynamoStorage
+_CONFORMS_AS_OUTBOX: type[Outbox] = DynamoStorage

@@ -1,0 +1,254 @@
+"""The reading end of the log: one reader of a group, on a thread of its own.
+
+The vendor's client is only touched on that thread. What was read is dealt with and committed before
+more is read, so nothing is under way when partitions are taken away, which happens while reading.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from tidewire.domain.errors import StoreUnusable
+from tidewire.engines.kafka import schema
+from tidewire.engines.kafka.lag import lag_of
+from tidewire.engines.kafka.options import KafkaOptions
+from tidewire.ports.event_log import LogReader, LogRecord
+
+READ_S_MAX: Final = 0.5
+"""How long a read waits for a first record."""
+STATISTICS_MS: Final = 5_000
+FETCH_KILOBYTES_MAX: Final = 16_384
+"""What is fetched ahead: bounded, because readers may be slower than the log."""
+
+Place = tuple[str, int]
+Result = TypeVar("Result")
+
+_logger = logging.getLogger(__name__)
+
+
+class ReaderCounters:
+    """What has happened so far, as plain numbers for whoever shows them."""
+
+    __slots__ = ("commits", "commits_failed", "partitions", "rebalances", "records", "rewinds")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.commits = 0
+        self.commits_failed = 0
+        """Offsets that the brokers did not take; they are told again with the next."""
+        self.rewinds = 0
+        self.rebalances = 0
+        self.partitions = 0
+        """How many this reader looks after now."""
+
+
+class KafkaLogReader:
+    """Satisfies `ports.event_log.LogReader`. Made on the loop that it serves."""
+
+    def __init__(self, options: KafkaOptions, *, reader_id: str) -> None:
+        self.counters = ReaderCounters()
+        self._options = options
+        self._reader_id = reader_id
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka-reader")
+        self._consumer: Consumer | None = None
+        self._is_closing = False
+        # Dealt with, but the brokers do not know it yet: the next offset by partition.
+        self._progress: dict[Place, int] = {}
+        self._held: set[Place] = set()
+        self._lag: Mapping[Place, int] = {}
+
+    @property
+    def group(self) -> str:
+        return self._options.topic_prefix + self._options.group
+
+    @property
+    def reader_id(self) -> str:
+        return self._reader_id
+
+    async def read(self) -> Sequence[LogRecord]:
+        return await self._on_thread(self._read)
+
+    async def commit(self, handled: Sequence[LogRecord]) -> None:
+        await self._on_thread(lambda: self._commit(handled))
+
+    async def rewind(self, unhandled: Sequence[LogRecord]) -> None:
+        await self._on_thread(lambda: self._rewind(unhandled))
+
+    def lag(self) -> Mapping[Place, int]:
+        return self._lag
+
+    async def close(self) -> None:
+        """Leave the group at once, so that others need not wait for this reader's session."""
+        self._is_closing = True
+        await self._on_thread(self._close)
+        self._thread.shutdown()
+
+    async def _on_thread(self, work: Callable[[], Result]) -> Result:
+        return await self._loop.run_in_executor(self._thread, work)
+
+    # All that follows happens on the thread.
+
+    def _joined(self) -> Consumer:
+        if self._consumer is None:
+            options = self._options
+            settings: dict[str, object] = {
+                **options.common_settings(),
+                "client.id": self._reader_id,
+                "group.id": self.group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "isolation.level": "read_committed",
+                # Partitions that stay where they are are read on while others move.
+                "partition.assignment.strategy": "cooperative-sticky",
+                "session.timeout.ms": options.session_ms,
+                "heartbeat.interval.ms": options.session_ms // 3,
+                "max.poll.interval.ms": options.poll_interval_ms,
+                "queued.max.messages.kbytes": FETCH_KILOBYTES_MAX,
+                "statistics.interval.ms": STATISTICS_MS,
+                "stats_cb": self._told_statistics,
+                "error_cb": self._told_error,
+            }
+            self._consumer = Consumer(settings)
+            self._consumer.subscribe(
+                [options.topic_prefix + name for name in schema.READ],
+                on_assign=self._assigned,
+                on_revoke=self._revoked,
+                on_lost=self._lost,
+            )
+        return self._consumer
+
+    def _read(self) -> list[LogRecord]:
+        """The first record as soon as it is there, and with it what else has come."""
+        consumer = self._joined()
+        if self._is_closing:
+            return []
+        first = consumer.poll(READ_S_MAX)
+        if first is None:
+            return []
+        found = [first]
+        if self._options.batch_records_max > 1:
+            found += consumer.consume(self._options.batch_records_max - 1, timeout=0)
+        records = []
+        for message in found:
+            error = message.error()
+            if error is None:
+                records.append(_record_of(message))
+            else:
+                self._pass_over(error)
+        # Reading may have given partitions away: what was read of them is another reader's now.
+        records = [one for one in records if (one.topic, one.partition) in self._held]
+        self.counters.records += len(records)
+        return records
+
+    def _pass_over(self, error: KafkaError) -> None:
+        """Faults that the client gets over by itself; a fatal one ends the process."""
+        if error.fatal():
+            raise KafkaException(error)
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise StoreUnusable("a topic is missing; run 'tidewire cluster init'")
+        _logger.warning("the event log's reader: %s", error.name())
+
+    def _commit(self, handled: Sequence[LogRecord]) -> None:
+        for one in handled:
+            place = (one.topic, one.partition)
+            if place in self._held:
+                self._progress[place] = max(one.offset + 1, self._progress.get(place, 0))
+        self._tell_progress(list(self._progress))
+
+    def _tell_progress(self, places: Sequence[Place]) -> None:
+        offsets = [
+            TopicPartition(*place, self._progress[place])
+            for place in places
+            if place in self._progress
+        ]
+        if not offsets:
+            return
+        try:
+            self._joined().commit(offsets=offsets, asynchronous=False)
+        except KafkaException as failed:
+            error = failed.args[0]
+            if error.fatal():
+                raise
+            self.counters.commits_failed += 1
+            _logger.warning("offsets could not be committed: %s", error.name())
+            return
+        self.counters.commits += 1
+        for one in offsets:
+            del self._progress[one.topic, one.partition]
+
+    def _rewind(self, unhandled: Sequence[LogRecord]) -> None:
+        self.counters.rewinds += 1
+        first: dict[Place, int] = {}
+        for one in unhandled:
+            place = (one.topic, one.partition)
+            first[place] = min(one.offset, first.get(place, one.offset))
+        for place, offset in first.items():
+            if place in self._held:
+                self._joined().seek(TopicPartition(*place, offset))
+
+    def _close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    # Called by the client while it reads or closes.
+
+    def _assigned(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
+        """They are read from where their last reader has committed."""
+        self.counters.rebalances += 1
+        self._hold(self._held | {_place_of(one) for one in places})
+
+    def _revoked(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
+        self._tell_progress([_place_of(one) for one in places])
+        self._lost(_consumer, places)
+
+    def _lost(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
+        gone = {_place_of(one) for one in places}
+        self._hold(self._held - gone)
+        self._progress = {
+            place: offset for place, offset in self._progress.items() if place not in gone
+        }
+
+    def _hold(self, held: set[Place]) -> None:
+        self._held = held
+        self.counters.partitions = len(held)
+
+    def _told_statistics(self, statistics: str) -> None:
+        lag = lag_of(statistics.encode())
+        self._lag = {place: count for place, count in lag.items() if place in self._held}
+
+    def _told_error(self, error: KafkaError) -> None:
+        _logger.warning("the event log's reader: %s", error.name())
+
+
+def _place_of(one: TopicPartition) -> Place:
+    return one.topic, one.partition
+
+
+def _record_of(message: Message) -> LogRecord:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    headers = message.headers() or []
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    return LogRecord(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        timestamp_ms=message.timestamp()[1],
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(
+            (name, value.encode() if isinstance(value, str) else value) for name, value in pairs
+        ),
+    )
+
+
+_CONFORMS: type[LogReader] = KafkaLogReader
