@@ -13,7 +13,7 @@ from typing import assert_never
 
 from tidewire.domain.chats import Roster
 from tidewire.domain.delivery import Floors
-from tidewire.domain.errors import Unavailable
+from tidewire.domain.errors import StoreUnavailable, Unavailable
 from tidewire.domain.events import (
     ChatCreated,
     ChatRenamed,
@@ -62,8 +62,13 @@ class FanoutWorker:
         clock: Clock,
         tasks: Tasks,
         options: FanoutOptions,
+        can_replay: bool = False,
     ) -> None:
-        """Must be made on the event loop that it is to serve."""
+        """Must be made on the event loop that it is to serve.
+
+        `can_replay`: whoever hands over the events can do so again. Then nobody syncs because the
+        store cannot be read: `settled` raises, and the events are to come once more.
+        """
         self.counters = FanoutCounters()
         self._chats = chats
         self._positions = positions
@@ -83,6 +88,9 @@ class FanoutWorker:
         # What waits for the members of a chat, in order. A chat is here while they are read.
         self._waiting: dict[ChatId, deque[tuple[int, WithRoster]]] = {}
         self._waiting_count = 0
+        self._can_replay = can_replay
+        self._has_given_up = False
+        self._on_settled: list[asyncio.Future[None]] = []
         self._is_telling = False
         self._status_read_at_ms = 0
         self._status_timer: asyncio.TimerHandle | None = None
@@ -108,6 +116,19 @@ class FanoutWorker:
                     self.tell_status(event.chat_id, event.user_id)
                 case _:
                     assert_never(event)
+
+    async def settled(self) -> None:
+        """Wait until nothing that was committed so far waits for the members of its chat.
+
+        Raises StoreUnavailable if some of it was given up since the last call, and can be replayed.
+        """
+        while self._waiting:
+            settled = self._loop.create_future()
+            self._on_settled.append(settled)
+            await settled
+        if self._has_given_up:
+            self._has_given_up = False
+            raise StoreUnavailable("the members of a chat cannot be read")
 
     def typing(
         self, user_id: UserId, chat_id: ChatId, *, is_typing: bool, origin: ConnectionId
@@ -191,11 +212,25 @@ class FanoutWorker:
                 self._waiting_count -= 1
                 act(roster)
         self._waiting.pop(chat_id, None)
+        self._tell_if_settled()
+
+    def _tell_if_settled(self) -> None:
+        if self._waiting:
+            return
+        on_settled, self._on_settled = self._on_settled, []
+        for settled in on_settled:
+            if not settled.done():
+                settled.set_result(None)
 
     def _give_up(self, reason: ResyncReason) -> None:
-        """Nobody can say whom the waiting events concern, so everybody syncs again."""
+        """Nobody can say whom the waiting events concern, so everybody syncs again, unless the
+        events come again."""
         self._waiting.clear()
         self._waiting_count = 0
+        self._tell_if_settled()
+        if self._can_replay:
+            self._has_given_up = True
+            return
         self.counters.resyncs += 1
         self._router.resync(None, reason)
 

@@ -32,6 +32,27 @@ class IngestOptions:
     drain_ms: int = 5_000
     """How long a shutdown waits for what was taken in to be stored."""
 
+    # In a cluster: what puts commits into the event log.
+
+    publishing_commits_max: int = 10_000
+    """How many commits may be on their way into the event log, and as many rows of the outbox wait
+    for their deletion; what finds no room is left to the relays."""
+
+    relay_after_ms: int = 2_000
+    """How old a row of the outbox is before a relay publishes it."""
+
+    relay_poll_ms: int = 2_000
+    """How far apart two looks at a shard of the outbox are."""
+
+    relay_rows_max: int = 50
+    """How many rows a relay publishes together."""
+
+    relay_pause_ms_max: int = 8_000
+    """How long a relay leaves log and store alone at most after they have failed."""
+
+    lease_ms: int = 15_000
+    """How long a shard stays with a relay that does not say that it is still there."""
+
     def __post_init__(self) -> None:
         _check(1 <= self.batch_sends_max <= APPEND_SENDS_MAX, "batch_sends_max is 1 to 512")
         _check(
@@ -43,6 +64,14 @@ class IngestOptions:
         _check(self.appends_in_flight_max >= 1, "appends_in_flight_max is at least 1")
         _check(self.send_deadline_ms >= 1, "send_deadline_ms is at least 1")
         _check(self.drain_ms >= 0, "drain_ms is not negative")
+        _check(self.publishing_commits_max >= 1, "publishing_commits_max is at least 1")
+        _check(self.relay_after_ms >= 0, "relay_after_ms is not negative")
+        _check(self.relay_poll_ms >= 1, "relay_poll_ms is at least 1")
+        _check(self.relay_rows_max >= 1, "relay_rows_max is at least 1")
+        _check(self.relay_pause_ms_max >= 1, "relay_pause_ms_max is at least 1")
+        _check(
+            self.lease_ms >= 4 * self.relay_poll_ms, "lease_ms is at least four times relay_poll_ms"
+        )
 
 
 def _check(holds: bool, sentence: str) -> None:

@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tidewire.domain.errors import StoreUnusable
 from tidewire.engines.kafka import schema
 from tidewire.engines.kafka.lag import lag_of
 from tidewire.engines.kafka.options import KafkaOptions
@@ -150,9 +149,7 @@ class KafkaLogReader:
         """Faults that the client gets over by itself; a fatal one ends the process."""
         if error.fatal():
             raise KafkaException(error)
-        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise StoreUnusable("a topic is missing; run 'tidewire cluster init'")
-        _logger.warning("the event log's reader: %s", error.name())
+        self._told_error(error)
 
     def _commit(self, handled: Sequence[LogRecord]) -> None:
         for one in handled:
@@ -224,6 +221,9 @@ class KafkaLogReader:
         self._lag = {place: count for place, count in lag.items() if place in self._held}
 
     def _told_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            _logger.error("a topic is missing; see 'tidewire cluster check'")
+            return
         _logger.warning("the event log's reader: %s", error.name())
 
 

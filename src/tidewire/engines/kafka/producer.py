@@ -26,6 +26,7 @@ from tidewire.wire.event_records import encode_record, record_of
 
 BATCH_BYTES: Final = 65_536
 POLL_S: Final = 0.1
+PURGE_S_MAX: Final = 5.0
 TRACE_BYTES: Final = 8
 
 _logger = logging.getLogger(__name__)
@@ -148,13 +149,14 @@ class KafkaEventLog:
         def delivered(error: KafkaError | None, _message: Message) -> None:
             self._report(waiting, error)
 
+        if self._is_closed:
+            self._loop.call_soon(done, LogUnavailable("the event log is closed"))
+            return
         if self._is_fatal:
             self._renew()
         self.counters.sent += len(records)
         for index, (topic, key, value) in enumerate(records):
             try:
-                if self._is_closed:
-                    raise BufferError
                 self._producer.produce(topic, value, key, on_delivery=delivered)
             except (BufferError, KafkaException) as error:
                 self.counters.refused += len(records) - index
@@ -183,9 +185,7 @@ class KafkaEventLog:
         self.counters.fatal += 1
         self._is_fatal = False
         old, self._producer = self._producer, self._made()
-        old.purge(blocking=False)
-        # Its last reports are called here, and go the usual way.
-        old.poll(0)
+        threading.Thread(target=_let_go, args=(old,), name="kafka-renewal", daemon=True).start()
 
     @property
     def queued(self) -> int:
@@ -220,6 +220,12 @@ class KafkaEventLog:
         if error.fatal():
             self._is_fatal = True
         _logger.warning("the event log's producer: %s", error.name())
+
+
+def _let_go(producer: Producer) -> None:
+    """Have it report what it held; it is gone when nobody holds it any more."""
+    producer.purge()
+    producer.flush(PURGE_S_MAX)
 
 
 def _why_refused(error: BufferError | KafkaException) -> str:

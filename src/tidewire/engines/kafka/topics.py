@@ -3,18 +3,24 @@
 These calls wait: they are for the command line, not for a server.
 """
 
-from concurrent.futures import Future
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._resource import ResourceType
-from confluent_kafka.cimpl import NewTopic
+
+# What this module offers to everybody, mypy takes for its own affair.
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from tidewire.domain.errors import LogUnavailable
 from tidewire.engines.kafka.options import KafkaOptions
 from tidewire.engines.kafka.schema import FoundTopic, Topic, differences, topics
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 ANSWER_S_MAX: Final = 20.0
 

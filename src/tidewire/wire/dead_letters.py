@@ -1,0 +1,69 @@
+"""Records that nobody can read, as they are kept for people (contract-facts 5.5). PURE."""
+
+import base64
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tidewire.wire.timestamps import WIRE_TIME_MS_MAX, format_time_ms
+
+ATTEMPTS_HEADER: Final = "x-processing-attempts"
+"""Somebody who puts a dead letter back into its topic may say how often it was tried."""
+ATTEMPTS_MAX: Final = 1_000_000
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class DeadLetterMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    original_topic: str
+    original_partition: int
+    original_offset: int
+    original_timestamp: str
+    consumer_group: str
+    consumer_id: str
+    failure_reason: str
+    failure_timestamp: str
+    processing_attempts: int
+
+
+class OriginalRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The bytes in base 64: whatever they are, they are not text that can be trusted to be any."""
+
+    key: str | None
+    value: str | None
+    headers: Sequence[tuple[str, str | None]]
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    dlq_metadata: DeadLetterMetadata
+    original_record: OriginalRecord
+
+
+def original_record(key: bytes | None, value: bytes | None, headers: Headers) -> OriginalRecord:
+    return OriginalRecord(
+        key=_base64(key),
+        value=_base64(value),
+        headers=[(name, _base64(content)) for name, content in headers],
+    )
+
+
+def attempts_so_far(headers: Headers) -> int:
+    """How often a record was tried before, by its header; 0 without one, or with nonsense in it."""
+    for name, content in headers:
+        if name == ATTEMPTS_HEADER and content is not None and content.isdigit():
+            return min(int(content[:7]), ATTEMPTS_MAX)
+    return 0
+
+
+def letter_time(time_ms: int) -> str:
+    """A time that a broker or a stranger gave; what is no time is the beginning of time."""
+    return format_time_ms(time_ms if 0 <= time_ms <= WIRE_TIME_MS_MAX else 0)
+
+
+def encode_dead_letter(letter: DeadLetter) -> bytes:
+    return msgspec.json.encode(letter)
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
