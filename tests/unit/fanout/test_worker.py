@@ -12,6 +12,7 @@ from tests.support.world import World
 from tidewire.domain.chats import Roster
 from tidewire.domain.delivery import Floors
 from tidewire.domain.errors import StoreUnavailable
+from tidewire.domain.events import MessageAppended
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
 from tidewire.domain.resync import ResyncReason
 from tidewire.engines.memory import MemoryStorage
@@ -102,7 +103,7 @@ class Harness(MemoryHarness):
 
 
 class Stage:
-    def __init__(self, engine: Harness, **options: int) -> None:
+    def __init__(self, engine: Harness, *, can_replay: bool = False, **options: int) -> None:
         self.world = World(engine)
         self.router = RecordingRouter()
         self.tasks = TaskSupervisor()
@@ -114,6 +115,7 @@ class Stage:
             clock=SystemClock(),
             tasks=self.tasks,
             options=FanoutOptions(status_interval_ms=5, retry_ms=1, **options),
+            can_replay=can_replay,
         )
         self._engine = engine
 
@@ -234,6 +236,48 @@ async def test_worker_tells_everybody_to_sync_when_too_much_waits(engine: Harnes
     await stage.world.send(chat_id, ann)
     stage.fan_out()
     await stage.router.until(lambda: 4 in stage.sequences(ben))
+    await stage.tasks.close()
+
+
+async def test_worker_is_settled_when_nothing_waits_for_members(stage: Stage) -> None:
+    anna, ben = await stage.world.people(2)
+    stage.connect(ben)
+    await stage.worker.settled()
+    chats = [await stage.world.group(anna, ben) for _ in range(3)]
+    stage.world.new_commits()
+    for chat in chats:
+        await stage.world.send(chat, anna)
+    stage.storage.gate.clear()
+    stage.fan_out()
+    settled = asyncio.gather(stage.worker.settled(), stage.worker.settled())
+    await asyncio.wait([settled], timeout=0.05)
+    assert not settled.done()
+    assert stage.sequences(ben) == []
+    stage.storage.gate.set()
+    await settled
+    assert stage.sequences(ben) == [1, 1, 1]
+
+
+async def test_worker_that_can_be_fed_again_raises_instead_of_telling_everybody(
+    engine: Harness,
+) -> None:
+    stage = Stage(engine, can_replay=True)
+    anna, ben = await stage.world.people(2)
+    stage.connect(ben)
+    chat = await stage.world.group(anna, ben)
+    stage.world.new_commits()
+    await stage.world.send(chat, anna)
+    [commit] = [told for told in stage.world.new_commits() if isinstance(told[0], MessageAppended)]
+    stage.storage.failures = FanoutOptions().read_attempts_max
+    stage.worker.committed(commit)
+    with pytest.raises(StoreUnavailable):
+        await stage.worker.settled()
+    assert stage.sequences(ben) == []
+    await stage.worker.settled()
+    stage.worker.committed(commit)
+    await stage.worker.settled()
+    assert stage.sequences(ben) == [1]
+    assert stage.router.resyncs == []
     await stage.tasks.close()
 
 

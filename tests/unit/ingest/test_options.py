@@ -26,6 +26,12 @@ def test_options_defaults_are_possible() -> None:
         {"appends_in_flight_max": 0},
         {"send_deadline_ms": 0},
         {"drain_ms": -1},
+        {"publishing_commits_max": 0},
+        {"relay_after_ms": -1},
+        {"relay_poll_ms": 0},
+        {"relay_rows_max": 0},
+        {"relay_pause_ms_max": 0},
+        {"lease_ms": 4 * IngestOptions().relay_poll_ms - 1},
     ],
 )
 def test_options_refuse_what_is_impossible(impossible: dict[str, Any]) -> None:

@@ -1,0 +1,56 @@
+"""Topics as an operator makes and checks them."""
+
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
+
+from tests.support.kafka import local_options
+from tests.support.stack import ensure
+from tidewire.domain.errors import LogUnavailable
+from tidewire.engines.kafka import topics
+from tidewire.engines.kafka.topics import check_topics, create_topics
+
+pytestmark = pytest.mark.slow
+"""Topics are made, and commands started."""
+
+
+def test_topics_are_made_once_and_checked() -> None:
+    options = local_options(ensure("kafka"))
+    names = [
+        options.topic_prefix + name
+        for name in ("messages.persisted", "memberships.changed", "chats.created", "dead_letters")
+    ]
+    assert check_topics(options) == [f"{name}: there is no such topic" for name in names]
+    assert create_topics(options) == names
+    assert create_topics(options) == []
+    assert check_topics(options) == []
+
+
+def test_topic_that_somebody_else_made_otherwise_stays_and_is_told() -> None:
+    options = local_options(ensure("kafka"))
+    name = options.topic_prefix + "dead_letters"
+    admin = AdminClient(options.common_settings())
+    settings = {"retention.ms": "5000", "min.insync.replicas": "1"}
+    admin.create_topics([NewTopic(name, 3, 1, config=settings)])[name].result()
+    assert name not in create_topics(options)
+    faults = check_topics(options)
+    assert all(fault.startswith(f"{name}: ") for fault in faults)
+    told = "\n".join(faults)
+    assert "3 partitions, not 1" in told
+    assert "retention.ms is 5000, not 2592000000" in told
+    [described] = admin.describe_configs([ConfigResource("topic", name)]).values()
+    assert described.result()["retention.ms"].value == "5000"
+
+
+def test_log_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "ANSWER_S_MAX", 0.2)
+    options = local_options(1)
+    for ask in (create_topics, check_topics):
+        with pytest.raises(LogUnavailable, match="event log"):
+            ask(options)
+
+
+def test_replication_that_the_brokers_cannot_give_is_told() -> None:
+    options = local_options(ensure("kafka"), replication_factor=3)
+    with pytest.raises(LogUnavailable, match=r"(?i)replication"):
+        create_topics(options)

@@ -1,0 +1,102 @@
+"""The event log in a real broker for tests: topics of each test's own, and a broker to kill."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support import stack
+from tidewire.engines.kafka.options import KafkaOptions
+from tidewire.engines.kafka.topics import create_topics
+
+START_SECONDS_MAX: Final = 120
+
+
+def local_options(port: int, **changed: Any) -> KafkaOptions:
+    """Few partitions, on one broker, under names that nobody else uses."""
+    settings: dict[str, Any] = {
+        "bootstrap_servers": (f"127.0.0.1:{port}",),
+        "topic_prefix": f"test-{uuid.uuid4().hex[:12]}.",
+        "message_partitions": 4,
+        "change_partitions": 2,
+        "dead_letter_partitions": 1,
+        "replication_factor": 1,
+        "insync_replicas_min": 1,
+        "session_ms": 6_000,
+    }
+    return KafkaOptions(**(settings | changed))
+
+
+def fresh_topics(**changed: Any) -> KafkaOptions:
+    """The settings of a log that is there and empty, in the broker that all tests share."""
+    options = local_options(stack.ensure("kafka"), **changed)
+    create_topics(options)
+    return options
+
+
+class OwnBroker:
+    """A broker that a test may kill: nobody else uses it. It comes back with what it had."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._environment = os.environ | {
+            "STACK_DIR": str(directory),
+            "STACK_KAFKA_PORT": str(_free_port()),
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
+        }
+
+    @property
+    def port(self) -> int:
+        return int(self._environment["STACK_KAFKA_PORT"])
+
+    def start(self) -> None:
+        self._control("up")
+
+    def stop(self) -> None:
+        self._control("down")
+
+    def kill(self) -> None:
+        state = json.loads((self._directory / "kafka.json").read_text())
+        os.kill(state["pid"], signal.SIGKILL)
+
+    def _control(self, command: str) -> None:
+        done = subprocess.run(
+            [sys.executable, str(stack.SCRIPT), command, "kafka"],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=START_SECONDS_MAX,
+            check=False,
+        )
+        if done.returncode:
+            raise stack.StackMissing(done.stderr.strip())
+
+
+@contextmanager
+def an_own_broker() -> Iterator[OwnBroker]:
+    place = stack.MEMORY if stack.MEMORY.is_dir() else None
+    directory = Path(tempfile.mkdtemp(prefix="tidewire-kafka-", dir=place))
+    broker = OwnBroker(directory)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -1,0 +1,137 @@
+"""The publisher: every commit into the log at once, its row deleted when the log has it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.unit.ingest.events import ANNA, CHAT, MemoryOutbox, a_message, a_rename
+from tests.unit.ingest.house import next_turn
+from tidewire.domain.delivery import Positions
+from tidewire.domain.events import Event, LoggedEvent, PositionsAdvanced
+from tidewire.engines.memory.event_log import MemoryEventLog
+from tidewire.ingest.options import IngestOptions
+from tidewire.ingest.publisher import Publisher
+from tidewire.runtime.supervise import TaskSupervisor
+
+PATIENCE_MS = 5_000
+
+
+class Stage:
+    def __init__(self, **options: int) -> None:
+        self.log = MemoryEventLog()
+        self.outbox = MemoryOutbox()
+        self.positions: list[Event] = []
+        self.publisher = Publisher(
+            log=self.log,
+            outbox=self.outbox,
+            on_positions=self.positions.extend,
+            options=IngestOptions(**options),
+        )
+
+    def commit(self, *events: LoggedEvent) -> None:
+        self.outbox.commit(events)
+        self.publisher.committed(events)
+
+
+@asynccontextmanager
+async def a_stage(**options: int) -> AsyncIterator[Stage]:
+    stage = Stage(**options)
+    tasks = TaskSupervisor()
+    tasks.start("publisher", stage.publisher.run())
+    yield stage
+    await tasks.close()
+
+
+async def test_commit_is_published_and_its_row_deleted() -> None:
+    async with a_stage() as stage:
+        stage.commit(a_message(1), a_message(2))
+        stage.commit(a_rename(4))
+        assert await stage.publisher.drain(PATIENCE_MS)
+        assert stage.log.events == [a_message(1), a_message(2), a_rename(4)]
+        assert stage.outbox.commits == {}
+        counters = stage.publisher.counters
+        assert (counters.commits, counters.events, counters.published) == (2, 3, 2)
+        assert counters.rows_deleted == 2
+
+
+async def test_positions_are_handed_on_and_never_logged() -> None:
+    moved = PositionsAdvanced(CHAT, ANNA, Positions(1, 1))
+    async with a_stage() as stage:
+        stage.publisher.committed([moved])
+        assert stage.positions == [moved]
+        assert await stage.publisher.drain(PATIENCE_MS)
+        assert stage.log.events == []
+        assert stage.publisher.counters.commits == 0
+
+
+async def test_row_stays_until_the_log_has_answered() -> None:
+    async with a_stage() as stage:
+        stage.log.holds_back = True
+        stage.commit(a_message(1))
+        assert not await stage.publisher.drain(20)
+        [key] = stage.outbox.commits
+        assert stage.publisher.is_publishing(key)
+        assert stage.publisher.publishing_count == 1
+        stage.log.answer()
+        assert await stage.publisher.drain(PATIENCE_MS)
+        assert stage.outbox.commits == {}
+
+
+async def test_row_stays_when_the_log_fails() -> None:
+    async with a_stage() as stage:
+        stage.log.is_down = True
+        stage.commit(a_message(1))
+        assert await stage.publisher.drain(PATIENCE_MS)
+        [key] = stage.outbox.commits
+        assert not stage.publisher.is_publishing(key)
+        assert stage.publisher.counters.failed == 1
+
+
+async def test_commit_beyond_the_bound_is_left_to_the_relays() -> None:
+    async with a_stage(publishing_commits_max=2) as stage:
+        stage.log.holds_back = True
+        for sequence in (1, 2, 3):
+            stage.commit(a_message(sequence))
+        assert stage.publisher.counters.left_to_relays == 1
+        assert stage.log.events == [a_message(1), a_message(2)]
+        stage.log.answer()
+        assert await stage.publisher.drain(PATIENCE_MS)
+        assert [events for _, events in stage.outbox.commits.values()] == [[a_message(3)]]
+
+
+async def test_rows_are_deleted_together_once_the_store_is_back() -> None:
+    async with a_stage() as stage:
+        stage.outbox.is_down = True
+        for sequence in range(1, 6):
+            stage.commit(a_message(sequence))
+        await next_turn()
+        await next_turn()
+        assert len(stage.outbox.commits) == 5
+        stage.outbox.is_down = False
+        assert await stage.publisher.drain(PATIENCE_MS)
+        assert stage.outbox.commits == {}
+        assert stage.outbox.deletes == 1
+
+
+async def test_rows_beyond_the_bound_are_left_to_the_relays() -> None:
+    async with a_stage(publishing_commits_max=2) as stage:
+        stage.outbox.is_down = True
+        for sequence in range(1, 8):
+            stage.commit(a_message(sequence))
+            await next_turn()
+        assert stage.publisher.counters.left_to_relays > 0
+        stage.outbox.is_down = False
+        assert await stage.publisher.drain(PATIENCE_MS)
+        counters = stage.publisher.counters
+        assert len(stage.outbox.commits) == counters.left_to_relays
+        assert counters.rows_deleted + counters.left_to_relays == 7
+
+
+async def test_drain_ends_for_everybody_who_waits() -> None:
+    async with a_stage() as stage:
+        stage.log.holds_back = True
+        stage.commit(a_message(1))
+        waiting = asyncio.gather(*(stage.publisher.drain(PATIENCE_MS) for _ in range(3)))
+        await next_turn()
+        stage.log.answer()
+        assert await waiting == [True, True, True]

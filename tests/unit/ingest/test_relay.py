@@ -1,0 +1,202 @@
+"""The relay: what stays in the outbox is published by whoever holds its shard, whole or not."""
+
+import asyncio
+
+from tests.unit.ingest.events import MemoryOutbox, a_message, a_rename
+from tests.unit.ingest.house import JumpingClock
+from tidewire.domain.ids import ChatId
+from tidewire.domain.outbox import SHARDS, OutboxKey, shard_of
+from tidewire.engines.memory.event_log import MemoryEventLog
+from tidewire.ingest.options import IngestOptions
+from tidewire.ingest.relay import Relay
+from tidewire.runtime.supervise import TaskSupervisor
+
+
+class Stage:
+    """Relays on one outbox and one log, and a calendar that the test turns."""
+
+    def __init__(self, **options: int) -> None:
+        self.log = MemoryEventLog()
+        self.outbox = MemoryOutbox()
+        self.clock = JumpingClock()
+        self.on_their_way: set[OutboxKey] = set()
+        self.options = IngestOptions(**options)
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.date_ms
+
+    def relay(self, relay_id: str) -> Relay:
+        return Relay(
+            relay_id=relay_id,
+            log=self.log,
+            outbox=self.outbox,
+            is_publishing=self.on_their_way.__contains__,
+            clock=self.clock,
+            options=self.options,
+        )
+
+
+async def test_row_is_published_when_it_is_old_enough() -> None:
+    stage = Stage()
+    relay = stage.relay("a")
+    stage.outbox.commit([a_message(1), a_message(2)], stage.now_ms)
+    await relay.round()
+    assert stage.log.events == []
+    assert relay.outbox_oldest_seconds == 0
+    stage.clock.date_ms += 1_999
+    assert relay.outbox_oldest_seconds == 1.999
+    await relay.round()
+    assert stage.log.events == []
+    stage.clock.date_ms += 1
+    await relay.round()
+    assert stage.log.events == [a_message(1), a_message(2)]
+    assert stage.outbox.commits == {}
+    assert relay.outbox_oldest_seconds == 0
+    assert (relay.counters.rows_published, relay.counters.events) == (1, 2)
+
+
+async def test_row_that_the_publisher_has_is_left_alone() -> None:
+    stage = Stage(relay_after_ms=0)
+    relay = stage.relay("a")
+    key = stage.outbox.commit([a_message(1)])
+    stage.on_their_way.add(key)
+    await relay.round()
+    assert stage.log.events == []
+    stage.on_their_way.clear()
+    await relay.round()
+    assert stage.log.events == [a_message(1)]
+
+
+async def test_row_stays_when_the_log_fails_and_goes_when_it_is_back() -> None:
+    stage = Stage(relay_after_ms=0)
+    relay = stage.relay("a")
+    stage.outbox.commit([a_message(1)], stage.now_ms)
+    stage.log.is_down = True
+    stage.clock.date_ms += 5_000
+    await relay.round()
+    assert len(stage.outbox.commits) == 1
+    assert relay.counters.faults == 1
+    assert relay.outbox_oldest_seconds == 5
+    stage.log.is_down = False
+    await relay.round()
+    assert stage.outbox.commits == {}
+
+
+async def test_row_that_is_not_whole_stays_and_does_not_hide_the_others() -> None:
+    stage = Stage(relay_after_ms=0, relay_rows_max=1)
+    relay = stage.relay("a")
+    hidden = stage.outbox.commit([a_message(1), a_message(2)], stage.now_ms)
+    stage.outbox.commit([a_message(3)], stage.now_ms)
+    stage.outbox.hidden.add(hidden)
+    await relay.round()
+    assert stage.log.events == [a_message(3)]
+    assert list(stage.outbox.commits) == [hidden]
+    assert relay.counters.rows_incomplete == 1
+    stage.outbox.hidden.clear()
+    await relay.round()
+    assert stage.log.events == [a_message(3), a_message(1), a_message(2)]
+    assert stage.outbox.commits == {}
+
+
+async def test_all_shards_and_pages_are_gone_through_in_a_round() -> None:
+    stage = Stage(relay_after_ms=0, relay_rows_max=3)
+    relay = stage.relay("a")
+    for number in range(100):
+        stage.outbox.commit([a_rename(number, ChatId(f"chat_{number % 30}"))])
+    await relay.round()
+    assert len(stage.log.events) == 100
+    assert stage.outbox.commits == {}
+
+
+async def test_two_relays_share_the_shards_and_publish_nothing_twice() -> None:
+    stage = Stage(relay_after_ms=0)
+    one, other = stage.relay("a"), stage.relay("b")
+    await one.round()
+    assert len(one.shards) == SHARDS
+    for _ in range(2):
+        await other.round()
+        await one.round()
+    assert sorted(one.shards + other.shards) == list(range(SHARDS))
+    assert len(one.shards) == len(other.shards)
+    for number in range(50):
+        stage.outbox.commit([a_rename(1, ChatId(f"chat_{number}"))])
+    await asyncio.gather(one.round(), other.round())
+    assert len(stage.log.events) == 50
+    assert one.counters.rows_published > 0
+    assert other.counters.rows_published > 0
+
+
+async def test_shards_of_a_relay_that_died_are_taken_over_when_its_leases_run_out() -> None:
+    stage = Stage(relay_after_ms=0, lease_ms=10_000)
+    dead, alive = stage.relay("a"), stage.relay("b")
+    for _ in range(2):
+        await dead.round()
+        await alive.round()
+    shard = dead.shards[0]
+    chat = next(ChatId(f"chat_{n}") for n in range(9999) if shard_of(ChatId(f"chat_{n}")) == shard)
+    stage.outbox.commit([a_rename(1, chat)])
+    for _ in range(9):
+        stage.clock.date_ms += 1_000
+        await alive.round()
+        assert stage.log.events == []
+    stage.clock.date_ms += 1_000
+    await alive.round()
+    assert len(alive.shards) == SHARDS
+    assert stage.log.events == [a_rename(1, chat)]
+    # It was only asleep: it has lost its shards, and gets its share back in time.
+    assert dead.shards == []
+    for _ in range(2):
+        await dead.round()
+        await alive.round()
+    assert len(dead.shards) == len(alive.shards) == SHARDS // 2
+
+
+async def test_relay_that_closes_gives_its_shards_up_at_once() -> None:
+    stage = Stage()
+    one, other = stage.relay("a"), stage.relay("b")
+    for _ in range(2):
+        await one.round()
+        await other.round()
+    await one.close()
+    assert one.shards == []
+    await other.round()
+    assert len(other.shards) == SHARDS
+
+
+async def test_relay_does_nothing_without_a_lease_that_holds() -> None:
+    """The store does not answer for longer than the lease: the shards may be somebody else's."""
+    stage = Stage(relay_after_ms=0)
+    relay = stage.relay("a")
+    await relay.round()
+    stage.outbox.commit([a_message(1)])
+    stage.clock.date_ms += stage.options.lease_ms
+    assert relay.shards == []
+    stage.outbox.is_down = True
+    await relay.round()
+    assert relay.counters.faults == 1
+    await relay.close()
+    assert relay.counters.faults == 2
+
+
+async def test_run_goes_on_after_faults() -> None:
+    stage = Stage(relay_after_ms=0, relay_poll_ms=1, relay_pause_ms_max=2)
+    relay = stage.relay("a")
+    stage.outbox.is_down = True
+    stage.outbox.commit([a_message(1)])
+    tasks = TaskSupervisor()
+    tasks.start("relay", relay.run())
+    async with asyncio.timeout(5):
+        while relay.counters.faults < 3:
+            await _turn()
+        stage.outbox.is_down = False
+        while not stage.log.events:
+            await _turn()
+    await tasks.close()
+
+
+async def _turn() -> None:
+    loop = asyncio.get_running_loop()
+    turned = loop.create_future()
+    loop.call_later(0.001, turned.set_result, None)
+    await turned
