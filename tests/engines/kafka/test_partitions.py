@@ -7,7 +7,6 @@ from tests.engines.kafka.murmur2 import bucket, murmur2
 from tests.support.kafka import fresh_topics
 from tests.unit.ingest.events import a_message
 from tidewire.domain.ids import ChatId
-from tidewire.ports.event_log import LogRecord
 
 pytestmark = pytest.mark.slow
 """A broker makes 64 partitions."""
@@ -45,7 +44,7 @@ async def test_chats_lie_in_the_published_partitions(
     log, reader = open_log(options), open_reader(options)
     for chat_id in VECTORS:
         await log.publish([a_message(1, ChatId(chat_id))])
-    found: list[LogRecord] = []
+    found = list(await reader.read())
     while len(found) < len(VECTORS):
         found += await reader.read()
     places = {one.key.decode(): one.partition for one in found if one.key is not None}

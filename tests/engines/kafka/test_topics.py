@@ -1,6 +1,5 @@
 """Topics as an operator makes and checks them."""
 
-
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 

@@ -24,7 +24,7 @@ class Stage:
         self.publisher = Publisher(
             log=self.log,
             outbox=self.outbox,
-            on_positions=self.positions.extend,
+            on_positions=lambda events: self.positions.extend(events),
             options=IngestOptions(**options),
         )
 

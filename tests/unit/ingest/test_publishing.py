@@ -8,18 +8,17 @@ A, B, C = (OutboxKey(0, name) for name in "abc")
 
 def test_commit_is_on_its_way_until_it_is_acked_or_failed() -> None:
     book = PublishBook(commits_max=2, rows_max=2)
-    assert book.is_idle
+    assert (book.is_idle, book.publishing_count) == (True, 0)
     assert book.begin(A)
     assert book.begin(B)
-    assert book.is_publishing(A)
-    assert book.publishing_count == 2
+    assert [book.is_publishing(key) for key in (A, B, C)] == [True, True, False]
+    assert (book.is_idle, book.publishing_count) == (False, 2)
     assert book.acked(A)
     book.failed(B)
-    assert not book.is_publishing(A)
-    assert not book.is_publishing(B)
-    assert not book.is_idle
+    assert [book.is_publishing(key) for key in (A, B, C)] == [False, False, False]
+    assert (book.is_idle, book.publishing_count) == (False, 0)
     assert book.take_rows(5) == [A]
-    assert book.is_idle
+    assert (book.is_idle, book.published_count) == (True, 0)
 
 
 def test_commit_beyond_the_bound_is_left_to_the_relays() -> None:
