@@ -12,6 +12,7 @@ from tidewire.engines.kafka.consumer import KafkaLogReader
 from tidewire.engines.kafka.options import KafkaOptions
 from tidewire.engines.kafka.producer import KafkaEventLog
 from tidewire.runtime.clock import SystemClock
+from tidewire.runtime.supervise import TaskSupervisor
 
 collect_ignore_glob = ["test_*.py"] if stack.IS_OFF else []
 
@@ -28,6 +29,16 @@ def options() -> KafkaOptions:
 async def exit_stack() -> AsyncIterator[AsyncExitStack]:
     async with AsyncExitStack() as opened:
         yield opened
+
+
+@pytest.fixture
+async def tasks(open_log: OpenLog, open_reader: OpenReader) -> AsyncIterator[TaskSupervisor]:
+    """Ended before the ends that they use are closed. None of them may die."""
+    deaths: list[BaseException] = []
+    tasks = TaskSupervisor(on_death=lambda _name, error: deaths.append(error))
+    yield tasks
+    await tasks.close()
+    assert deaths == []
 
 
 @pytest.fixture

@@ -82,7 +82,10 @@ class KafkaLogReader:
         return self._lag
 
     async def close(self) -> None:
-        """Leave the group at once, so that others need not wait for this reader's session."""
+        """Leave the group at once, so that others need not wait for this reader's session. Nobody
+        may be reading any more."""
+        if self._is_closing:
+            return
         self._is_closing = True
         await self._on_thread(self._close)
         self._thread.shutdown()
@@ -103,8 +106,9 @@ class KafkaLogReader:
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "isolation.level": "read_committed",
-                # Partitions that stay where they are are read on while others move.
-                "partition.assignment.strategy": "cooperative-sticky",
+                # By turns over all partitions, so that each reader gets its share of every topic.
+                # The sticky ones count partitions alone: one reader may end up with all messages.
+                "partition.assignment.strategy": "roundrobin",
                 "session.timeout.ms": options.session_ms,
                 "heartbeat.interval.ms": options.session_ms // 3,
                 "max.poll.interval.ms": options.poll_interval_ms,

@@ -1,0 +1,321 @@
+"""The reading end on a real broker: at least once, whoever comes, goes, stalls or dies."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.engines.kafka.conftest import OpenLog, OpenReader
+from tests.engines.kafka.gateway import eventually
+from tests.support.kafka import fresh_topics
+from tests.unit.ingest.events import a_message, a_rename
+from tidewire.domain.errors import StoreUnavailable
+from tidewire.domain.events import Event, MessageAppended
+from tidewire.domain.ids import ChatId
+from tidewire.engines.kafka import consumer as kafka_consumer
+from tidewire.engines.kafka.consumer import KafkaLogReader
+from tidewire.engines.kafka.options import KafkaOptions
+from tidewire.engines.kafka.producer import KafkaEventLog
+from tidewire.fanout.consumer import LogConsumer
+from tidewire.fanout.options import FanoutOptions
+from tidewire.runtime.clock import SystemClock
+from tidewire.runtime.supervise import TaskSupervisor
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+"""A group of readers takes a second or two to find itself."""
+
+CHATS = [ChatId(f"chat_{number}") for number in range(12)]
+
+
+class Fanout:
+    """Stands for worker and router: keeps what it is given, waits and fails as a test says."""
+
+    def __init__(self) -> None:
+        self.handled: list[tuple[ChatId, int]] = []
+        self.pending: list[tuple[ChatId, int]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.has_batch = asyncio.Event()
+        self.faults = 0
+
+    def committed(self, events: Sequence[Event]) -> None:
+        messages = [one.message for one in events if isinstance(one, MessageAppended)]
+        self.pending += [(message.chat_id, message.sequence) for message in messages]
+        self.has_batch.set()
+
+    async def settled(self) -> None:
+        pending, self.pending = self.pending, []
+        await self.gate.wait()
+        if self.faults and pending:
+            self.faults -= 1
+            raise StoreUnavailable("the test says so")
+        self.handled += pending
+
+
+def consumer_of(
+    reader: KafkaLogReader,
+    log: KafkaEventLog,
+    fanout: Fanout,
+    kind: type[LogConsumer] = LogConsumer,
+) -> LogConsumer:
+    return kind(
+        reader=reader,
+        letters=log,
+        worker=fanout,
+        pushes=fanout,
+        clock=SystemClock(),
+        options=FanoutOptions(retry_ms=1),
+    )
+
+
+async def publish(log: KafkaEventLog, count: int, first: int = 1) -> set[tuple[ChatId, int]]:
+    """So many messages in each chat."""
+    events = [
+        a_message(sequence, chat) for chat in CHATS for sequence in range(first, first + count)
+    ]
+    await log.publish(events)
+    return {(one.message.chat_id, one.message.sequence) for one in events}
+
+
+async def committed_offsets(options: KafkaOptions, reader: KafkaLogReader) -> int:
+    """How many records of messages the group has dealt with, as the broker knows it."""
+    topic = options.topic_prefix + "messages.persisted"
+    places = [TopicPartition(topic, number) for number in range(options.message_partitions)]
+
+    def ask() -> int:
+        asking = Consumer({**options.common_settings(), "group.id": reader.group})
+        try:
+            return sum(max(0, one.offset) for one in asking.committed(places, timeout=10))
+        finally:
+            asking.close()
+
+    return await asyncio.to_thread(ask)
+
+
+async def test_batch_is_bounded_and_what_is_not_committed_is_read_again(
+    open_log: OpenLog, open_reader: OpenReader
+) -> None:
+    options = fresh_topics(batch_records_max=7)
+    log = open_log(options)
+    sent = await publish(log, 3)
+    reader = open_reader(options)
+    read = list(await reader.read())
+    while len(read) < len(sent):
+        batch = await reader.read()
+        assert len(batch) <= 7
+        read += batch
+    await reader.commit(read[:10])
+    await reader.close()
+    again = KafkaLogReader(options, reader_id="next")
+    left = list(await again.read())
+    while len(left) < len(sent) - 10:
+        left += await again.read()
+    await again.close()
+    committed = {(one.partition, one.offset) for one in read[:10]}
+    assert {(one.partition, one.offset) for one in left} == {
+        (one.partition, one.offset) for one in read
+    } - committed
+
+
+async def test_poison_is_buried_with_every_field_and_the_next_record_is_handled(
+    options: KafkaOptions, open_log: OpenLog, open_reader: OpenReader
+) -> None:
+    topic = options.topic_prefix + "messages.persisted"
+    writer = Producer(options.common_settings())
+    headers: list[tuple[str, str | bytes | None]] = [("traceparent", b"00-x"), ("odd", None)]
+    writer.produce(topic, b"\xff{", b"chat_0", partition=2, headers=headers, timestamp=1_000)
+    assert writer.flush(10) == 0
+    log, reader, fanout = open_log(options), open_reader(options), Fanout()
+    sent = await publish(log, 1)
+    await log.publish([a_rename(1)])
+    consumer = consumer_of(reader, log, fanout)
+    while consumer.counters.buried + consumer.counters.handled < len(sent) + 2:
+        await consumer.step()
+    assert set(fanout.handled) == sent
+    assert consumer.counters.buried == 1
+    assert await committed_offsets(options, reader) == len(sent) + 1
+
+    letters = Consumer(
+        {
+            **options.common_settings(),
+            "group.id": "people",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    letters.assign([TopicPartition(options.topic_prefix + "dead_letters", 0, 0)])
+    message = await asyncio.to_thread(letters.poll, 20)
+    letters.close()
+    assert message is not None
+    assert message.key() == b"chat_0"
+    value = message.value()
+    assert value is not None
+    letter = json.loads(value)
+    metadata = letter["dlq_metadata"]
+    assert metadata.pop("failure_reason")
+    assert metadata.pop("failure_timestamp") > "2020"
+    assert metadata == {
+        "original_topic": topic,
+        "original_partition": 2,
+        "original_offset": 0,
+        "original_timestamp": "1970-01-01T00:00:01.000Z",
+        "consumer_group": reader.group,
+        "consumer_id": "reader",
+        "processing_attempts": 1,
+    }
+    original = letter["original_record"]
+    assert base64.b64decode(original["value"]) == b"\xff{"
+    assert base64.b64decode(original["key"]) == b"chat_0"
+    assert original["headers"] == [
+        ["traceparent", base64.b64encode(b"00-x").decode()],
+        ["odd", None],
+    ]
+
+
+async def test_batch_that_fails_is_read_again_by_the_same_reader(
+    options: KafkaOptions, open_log: OpenLog, open_reader: OpenReader
+) -> None:
+    log, reader, fanout = open_log(options), open_reader(options), Fanout()
+    sent = await publish(log, 2)
+    fanout.faults = 3
+    consumer = consumer_of(reader, log, fanout)
+    while not set(fanout.handled) >= sent:
+        await consumer.step()
+    assert consumer.counters.rewinds == reader.counters.rewinds == 3
+    assert await committed_offsets(options, reader) == len(sent)
+
+
+class Hasty(LogConsumer):
+    """What must not be: the offsets go first."""
+
+    async def step(self) -> None:
+        records = await self._reader.read()
+        if records:
+            await self._reader.commit(records)
+            await self._handle(records)
+
+
+async def seen_after_a_death(
+    options: KafkaOptions, log: KafkaEventLog, kind: type[LogConsumer]
+) -> tuple[set[tuple[ChatId, int]], set[tuple[ChatId, int]]]:
+    """What was sent, and what the next reader got after the first died over its first batch."""
+    sent = await publish(log, 1)
+    first, fanout = KafkaLogReader(options, reader_id="first"), Fanout()
+    fanout.gate.clear()
+    tasks = TaskSupervisor()
+    tasks.start("consumer", consumer_of(first, log, fanout, kind).run())
+    await fanout.has_batch.wait()
+    await tasks.close()
+    await first.close()
+    last = await publish(log, 1, first=2)
+    heir, fanout = KafkaLogReader(options, reader_id="heir"), Fanout()
+    consumer = consumer_of(heir, log, fanout)
+    while not set(fanout.handled) >= last:
+        await consumer.step()
+    await heir.close()
+    return sent | last, set(fanout.handled)
+
+
+async def test_records_of_a_reader_that_died_over_them_are_handled_by_the_next(
+    options: KafkaOptions, open_log: OpenLog
+) -> None:
+    sent, seen = await seen_after_a_death(options, open_log(options), LogConsumer)
+    assert seen == sent
+
+
+async def test_offsets_committed_before_the_work_would_lose_records(
+    options: KafkaOptions, open_log: OpenLog
+) -> None:
+    """The test above turns red when the commit is moved."""
+    sent, seen = await seen_after_a_death(options, open_log(options), Hasty)
+    assert seen < sent
+
+
+async def test_nothing_is_lost_when_a_second_reader_joins_in_mid_batch(
+    open_log: OpenLog, open_reader: OpenReader, tasks: TaskSupervisor
+) -> None:
+    options = fresh_topics(batch_records_max=20)
+    log = open_log(options)
+    sent = await publish(log, 20)
+    readers = [open_reader(options, reader_id=name) for name in ("one", "two")]
+    fanouts = [Fanout(), Fanout()]
+    consumers = [
+        consumer_of(reader, log, fanout) for reader, fanout in zip(readers, fanouts, strict=True)
+    ]
+    fanouts[0].gate.clear()
+    tasks.start("one", consumers[0].run())
+    await fanouts[0].has_batch.wait()
+    tasks.start("two", consumers[1].run())
+    # The second asks for its share while the first holds a batch; the first goes on after a while.
+    await asyncio.wait([asyncio.ensure_future(fanouts[1].has_batch.wait())], timeout=1)
+    fanouts[0].gate.set()
+    await eventually(lambda: all(reader.counters.partitions for reader in readers))
+    sent |= await publish(log, 20, first=21)
+    await eventually(lambda: {*fanouts[0].handled, *fanouts[1].handled} >= sent)
+    assert fanouts[1].handled
+    await eventually(_committed_all(options, readers[0], len(sent)))
+    assert sum(reader.counters.partitions for reader in readers) == 4 + 2 + 2
+
+
+def _committed_all(
+    options: KafkaOptions, reader: KafkaLogReader, count: int
+) -> Callable[[], Awaitable[bool]]:
+    async def holds() -> bool:
+        return await committed_offsets(options, reader) == count
+
+    return holds
+
+
+async def test_reader_that_stalls_too_long_loses_its_batch_to_the_other_and_comes_back(
+    open_log: OpenLog, open_reader: OpenReader, tasks: TaskSupervisor
+) -> None:
+    """Its offsets come too late: they must not hide what the other has yet to handle."""
+    options = fresh_topics(poll_interval_ms=6_000)
+    log = open_log(options)
+    sent = await publish(log, 5)
+    stalled, other = open_reader(options, reader_id="one"), open_reader(options, reader_id="two")
+    fanouts = [Fanout(), Fanout()]
+    fanouts[0].gate.clear()
+    tasks.start("one", consumer_of(stalled, log, fanouts[0]).run())
+    await fanouts[0].has_batch.wait()
+    tasks.start("two", consumer_of(other, log, fanouts[1]).run())
+    await eventually(lambda: set(fanouts[1].handled) >= sent)
+    assert fanouts[0].handled == []
+    fanouts[0].gate.set()
+    await eventually(lambda: stalled.counters.commits_failed > 0)
+    await eventually(lambda: 0 < stalled.counters.partitions < 8)
+    await eventually(lambda: 0 < other.counters.partitions < 8)
+    sent |= await publish(log, 1, first=6)
+    await eventually(lambda: {*fanouts[0].handled, *fanouts[1].handled} >= sent)
+
+
+async def test_lag_tells_what_waits(
+    options: KafkaOptions,
+    open_log: OpenLog,
+    open_reader: OpenReader,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_consumer, "STATISTICS_MS", 100)
+    log, reader = open_log(options), open_reader(options)
+    sent = await publish(log, 2)
+    read = list(await reader.read())
+    while len(read) < len(sent):
+        read += await reader.read()
+
+    async def lag() -> int:
+        await reader.read()
+        return sum(reader.lag().values())
+
+    await eventually(_is(lag, len(sent)))
+    await reader.commit(read)
+    await eventually(_is(lag, 0))
+    assert len(reader.lag()) == reader.counters.partitions == 8
+
+
+def _is(count: Callable[[], Awaitable[int]], wanted: int) -> Callable[[], Awaitable[bool]]:
+    async def holds() -> bool:
+        return await count() == wanted
+
+    return holds
