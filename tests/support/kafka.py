@@ -11,6 +11,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,18 @@ def fresh_topics(**changed: Any) -> KafkaOptions:
     options = local_options(stack.ensure("kafka"), **changed)
     create_topics(options)
     return options
+
+
+def kafka_settings(**changed: Any) -> dict[str, str]:
+    """The variables that tell a command of a log in the broker that all tests share; its topics are
+    not made yet."""
+    options = local_options(stack.ensure("kafka"), **changed)
+    told = asdict(options) | {"bootstrap_servers": ",".join(options.bootstrap_servers)}
+    return {
+        f"TIDEWIRE_KAFKA_{name.upper()}": str(value)
+        for name, value in told.items()
+        if value not in (None, "")
+    }
 
 
 class OwnBroker:

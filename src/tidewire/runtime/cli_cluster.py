@@ -1,4 +1,4 @@
-"""`tidewire cluster`: the tables that a cluster rests on. The settings are those of the server."""
+"""`tidewire cluster`: the tables and topics that a cluster rests on, by the server's settings."""
 
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,10 +12,13 @@ if TYPE_CHECKING:
 
     from tidewire.engines.dynamodb.database import Database
     from tidewire.engines.dynamodb.options import DynamoOptions
+    from tidewire.runtime.config import Config
 
 TABLE_ATTEMPT_MS: Final = 20_000
 TABLE_BUDGET_MS: Final = 60_000
 """Making a table takes longer than writing a row."""
+
+NO_BROKERS: Final = "kafka.bootstrap_servers is not set"
 
 cluster_app: Final = typer.Typer(
     help="Make, check and mend what a cluster rests on.", no_args_is_help=True
@@ -26,6 +29,7 @@ def cluster_options() -> "DynamoOptions":
     """Where the database is, by the settings; ends with a sentence if its vendor is missing."""
     try:
         import aiobotocore  # noqa: F401 - is it there?
+        import confluent_kafka  # noqa: F401 - and this one?
     except ModuleNotFoundError as missing:
         fail(f"{missing.name} is not installed; pip install 'tidewire[cluster]'")
     return load_settings(None).config.dynamodb
@@ -48,23 +52,43 @@ def _ask_database(
     return asyncio.run(connected())
 
 
-def _options(data_dir: DataDirOption, file: ConfigOption, named: SetOption) -> "DynamoOptions":
+def _config(data_dir: DataDirOption, file: ConfigOption, named: SetOption) -> "Config":
     cluster_options()
-    return load_settings(data_dir, file, named=named).config.dynamodb
+    return load_settings(data_dir, file, named=named).config
+
+
+def _make_topics(config: "Config") -> list[str]:
+    from tidewire.engines.kafka.topics import create_topics
+
+    if not config.kafka.bootstrap_servers:
+        fail(f"{NO_BROKERS}; no topic was made")
+    return [f"topic {name}" for name in create_topics(config.kafka)]
+
+
+def _check_topics(config: "Config") -> list[str]:
+    from tidewire.engines.kafka.topics import check_topics
+
+    if not config.kafka.bootstrap_servers:
+        return [f"{NO_BROKERS}, so nobody can say how the topics are"]
+    return check_topics(config.kafka)
 
 
 @cluster_app.command()
 def init(
     data_dir: DataDirOption = None, config: ConfigOption = None, settings: SetOption = None
 ) -> None:
-    """Make the tables that are missing, and the store's epoch.
+    """Make the tables and topics that are missing, and the store's epoch.
 
     What is there stays as it is: look at it with 'tidewire cluster check'.
     """
     with errors_told():
         from tidewire.engines.dynamodb.tables import create_tables
 
-        made = _ask_database(_options(data_dir, config, settings), create_tables)
+        wanted = _config(data_dir, config, settings)
+        made = _ask_database(wanted.dynamodb, create_tables)
+        if made:
+            say(f"made: {', '.join(made)}")
+        made += _make_topics(wanted)
         tell(f"Made: {', '.join(made)}." if made else "Nothing to do: everything is there.")
 
 
@@ -79,12 +103,13 @@ def check(
     with errors_told():
         from tidewire.engines.dynamodb.tables import check_tables
 
-        faults = _ask_database(_options(data_dir, config, settings), check_tables)
+        wanted = _config(data_dir, config, settings)
+        faults = _ask_database(wanted.dynamodb, check_tables) + _check_topics(wanted)
         for fault in faults:
             tell(fault)
         if faults:
             raise typer.Exit(EXIT_CHECK_FAILED)
-        tell("All tables are as they must be.")
+        tell("All tables and topics are as they must be.")
 
 
 @cluster_app.command("after-restore")
@@ -110,7 +135,7 @@ def after_restore(
     every server first, and start them when this is done.
     """
     with errors_told():
-        options = _options(data_dir, config, settings)
+        options = _config(data_dir, config, settings).dynamodb
         if not apply:
             fail("this changes every chat of the store; stop all servers, then add --apply")
 

@@ -22,6 +22,7 @@ from tidewire.edge.options import EdgeOptions
 from tidewire.edge.proxies import TrustedProxies
 from tidewire.edge.rest.options import RestOptions
 from tidewire.engines.dynamodb.options import DynamoOptions
+from tidewire.engines.kafka.options import KafkaOptions
 from tidewire.engines.sqlite.database import SqliteOptions
 from tidewire.fanout.options import FanoutOptions
 from tidewire.gateway.options import GatewayOptions
@@ -125,6 +126,7 @@ class Config:
     fanout: FanoutOptions
     sqlite: SqliteOptions
     dynamodb: DynamoOptions
+    kafka: KafkaOptions
     accounts: AccountOptions
     identity: IdentityOptions
     log: LogOptions
@@ -140,6 +142,7 @@ SECTIONS: Final[Mapping[str, type]] = {
     "fanout": FanoutOptions,
     "sqlite": SqliteOptions,
     "dynamodb": DynamoOptions,
+    "kafka": KafkaOptions,
     "accounts": AccountOptions,
     "identity": IdentityOptions,
     "log": LogOptions,

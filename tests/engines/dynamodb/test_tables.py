@@ -10,6 +10,7 @@ from tests.e2e.commands import tidewire
 from tests.support.dynamodb import a_backdoor, local_options
 from tests.support.engines import DynamoHarness
 from tests.support.inspectors import verify_engine, violated
+from tests.support.kafka import kafka_settings
 from tests.support.stack import ensure
 from tests.support.world import World
 from tidewire.domain.delivery import Positions
@@ -263,9 +264,13 @@ async def test_commands_work_on_the_cluster_of_the_settings(
     for name, value in settings.items():
         monkeypatch.setenv(f"TIDEWIRE_DYNAMODB_{name}", value)
     monkeypatch.setenv("TIDEWIRE_DATA_DIR", str(tmp_path))
+    # The log of a cluster has tests of its own, in tests/engines/kafka.
+    for name, value in kafka_settings().items():
+        monkeypatch.setenv(name, value)
     anna, ben = await direct.people(2)
     chat = await direct.direct(anna, ben)
     await direct.send(chat, anna)
+    assert "Made: topic" in tidewire("cluster", "init").out
     assert "Nothing to do" in tidewire("cluster", "init").out
     assert "as they must be" in tidewire("cluster", "check").out
     assert "All is well: 1 messages" in tidewire("verify", "--cluster").out

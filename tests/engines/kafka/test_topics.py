@@ -1,9 +1,13 @@
 """Topics as an operator makes and checks them."""
 
+from pathlib import Path
+
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 
-from tests.support.kafka import local_options
+from tests.e2e.commands import tidewire
+from tests.engines.kafka import gateway as gateways
+from tests.support.kafka import kafka_settings, local_options
 from tests.support.stack import ensure
 from tidewire.domain.errors import LogUnavailable
 from tidewire.engines.kafka import topics
@@ -53,3 +57,41 @@ def test_replication_that_the_brokers_cannot_give_is_told() -> None:
     options = local_options(ensure("kafka"), replication_factor=3)
     with pytest.raises(LogUnavailable, match=r"(?i)replication"):
         create_topics(options)
+
+
+async def test_commands_make_and_check_topics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = await gateways.tables(ensure("dynamodb"))
+    settings = {
+        "TIDEWIRE_DATA_DIR": str(tmp_path),
+        "TIDEWIRE_DYNAMODB_ENDPOINT_URL": tables.endpoint_url,
+        "TIDEWIRE_DYNAMODB_REGION": tables.region,
+        "TIDEWIRE_DYNAMODB_ACCESS_KEY": "local",
+        "TIDEWIRE_DYNAMODB_SECRET_KEY": "local",
+        "TIDEWIRE_DYNAMODB_TABLE_PREFIX": tables.table_prefix,
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    told = tidewire("cluster", "check")
+    assert told.exit_code == 1
+    assert "kafka.bootstrap_servers is not set" in told.out
+    told = tidewire("cluster", "init")
+    assert told.exit_code == 2
+    assert "kafka.bootstrap_servers is not set" in told.err
+    log = kafka_settings()
+    for name, value in log.items():
+        monkeypatch.setenv(name, value)
+    told = tidewire("cluster", "check")
+    assert told.exit_code == 1
+    assert told.out.count("there is no such topic") == 4
+    prefix = log["TIDEWIRE_KAFKA_TOPIC_PREFIX"]
+    assert f"topic {prefix}messages.persisted" in tidewire("cluster", "init").out
+    assert tidewire("cluster", "init").out == "Nothing to do: everything is there.\n"
+    assert tidewire("cluster", "check").out == "All tables and topics are as they must be.\n"
+    monkeypatch.setenv("TIDEWIRE_KAFKA_DEAD_LETTER_PARTITIONS", "3")
+    told = tidewire("cluster", "check")
+    assert told.exit_code == 1
+    assert f"{prefix}dead_letters: it has 1 partitions, not 3" in told.out
+    monkeypatch.setenv("TIDEWIRE_KAFKA_GROUP", "")
+    assert "group" in tidewire("cluster", "check").err
