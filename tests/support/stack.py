@@ -31,7 +31,7 @@ which every engine takes from `domain.access`."""
 def left_out() -> list[str]:
     """What this run does not test, in words."""
     if IS_OFF:
-        return ["STACK=off: the engines of the cluster (DynamoDB, Redis)"]
+        return ["STACK=off: the cluster and its engines (DynamoDB, Kafka, Redis)"]
     if not IS_FULL:
         return [f"on DynamoDB: {name} (STACK=full runs it)" for name in TOO_SLOW]
     return []

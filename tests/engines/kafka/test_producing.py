@@ -9,6 +9,7 @@ from tests.engines.kafka.conftest import OpenLog, OpenReader
 from tests.support.kafka import local_options
 from tests.unit.ingest.events import a_message
 from tidewire.domain.errors import LogUnavailable
+from tidewire.engines.kafka import producer
 from tidewire.engines.kafka.options import KafkaOptions
 
 PORT_OF_NOBODY = 1
@@ -50,6 +51,19 @@ async def test_closed_log_takes_nothing(open_log: OpenLog, options: KafkaOptions
     with pytest.raises(LogUnavailable, match="closed"):
         await log.publish([a_message(2)])
     await log.close()
+
+
+async def test_close_does_not_wait_long_for_brokers_that_are_gone(
+    open_log: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer, "CLOSE_S_MAX", 0.1)
+    log = open_log(local_options(PORT_OF_NOBODY, delivery_ms=50_000))
+    publishing = asyncio.ensure_future(log.publish([a_message(1), a_message(2)]))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await log.close()
+        with pytest.raises(LogUnavailable):
+            await publishing
 
 
 async def test_client_that_is_beyond_help_is_made_anew(

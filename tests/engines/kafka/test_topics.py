@@ -76,22 +76,13 @@ async def test_commands_make_and_check_topics(
     told = tidewire("cluster", "check")
     assert told.exit_code == 1
     assert "kafka.bootstrap_servers is not set" in told.out
-    told = tidewire("cluster", "init")
-    assert told.exit_code == 2
-    assert "kafka.bootstrap_servers is not set" in told.err
     log = kafka_settings()
     for name, value in log.items():
         monkeypatch.setenv(name, value)
-    told = tidewire("cluster", "check")
-    assert told.exit_code == 1
-    assert told.out.count("there is no such topic") == 4
     prefix = log["TIDEWIRE_KAFKA_TOPIC_PREFIX"]
     assert f"topic {prefix}messages.persisted" in tidewire("cluster", "init").out
-    assert tidewire("cluster", "init").out == "Nothing to do: everything is there.\n"
     assert tidewire("cluster", "check").out == "All tables and topics are as they must be.\n"
     monkeypatch.setenv("TIDEWIRE_KAFKA_DEAD_LETTER_PARTITIONS", "3")
     told = tidewire("cluster", "check")
     assert told.exit_code == 1
     assert f"{prefix}dead_letters: it has 1 partitions, not 3" in told.out
-    monkeypatch.setenv("TIDEWIRE_KAFKA_GROUP", "")
-    assert "group" in tidewire("cluster", "check").err

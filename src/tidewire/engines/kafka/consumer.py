@@ -6,25 +6,26 @@ more is read, so nothing is under way when partitions are taken away, which happ
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tidewire.engines.kafka import schema
 from tidewire.engines.kafka.lag import lag_of
 from tidewire.engines.kafka.options import KafkaOptions
+from tidewire.engines.kafka.thread import LoopThread
 from tidewire.ports.event_log import LogReader, LogRecord
 
 READ_S_MAX: Final = 0.5
 """How long a read waits for a first record."""
 STATISTICS_MS: Final = 5_000
+CLOSE_S_MAX: Final = 3.0
 FETCH_KILOBYTES_MAX: Final = 16_384
 """What is fetched ahead: bounded, because readers may be slower than the log."""
 
 Place = tuple[str, int]
-Result = TypeVar("Result")
 
 _logger = logging.getLogger(__name__)
 
@@ -52,14 +53,14 @@ class KafkaLogReader:
         self.counters = ReaderCounters()
         self._options = options
         self._reader_id = reader_id
-        self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka-reader")
+        self._thread = LoopThread("kafka-reader")
         self._consumer: Consumer | None = None
         self._is_closing = False
         # Dealt with, but the brokers do not know it yet: the next offset by partition.
         self._progress: dict[Place, int] = {}
         self._held: set[Place] = set()
         self._lag: Mapping[Place, int] = {}
+        self._is_reached = True
 
     @property
     def group(self) -> str:
@@ -70,13 +71,13 @@ class KafkaLogReader:
         return self._reader_id
 
     async def read(self) -> Sequence[LogRecord]:
-        return await self._on_thread(self._read)
+        return await self._thread.do(self._read)
 
     async def commit(self, handled: Sequence[LogRecord]) -> None:
-        await self._on_thread(lambda: self._commit(handled))
+        await self._thread.do(lambda: self._commit(handled))
 
     async def rewind(self, unhandled: Sequence[LogRecord]) -> None:
-        await self._on_thread(lambda: self._rewind(unhandled))
+        await self._thread.do(lambda: self._rewind(unhandled))
 
     def lag(self) -> Mapping[Place, int]:
         return self._lag
@@ -87,11 +88,11 @@ class KafkaLogReader:
         if self._is_closing:
             return
         self._is_closing = True
-        await self._on_thread(self._close)
-        self._thread.shutdown()
-
-    async def _on_thread(self, work: Callable[[], Result]) -> Result:
-        return await self._loop.run_in_executor(self._thread, work)
+        # The thread may be held by a commit until a broker is back: then the session runs out.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S_MAX):
+                await self._thread.do(self._close)
+        self._thread.end()
 
     # All that follows happens on the thread.
 
@@ -146,6 +147,9 @@ class KafkaLogReader:
                 self._pass_over(error)
         # Reading may have given partitions away: what was read of them is another reader's now.
         records = [one for one in records if (one.topic, one.partition) in self._held]
+        if records and not self._is_reached:
+            self._is_reached = True
+            _logger.warning("the event log is read again")
         self.counters.records += len(records)
         return records
 
@@ -228,7 +232,10 @@ class KafkaLogReader:
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             _logger.error("a topic is missing; see 'tidewire cluster check'")
             return
-        _logger.warning("the event log's reader: %s", error.name())
+        # Told once, not each time that the client tries again.
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._is_reached:
+            self._is_reached = False
+            _logger.error("no broker of the event log can be reached; the reader tries again")
 
 
 def _place_of(one: TopicPartition) -> Place:

@@ -26,7 +26,9 @@ from tidewire.wire.event_records import encode_record, record_of
 
 BATCH_BYTES: Final = 65_536
 POLL_S: Final = 0.1
-PURGE_S_MAX: Final = 5.0
+CLOSE_S_MAX: Final = 2.0
+"""Shorter than a process has for its end, also when the brokers are gone."""
+PURGE_S_MAX: Final = 2.0
 TRACE_BYTES: Final = 8
 
 _logger = logging.getLogger(__name__)
@@ -74,6 +76,7 @@ class KafkaEventLog:
         self._reports: deque[tuple[_Waiting, KafkaError | None]] = deque()
         self._is_closed = False
         self._is_fatal = False
+        self._is_reached = True
         self._producer = self._made()
         self._thread = threading.Thread(target=self._poll, name="kafka-producer", daemon=True)
         self._thread.start()
@@ -173,6 +176,9 @@ class KafkaEventLog:
         for waiting, error in reports:
             if error is None:
                 self.counters.acked += 1
+                if not self._is_reached:
+                    self._is_reached = True
+                    _logger.warning("the event log takes events again")
             else:
                 self.counters.failed += 1
                 waiting.error = LogUnavailable(f"the event log took too long: {error.name()}")
@@ -188,19 +194,29 @@ class KafkaEventLog:
         threading.Thread(target=_let_go, args=(old,), name="kafka-renewal", daemon=True).start()
 
     @property
+    def is_reached(self) -> bool:
+        """False while no broker can be reached, as far as is known."""
+        return self._is_reached
+
+    @property
     def queued(self) -> int:
-        """Records that the brokers have not confirmed yet."""
-        return len(self._producer)
+        """Records of which nobody knows yet whether the brokers have them."""
+        counters = self.counters
+        return counters.sent - counters.acked - counters.failed - counters.refused
 
     async def close(self) -> None:
-        """Wait for what is on its way, as long as it may take; then take nothing more."""
+        """Take nothing more, and wait a moment for what is on its way. What does not arrive is
+        reported as failed: it is in the outbox."""
         if self._is_closed:
             return
         self._is_closed = True
-        seconds = self._options.delivery_ms / 1000 + 1
-        await self._loop.run_in_executor(None, self._producer.flush, seconds)
-        await self._loop.run_in_executor(None, self._thread.join)
+        await self._loop.run_in_executor(None, self._finish)
         self._take_reports()
+
+    def _finish(self) -> None:
+        self._producer.flush(CLOSE_S_MAX)
+        _let_go(self._producer)
+        self._thread.join()
 
     # On the thread that polls, and on those that the vendor calls back on.
 
@@ -219,7 +235,11 @@ class KafkaEventLog:
         """The client tells of brokers that it cannot reach, and goes on trying."""
         if error.fatal():
             self._is_fatal = True
-        _logger.warning("the event log's producer: %s", error.name())
+            _logger.error("the event log's producer is made anew: %s", error.name())
+        # Told once, not each time that the client tries again.
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN and self._is_reached:
+            self._is_reached = False
+            _logger.error("no broker of the event log can be reached; events wait in the outbox")
 
 
 def _let_go(producer: Producer) -> None:
