@@ -8,14 +8,14 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidewire.accounts.assembly import Accounts, assemble_accounts
 from tidewire.accounts.options import ExternalOptions
+from tidewire.accounts.recheck import SessionRecheck
 from tidewire.chats.service import ChatService
 from tidewire.delivery.service import DeliveryService
 from tidewire.domain.accounts import Secret
-from tidewire.domain.errors import StoreUnavailable, Unavailable
 from tidewire.domain.events import Event
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
 from tidewire.edge.proxies import TrustedProxies
@@ -24,12 +24,15 @@ from tidewire.edge.rest.counters import RestCounters
 from tidewire.edge.rest.services import RestServices
 from tidewire.edge.server import EdgeServer
 from tidewire.engines.sqlite.storage import SqliteStorage
+from tidewire.fanout.options import FanoutOptions
 from tidewire.fanout.worker import FanoutWorker
 from tidewire.gateway.hub import Hub
 from tidewire.gateway.limits import SendLimiter
 from tidewire.gateway.service import Gateway, send_limiter
+from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.service import IngestService
 from tidewire.ports.event_log import CommitListener, ignore_commits
+from tidewire.ports.router import Router
 from tidewire.ports.runtime import Clock, IdSource, Tasks
 from tidewire.ports.storage import Storage
 from tidewire.runtime.clock import SystemClock
@@ -40,11 +43,13 @@ from tidewire.runtime.jwks import JwksSource
 from tidewire.runtime.lag import LoopLag
 from tidewire.runtime.metrics import Metrics, Sources
 from tidewire.runtime.operations import Operations
+from tidewire.runtime.readiness import Readiness
+from tidewire.runtime.revocations import Revocations, nobody_else
 from tidewire.runtime.supervise import TaskSupervisor
 from tidewire.runtime.threads import run_blocking
 
-READY_S_MAX: Final = 2.0
-"""How long the store may take to show that it is there."""
+if TYPE_CHECKING:
+    from tidewire.runtime.backbone import Backbone
 
 OpenStore = Callable[[Config, CommitListener], Awaitable[Storage]]
 
@@ -66,40 +71,6 @@ class CommitRelay:
 
     def __call__(self, events: Sequence[Event]) -> None:
         self.listener(events)
-
-
-class Readiness:
-    """Whether this server wants work (`/readyz`)."""
-
-    def __init__(self, store: Storage) -> None:
-        self.is_ready = False
-        self._store = store
-
-    async def check(self) -> None:
-        """Raises Unavailable if it does not, or if the store does not answer."""
-        if not self.is_ready:
-            raise Unavailable("this server is starting or stopping")
-        try:
-            async with asyncio.timeout(READY_S_MAX):
-                await self._store.user_named("ready?")
-        except TimeoutError:
-            raise StoreUnavailable("the store does not answer") from None
-
-
-class Revocations:
-    """Closes the sockets of sessions that ended, and counts them."""
-
-    def __init__(self, hub: Hub) -> None:
-        self.count = 0
-        self.tell_others: Callable[[Sequence[SessionId]], None] | None = None
-        """Tells the other processes of a cluster, if there are any. Set by whoever wires."""
-        self._hub = hub
-
-    def __call__(self, session_ids: Sequence[SessionId]) -> None:
-        self.count += len(session_ids)
-        self._hub.close_session(session_ids)
-        if self.tell_others is not None:
-            self.tell_others(session_ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +101,8 @@ class Server:
     lag: LoopLag
     edge: EdgeServer
     control: ControlServer
+    backbone: "Backbone | None"
+    """None: it is the only process."""
 
 
 async def open_sqlite(config: Config, listener: CommitListener) -> Storage:
@@ -141,20 +114,36 @@ async def build_server(
 ) -> Server:
     """Open the store and wire everything to it. Raises StoreUnusable."""
     relay = CommitRelay()
-    store = await open_store(config, relay)
+    machine = Machine(SystemClock(), id_source(), tasks)
+    backbone = None
+    if config.cluster.role.is_clustered:
+        # The vendors of a cluster are not installed everywhere.
+        from tidewire.runtime.backbone import open_backbone
+
+        backbone = await open_backbone(config, relay, key=key, clock=machine.clock, tasks=tasks)
+    store = await open_store(config, relay) if backbone is None else backbone.store
     try:
-        return _wire(config, store, relay, key, tasks)
+        return _wire(config, store, relay, key, machine, tasks, backbone)
     except BaseException:
+        if backbone is not None:
+            await backbone.close()
         await store.close()
         raise
 
 
 def _wire(
-    config: Config, store: Storage, relay: CommitRelay, key: Secret, tasks: TaskSupervisor
+    config: Config,
+    store: Storage,
+    relay: CommitRelay,
+    key: Secret,
+    machine: Machine,
+    tasks: TaskSupervisor,
+    backbone: "Backbone | None",
 ) -> Server:
-    machine = Machine(SystemClock(), id_source(), tasks)
-    planes = _wire_planes(config, store, key, machine)
+    planes = _wire_planes(config, store, key, machine, backbone)
     relay.listener = planes.fanout.committed
+    if backbone is not None:
+        relay.listener = _wire_cluster(config, planes, machine, backbone)
     sqlite = store if isinstance(store, SqliteStorage) else None
     lag, readiness, rest = LoopLag(), Readiness(store), RestCounters()
     metrics = Metrics(
@@ -164,6 +153,7 @@ def _wire(
             delivery=planes.delivery,
             fanout=planes.fanout,
             sqlite=sqlite,
+            backbone=backbone,
             lag=lag,
             rest=rest,
             tasks_count=lambda: len(asyncio.all_tasks()),
@@ -189,21 +179,114 @@ def _wire(
         lag=lag,
         edge=EdgeServer(app, gateway=planes.gateway, tasks=tasks, options=config.server),
         control=ControlServer(config.data_dir, operations, tasks),
+        backbone=backbone,
     )
 
 
-def _wire_planes(config: Config, store: Storage, key: Secret, machine: Machine) -> Planes:
+def _wire_cluster(
+    config: Config, planes: Planes, machine: Machine, backbone: "Backbone"
+) -> CommitListener:
+    """Tie this process's planes to the others; who is to be told of its commits."""
+    from tidewire.engines.redis.limits import LimitExchange
+    from tidewire.runtime.backbone import add_fanout_parts, add_gateway_parts, add_inbox
+
+    clock, _, tasks = machine
+    hub, authenticator = planes.hub, planes.accounts.authenticator
+
+    def ended(session_ids: Sequence[SessionId]) -> None:
+        """Sessions were revoked at another process."""
+        authenticator.revoked(session_ids)
+        hub.close_session(session_ids)
+
+    recheck = SessionRecheck(
+        store=planes.store,
+        clock=clock,
+        tasks=tasks,
+        connected=lambda: hub.sessions,
+        on_ended=ended,
+    )
+
+    def lost() -> None:
+        """Word of others may have been lost: what was learned from it is learned anew."""
+        planes.fanout.rosters_changed()
+        authenticator.forget()
+        recheck()
+
+    add_inbox(
+        backbone,
+        config,
+        hub=hub,
+        on_revoked=ended,
+        on_roster_changed=planes.fanout.roster_changed,
+        on_lost=lost,
+        clock=clock,
+        tasks=tasks,
+    )
+    backbone.limits = LimitExchange(
+        config.redis,
+        views=planes.sends.share()
+        | planes.gateway.share_limits()
+        | planes.accounts.service.share_limits(),
+        clock=clock,
+        tasks=tasks,
+    )
+    if config.cluster.role.fans_out:
+        add_fanout_parts(backbone, config, clock=clock, tasks=tasks)
+    publisher = add_gateway_parts(
+        backbone, config, on_positions=planes.fanout.committed, clock=clock
+    )
+    return publisher.committed
+
+
+class Others(NamedTuple):
+    """What the other processes of a cluster make different for the planes of this one."""
+
+    router: Router
+    revoke: Callable[[Sequence[SessionId]], None]
+    forget_roster: Callable[[ChatId], None]
+    ingest: IngestOptions
+    fanout: FanoutOptions
+
+
+def _others(config: Config, hub: Hub, backbone: "Backbone | None") -> Others:
+    if backbone is None:
+        return Others(hub, nobody_else, nobody_else, config.ingest, config.fanout)
+
+    from tidewire.runtime.backbone import fit_fanout, fit_ingest
+
+    router = backbone.router
+    ingest, fanout = fit_ingest(config.ingest), fit_fanout(config.fanout)
+    return Others(router, router.revoke, router.forget_roster, ingest, fanout)
+
+
+def _wire_planes(
+    config: Config,
+    store: Storage,
+    key: Secret,
+    machine: Machine,
+    backbone: "Backbone | None",
+) -> Planes:
     clock, ids, tasks = machine
     hub = Hub(clock=clock, options=config.gateway)
+    others = _others(config, hub, backbone)
     fanout = FanoutWorker(
-        chats=store, positions=store, router=hub, clock=clock, tasks=tasks, options=config.fanout
+        chats=store,
+        positions=store,
+        router=others.router,
+        clock=clock,
+        tasks=tasks,
+        options=others.fanout,
     )
 
     def heal_status(chat_id: ChatId, user_id: UserId) -> None:
         fanout.tell_status(chat_id, user_id, is_forced=True)
 
+    def roster_changed(chat_id: ChatId) -> None:
+        fanout.roster_changed(chat_id)
+        others.forget_roster(chat_id)
+
     hub.tell_status = heal_status
-    ingest = IngestService(store=store, clock=clock, ids=ids, tasks=tasks, options=config.ingest)
+    ingest = IngestService(store=store, clock=clock, ids=ids, tasks=tasks, options=others.ingest)
     delivery: DeliveryService[ConnectionId] = DeliveryService(
         store=store,
         clock=clock,
@@ -211,7 +294,7 @@ def _wire_planes(config: Config, store: Storage, key: Secret, machine: Machine) 
         options=config.delivery,
         on_advanced=hub.on_advanced,
     )
-    revocations = Revocations(hub)
+    revocations = Revocations(hub, others.revoke)
     accounts = assemble_accounts(
         store=store,
         secret=key,
@@ -222,7 +305,7 @@ def _wire_planes(config: Config, store: Storage, key: Secret, machine: Machine) 
         options=config.accounts,
         external=_external(config.identity),
         on_revoked=revocations,
-        on_roster_changed=fanout.roster_changed,
+        on_roster_changed=roster_changed,
     )
     # One limiter for sends, whatever edge they come over.
     sends = send_limiter(config.gateway)

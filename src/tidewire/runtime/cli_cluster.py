@@ -18,6 +18,7 @@ TABLE_ATTEMPT_MS: Final = 20_000
 TABLE_BUDGET_MS: Final = 60_000
 """Making a table takes longer than writing a row."""
 
+VENDORS: Final = ("aiobotocore", "confluent_kafka", "redis")
 NO_BROKERS: Final = "kafka.bootstrap_servers is not set"
 
 cluster_app: Final = typer.Typer(
@@ -25,13 +26,18 @@ cluster_app: Final = typer.Typer(
 )
 
 
+def check_vendors() -> None:
+    """End with a sentence if a vendor of the cluster is not installed."""
+    from importlib.util import find_spec
+
+    missing = [name for name in VENDORS if find_spec(name) is None]
+    if missing:
+        fail(f"{', '.join(missing)} is not installed; pip install 'tidewire[cluster]'")
+
+
 def cluster_options() -> "DynamoOptions":
     """Where the database is, by the settings; ends with a sentence if its vendor is missing."""
-    try:
-        import aiobotocore  # noqa: F401 - is it there?
-        import confluent_kafka  # noqa: F401 - and this one?
-    except ModuleNotFoundError as missing:
-        fail(f"{missing.name} is not installed; pip install 'tidewire[cluster]'")
+    check_vendors()
     return load_settings(None).config.dynamodb
 
 
@@ -73,6 +79,16 @@ def _check_topics(config: "Config") -> list[str]:
     return check_topics(config.kafka)
 
 
+def _check_redis(config: "Config") -> list[str]:
+    import asyncio
+
+    from tidewire.engines.redis.checking import check_redis
+
+    if config.redis.url is None:
+        return ["redis.url is not set, so nobody can say how Redis is"]
+    return asyncio.run(check_redis(config.redis))
+
+
 @cluster_app.command()
 def init(
     data_dir: DataDirOption = None, config: ConfigOption = None, settings: SetOption = None
@@ -104,12 +120,34 @@ def check(
         from tidewire.engines.dynamodb.tables import check_tables
 
         wanted = _config(data_dir, config, settings)
-        faults = _ask_database(wanted.dynamodb, check_tables) + _check_topics(wanted)
+        faults = [
+            *_ask_database(wanted.dynamodb, check_tables),
+            *_check_topics(wanted),
+            *_check_redis(wanted),
+        ]
         for fault in faults:
             tell(fault)
         if faults:
             raise typer.Exit(EXIT_CHECK_FAILED)
-        tell("All tables and topics are as they must be.")
+        tell("All tables and topics, and Redis, are as they must be.")
+
+
+@cluster_app.command("new-key")
+def new_key(
+    data_dir: DataDirOption = None, config: ConfigOption = None, settings: SetOption = None
+) -> None:
+    """Let the next gateway that starts bring another key for tokens.
+
+    All gateways sign with the same key (cluster.token_key_file); one that has
+    another does not start. Stop all of them first. Everybody has to log in again.
+    """
+    with errors_told():
+        from tidewire.engines.dynamodb.tables import disagree
+        from tidewire.runtime.backbone import TOKEN_KEY
+
+        wanted = _config(data_dir, config, settings)
+        _ask_database(wanted.dynamodb, lambda database: disagree(database, TOKEN_KEY))
+        tell("The key of the gateway that starts first is the key of all.")
 
 
 @cluster_app.command("after-restore")

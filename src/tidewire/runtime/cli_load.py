@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tidewire.runtime.cli_options import load_settings
 from tidewire.runtime.console import EXIT_CHECK_FAILED, errors_told, progress_bar, say
 
 if TYPE_CHECKING:
+    from tidewire.ops.load.cluster import ClusterGround
     from tidewire.ops.load.figures import Figures
     from tidewire.ops.load.run import OwnGround
     from tidewire.ops.load.workload import Progress, Timing, Workload
@@ -48,6 +50,14 @@ DataDir = Annotated[
         metavar="DIR", help="Where to put the database: the disk to measure. Default: here."
     ),
 ]
+Cluster = Annotated[
+    bool,
+    typer.Option(
+        "--cluster",
+        help="Start a gateway and a fan-out worker on the DynamoDB, Kafka and Redis of the "
+        "settings, and measure the database alone after it.",
+    ),
+]
 Seconds = Annotated[float, typer.Option(min=0.1, help="How long it is measured.")]
 WarmUp = Annotated[float, typer.Option(min=0.0, help="How long it runs before that.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
@@ -68,6 +78,7 @@ def pairs(
     window: Window,
     url: Url = None,
     data_dir: DataDir = None,
+    cluster: Cluster = False,
     seconds: Seconds = 10.0,
     warm_up: WarmUp = 2.0,
     json: Json = False,
@@ -80,6 +91,9 @@ def pairs(
     with errors_told():
         from tidewire.ops.load.talk import TalkLoad
 
+        if cluster:
+            _run_on_cluster(TalkLoad.pairs(count, window), count, _timing(seconds, warm_up), json)
+            return
         _run(TalkLoad.pairs(count, window), url, data_dir, _timing(seconds, warm_up), json)
 
 
@@ -241,6 +255,67 @@ def _run_on_own_server(
 
     ground = _ground(directory, LIMITS)
     return uvloop.run(run_on_own_server(workload, ground, timing, progress))
+
+
+def _run_on_cluster(workload: "Workload", chats: int, timing: "Timing", is_json: bool) -> None:
+    import uvloop
+
+    from tidewire.runtime import load_output
+    from tidewire.runtime.cli_cluster import check_vendors
+
+    check_vendors()
+    from tidewire.ops.load.cluster import run_on_cluster
+
+    with progress_bar() as progress, _fresh_directory(None) as directory:
+        ground = _cluster_ground(directory)
+        figures = uvloop.run(run_on_cluster(workload, chats, ground, timing, progress))
+    load_output.show(figures, is_json=is_json)
+    if figures.fault_count:
+        raise typer.Exit(EXIT_CHECK_FAILED)
+
+
+def _cluster_ground(directory: Path) -> "ClusterGround":
+    """Tables, topics and routes of this run's own, on the servers that the settings name."""
+    import secrets
+    from dataclasses import replace
+
+    from tidewire.engines.kafka.topics import create_topics
+    from tidewire.ops.load.cluster import ClusterGround
+    from tidewire.ops.load.target import Launch
+    from tidewire.runtime.clock import SystemClock
+    from tidewire.runtime.id_source import id_source
+    from tidewire.runtime.secret_files import token_key
+
+    config = load_settings(None).config
+    run = f"bench{secrets.token_hex(3)}_"
+    dynamodb = replace(config.dynamodb, table_prefix=run)
+    kafka = replace(config.kafka, topic_prefix=run, replication_factor=1, insync_replicas_min=1)
+    key_file = directory / "token.key"
+    settings = LIMITS | {
+        "dynamodb.table_prefix": run,
+        "kafka.topic_prefix": run,
+        "redis.key_prefix": run,
+        "cluster.token_key_file": str(key_file),
+    }
+    environment = dict(os.environ) | {_variable(name): text for name, text in settings.items()}
+
+    def launch(role: str) -> Launch:
+        return Launch(directory / role, environment | {_variable("cluster.role"): role})
+
+    return ClusterGround(
+        gateway=launch("gateway"),
+        fanout=launch("fanout"),
+        dynamodb=dynamodb,
+        make_topics=lambda: _ignore(create_topics(kafka)),
+        secret=token_key(directory, key_file),
+        limits=LIMITS,
+        clock=SystemClock(),
+        ids=id_source(),
+    )
+
+
+def _ignore(_: object) -> None:
+    """What was made is known."""
 
 
 def _ground(directory: Path, limits: Mapping[str, str]) -> "OwnGround":

@@ -34,6 +34,13 @@ CertOption = Annotated[
 KeyOption = Annotated[
     Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of that certificate.")
 ]
+RoleOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ROLE",
+        help="A part of a cluster: gateway, fanout, or all (both). Default: single, no cluster.",
+    ),
+]
 
 
 def serve(
@@ -42,6 +49,7 @@ def serve(
     port: PortOption = None,
     tls_cert: CertOption = None,
     tls_key: KeyOption = None,
+    role: RoleOption = None,
     config: ConfigOption = None,
     named: SetOption = None,
 ) -> None:
@@ -50,6 +58,9 @@ def serve(
     Makes the data directory if it is not there. Ctrl-C or SIGTERM ends it in
     order: what was taken in is stored and answered first. A second signal ends it
     at once, which loses nothing that was acknowledged either.
+
+    A cluster needs DynamoDB, Kafka and Redis (dynamodb.*, kafka.*, redis.url), and
+    'tidewire cluster init' once.
     """
     with errors_told():
         flags = {
@@ -57,8 +68,13 @@ def serve(
             "server.port": port,
             "server.tls_cert": tls_cert,
             "server.tls_key": tls_key,
+            "cluster.role": role,
         }
         loaded = load_settings(data_dir, config, flags, named)
+        if loaded.config.cluster.role.is_clustered:
+            from tidewire.runtime.cli_cluster import check_vendors
+
+            check_vendors()
         from tidewire.runtime.serve import run
 
         exit_code = run(loaded.config, typer.echo)

@@ -23,10 +23,12 @@ from tidewire.edge.proxies import TrustedProxies
 from tidewire.edge.rest.options import RestOptions
 from tidewire.engines.dynamodb.options import DynamoOptions
 from tidewire.engines.kafka.options import KafkaOptions
+from tidewire.engines.redis.options import RedisOptions
 from tidewire.engines.sqlite.database import SqliteOptions
 from tidewire.fanout.options import FanoutOptions
 from tidewire.gateway.options import GatewayOptions
 from tidewire.ingest.options import IngestOptions
+from tidewire.runtime.roles import ClusterOptions
 from tidewire.runtime.settings import (
     CLIENT_VARIABLES,
     DEFAULT,
@@ -125,8 +127,10 @@ class Config:
     chats: ChatOptions
     fanout: FanoutOptions
     sqlite: SqliteOptions
+    cluster: ClusterOptions
     dynamodb: DynamoOptions
     kafka: KafkaOptions
+    redis: RedisOptions
     accounts: AccountOptions
     identity: IdentityOptions
     log: LogOptions
@@ -141,8 +145,10 @@ SECTIONS: Final[Mapping[str, type]] = {
     "chats": ChatOptions,
     "fanout": FanoutOptions,
     "sqlite": SqliteOptions,
+    "cluster": ClusterOptions,
     "dynamodb": DynamoOptions,
     "kafka": KafkaOptions,
+    "redis": RedisOptions,
     "accounts": AccountOptions,
     "identity": IdentityOptions,
     "log": LogOptions,

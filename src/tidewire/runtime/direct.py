@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from tidewire.accounts.assembly import assemble_accounts
 from tidewire.chats.service import ChatService
+from tidewire.domain.errors import InvalidOperation
 from tidewire.engines.sqlite.storage import SqliteStorage
 from tidewire.ingest.service import IngestService
 from tidewire.runtime.clock import SystemClock
@@ -20,7 +21,13 @@ from tidewire.runtime.threads import run_blocking
 async def operate_directly(
     config: Config, command: str, arguments: Mapping[str, object], progress: Progress
 ) -> Result:
-    """Open the store, which takes its lock, do it, and close the store again."""
+    """Open the store, which takes its lock, do it, and close the store again. Raises
+    InvalidOperation for a cluster, whose store is not in this directory."""
+    if config.cluster.role.is_clustered:
+        raise InvalidOperation(
+            "no gateway runs on this data directory; run this where one does, "
+            "so that the others are told (--data-dir)"
+        )
     tasks, clock, ids = TaskSupervisor(), SystemClock(), id_source()
     store = await SqliteStorage.open(config.data_dir, options=config.sqlite)
     try:

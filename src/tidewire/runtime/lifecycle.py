@@ -21,6 +21,8 @@ STORE_S_MAX: Final = 6.0
 """How long a stop waits for what was taken in to be stored."""
 SOCKETS_S_MAX: Final = 1.5
 """How long a stop waits for peers to answer their close frames, and for open HTTP requests."""
+ROUTES_S_MAX: Final = 1.0
+"""How long a stop waits for a Redis that may be gone."""
 STOP_S_MAX: Final = 9.5
 """After this the process ends, whatever hangs."""
 HOUSE_S: Final = 60.0
@@ -33,6 +35,8 @@ async def start(server: Server) -> None:
     """Serve from now on. Raises PortUnavailable; then the server has to be stopped."""
     await server.control.start()
     server.lag.start()
+    if server.backbone is not None:
+        await server.backbone.start(server.tasks)
     server.tasks.start("accounts-house", _keep_house(server))
     await server.edge.start()
     server.readiness.is_ready = True
@@ -52,10 +56,14 @@ async def stop(server: Server, *, is_started: bool = True) -> None:
         await _within(SOCKETS_S_MAX, server.planes.hub.empty(), "closing connections")
         if is_started:
             await _within(SOCKETS_S_MAX, server.edge.stop(), "ending requests")
+        if server.backbone is not None and is_started:
+            await _within(ROUTES_S_MAX, server.backbone.stop_pushing(), "saying that it goes")
         await server.control.stop()
         server.lag.stop()
         server.planes.hub.close()
         await server.tasks.close()
+        if server.backbone is not None:
+            await server.backbone.close()
         await server.planes.store.close()
     finally:
         last_resort.cancel()
@@ -65,6 +73,8 @@ async def _drain(server: Server) -> None:
     await server.planes.ingest.drain()
     # The answers of the last messages may have been acknowledged meanwhile.
     await server.planes.delivery.drain()
+    if server.backbone is not None:
+        await server.backbone.publish_rest()
 
 
 async def _within(seconds: float, work: Awaitable[None], what: str) -> None:

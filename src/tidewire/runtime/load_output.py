@@ -46,8 +46,13 @@ def _lines(figures: "Figures") -> Iterable[tuple[str, str]]:
         ("server RSS", figures.server_rss_mb, ".1f", " MB"),
         ("server RSS, highest", figures.server_rss_mb_highest, ".1f", " MB"),
         ("server CPU per 1000 messages", figures.server_cpu_s_per_1000, ".3f", " s"),
+        ("fan-out CPU per 1000 messages", figures.fanout_cpu_s_per_1000, ".3f", " s"),
         ("generator CPU per 1000 messages", figures.generator_cpu_s_per_1000, ".3f", " s"),
         ("generator CPU", figures.generator_cpu_s, ".1f", " s"),
+        ("messages in an append", figures.mean_batch, ".1f", ""),
+        ("the database's limit, messages/s", figures.database_limit_per_s, ",.0f", ""),
+        ("of that limit", figures.part_of_limit, ".0%", ""),
+        ("pushes that came again", figures.repeated_pushes, ",d", ""),
     )
     for name, value, form, unit in quantities:
         if value is not None:

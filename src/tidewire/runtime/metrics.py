@@ -7,12 +7,10 @@ label ever holds the id of a chat, a user, a message or a connection.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
     SummaryMetricFamily,
@@ -30,6 +28,10 @@ from tidewire.gateway.counters import Histogram
 from tidewire.gateway.hub import Hub
 from tidewire.ingest.service import IngestService
 from tidewire.runtime.lag import LoopLag
+from tidewire.runtime.metric_families import counter, counter_by, gauge, gauge_by
+
+if TYPE_CHECKING:
+    from tidewire.runtime.backbone import Backbone
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -52,7 +54,9 @@ class Sources:
     delivery: DeliveryService[ConnectionId]
     fanout: FanoutWorker
     sqlite: SqliteStorage | None
-    """None: the store is another one, which counts nothing."""
+    """None: the store is another one."""
+    backbone: "Backbone | None" = None
+    """None: it is the only process."""
     lag: LoopLag
     rest: RestCounters
     tasks_count: Callable[[], int]
@@ -60,12 +64,24 @@ class Sources:
     revocations_count: Callable[[], int]
 
 
+@dataclass(slots=True, kw_only=True)
+class WorkerSources:
+    """Whom to ask in a process that only fans out."""
+
+    fanout: FanoutWorker
+    backbone: "Backbone"
+    lag: LoopLag
+    tasks_count: Callable[[], int]
+
+
 class Metrics:
     """Renders the page for `/metrics`."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources | WorkerSources) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_PlaneCollector(sources))
+        self._registry.register(
+            _PlaneCollector(sources) if isinstance(sources, Sources) else _WorkerCollector(sources)
+        )
         # CPU, memory and file handles of the process, from /proc.
         ProcessCollector(registry=self._registry)
 
@@ -83,63 +99,91 @@ class _PlaneCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         sources = self._sources
-        yield _gauge_by("tidewire_info", "Which version runs.", "version", {__version__: 1})
+        yield from _process(sources)
         yield from _gateway(sources.hub)
         yield from _ingest(sources.ingest)
         yield from _fanout(sources.fanout)
-        yield _counter_by(
+        yield counter_by(
             "rest_errors_sent", "Error answers of REST.", "code", sources.rest.errors_sent_by_code
         )
         yield from _security(sources)
-        yield _gauge(
+        yield gauge(
             "delivery_positions_waiting",
             "Acknowledgements that are not written yet.",
             sources.delivery.waiting_count,
         )
         if sources.sqlite is not None:
             yield from _sqlite(sources.sqlite)
-        yield _gauge("event_loop_tasks", "Tasks that have not ended.", sources.tasks_count())
-        lag = sources.lag
-        yield _gauge("event_loop_lag_seconds", "How late the event loop was.", lag.last_s)
-        yield _gauge("event_loop_lag_max_seconds", "The same, at worst.", lag.highest_s)
+        if sources.backbone is not None:
+            yield from _backbone(sources.backbone)
+
+
+class _WorkerCollector(Collector):
+    def __init__(self, sources: WorkerSources) -> None:
+        self._sources = sources
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, as above."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        sources = self._sources
+        yield from _process(sources)
+        yield from _fanout(sources.fanout)
+        yield from _backbone(sources.backbone)
+
+
+def _process(sources: Sources | WorkerSources) -> Iterator[Metric]:
+    yield gauge_by("tidewire_info", "Which version runs.", "version", {__version__: 1})
+    yield gauge("event_loop_tasks", "Tasks that have not ended.", sources.tasks_count())
+    lag = sources.lag
+    yield gauge("event_loop_lag_seconds", "How late the event loop was.", lag.last_s)
+    yield gauge("event_loop_lag_max_seconds", "The same, at worst.", lag.highest_s)
+
+
+def _backbone(backbone: "Backbone") -> Iterator[Metric]:
+    # Its vendors are not installed everywhere, but where there is a backbone they are.
+    from tidewire.runtime.cluster_metrics import backbone_metrics
+
+    yield from backbone_metrics(backbone)
 
 
 def _gateway(hub: Hub) -> Iterator[Metric]:
     counters = hub.counters
-    yield _gauge("gateway_connections_active", "Open connections.", hub.connections_count)
-    yield _counter_by(
+    yield gauge("gateway_connections_active", "Open connections.", hub.connections_count)
+    yield counter_by(
         "gateway_connections",
         "Connections by what became of them.",
         "status",
         counters.connections_by_status,
     )
-    yield _counter_by(
+    yield counter_by(
         "gateway_handshakes_refused",
         "Requests to connect that were refused.",
         "error",
         counters.handshakes_refused_by_error,
     )
-    yield _counter_by(
+    yield counter_by(
         "gateway_auth_failures",
         "Tokens that were refused.",
         "reason",
         counters.auth_failures_by_reason,
     )
-    yield _counter_by(
+    yield counter_by(
         "gateway_messages_received",
         "Frames from clients.",
         "type",
         counters.frames_received_by_type,
     )
-    yield _counter_by(
+    yield counter_by(
         "gateway_messages_sent", "Frames to clients.", "type", counters.frames_sent_by_type
     )
-    yield _counter_by(
+    yield counter_by(
         "gateway_errors_sent", "Error frames to clients.", "code", counters.errors_sent_by_code
     )
-    yield _counter("gateway_received_bytes", "Bytes of frames received.", counters.bytes_received)
-    yield _counter("gateway_sent_bytes", "Bytes of frames sent.", counters.bytes_sent)
-    yield _gauge(
+    yield counter("gateway_received_bytes", "Bytes of frames received.", counters.bytes_received)
+    yield counter("gateway_sent_bytes", "Bytes of frames sent.", counters.bytes_sent)
+    yield gauge(
         "gateway_buffer_size_bytes", "What is not sent yet, all connections.", hub.unsent_bytes
     )
     yield _histogram(
@@ -147,13 +191,13 @@ def _gateway(hub: Hub) -> Iterator[Metric]:
         "From a send_message frame to its answer.",
         counters.send_latency_ms,
     )
-    yield _counter(
+    yield counter(
         "gateway_slow_consumer_disconnects",
         "Connections closed because they read too slowly.",
         counters.slow_consumers,
     )
-    yield _counter("gateway_backlogs", "Connections that began to lag.", counters.backlogs)
-    yield _counter("gateway_resyncs", "Connections told to sync again.", counters.resyncs)
+    yield counter("gateway_backlogs", "Connections that began to lag.", counters.backlogs)
+    yield counter("gateway_resyncs", "Connections told to sync again.", counters.resyncs)
     dropped = {
         "flood": counters.frames_flood_dropped,
         "typing": counters.typing_dropped,
@@ -161,7 +205,7 @@ def _gateway(hub: Hub) -> Iterator[Metric]:
         "ack_not_a_member": counters.acks_not_a_member,
         "ack_without_room": counters.acks_without_room,
     }
-    yield _counter_by("gateway_frames_dropped", "Frames without effect.", "reason", dropped)
+    yield counter_by("gateway_frames_dropped", "Frames without effect.", "reason", dropped)
 
 
 def _ingest(ingest: IngestService) -> Iterator[Metric]:
@@ -169,19 +213,19 @@ def _ingest(ingest: IngestService) -> Iterator[Metric]:
     outcomes = {"stored": counters.stored, "deduplicated": counters.deduplicated}
     for code, count in counters.refused_by_code.items():
         outcomes[code.value.lower()] = count
-    yield _counter_by("durability_persist", "Sends by outcome.", "status", outcomes)
-    yield _counter(
+    yield counter_by("durability_persist", "Sends by outcome.", "status", outcomes)
+    yield counter(
         "durability_idempotency_hits", "Sends that were stored before.", counters.deduplicated
     )
-    yield _counter(
+    yield counter(
         "durability_counter_missing",
         "Sends refused because the chat's counter is gone. Any is an alarm.",
         counters.counter_missing,
     )
-    yield _counter("durability_batches", "Appends to the store.", counters.batches)
-    yield _gauge("durability_batch_size", "Sends in the last append.", counters.last_batch_sends)
-    yield _gauge("durability_queue_depth", "Sends that wait for an append.", ingest.queued_count)
-    yield _gauge_by(
+    yield counter("durability_batches", "Appends to the store.", counters.batches)
+    yield gauge("durability_batch_size", "Sends in the last append.", counters.last_batch_sends)
+    yield gauge("durability_queue_depth", "Sends that wait for an append.", ingest.queued_count)
+    yield gauge_by(
         "messaging_messages_in_flight",
         "Work under way.",
         "plane",
@@ -197,26 +241,26 @@ def _sqlite(sqlite: SqliteStorage) -> Iterator[Metric]:
         count_value=commits.commits,
         sum_value=commits.seconds_total,
     )
-    yield _gauge(
+    yield gauge(
         "durability_commit_last_duration_seconds", "The last of them.", commits.last_seconds
     )
-    yield _counter("durability_commit_writes", "Writes in all transactions.", commits.writes)
-    yield _gauge(
+    yield counter("durability_commit_writes", "Writes in all transactions.", commits.writes)
+    yield gauge(
         "durability_commit_batch_size", "Writes in the last transaction.", commits.last_writes
     )
-    yield _gauge("durability_writes_waiting", "Writes that wait.", sqlite.writes_waiting_count)
-    yield _gauge(
+    yield gauge("durability_writes_waiting", "Writes that wait.", sqlite.writes_waiting_count)
+    yield gauge(
         "sqlite_memory_bytes", "What SQLite holds, mostly page caches.", sqlite.memory_bytes
     )
     checkpointer = sqlite.checkpointer
-    yield _gauge("sqlite_wal_size_bytes", "The write-ahead log.", checkpointer.wal_bytes)
-    yield _counter("sqlite_wal_restarts", "How often it was restarted.", checkpointer.restarts)
-    yield _counter(
+    yield gauge("sqlite_wal_size_bytes", "The write-ahead log.", checkpointer.wal_bytes)
+    yield counter("sqlite_wal_restarts", "How often it was restarted.", checkpointer.restarts)
+    yield counter(
         "sqlite_wal_restarts_pinned",
         "How often a reader outside kept it from being restarted.",
         checkpointer.restarts_pinned,
     )
-    yield _counter(
+    yield counter(
         "sqlite_checkpoints_failed",
         "Checkpoints that found the disk full or the database busy.",
         checkpointer.checkpoints_failed,
@@ -225,66 +269,44 @@ def _sqlite(sqlite: SqliteStorage) -> Iterator[Metric]:
 
 def _fanout(fanout: FanoutWorker) -> Iterator[Metric]:
     counters = fanout.counters
-    yield _counter_by(
+    yield counter_by(
         "fanout_events_consumed", "Events of commits.", "topic", {"commits": counters.events}
     )
     delivered = {"pushed": counters.pushes, "status_update": counters.status_updates}
-    yield _counter_by("fanout_delivery", "Pushes to users.", "status", delivered)
-    yield _counter("fanout_resyncs", "How often everybody had to sync again.", counters.resyncs)
-    yield _counter(
+    yield counter_by("fanout_delivery", "Pushes to users.", "status", delivered)
+    yield counter("fanout_resyncs", "How often everybody had to sync again.", counters.resyncs)
+    yield counter(
         "fanout_membership_cache_hits", "Members of a chat were known.", counters.roster_hits
     )
-    yield _counter("fanout_membership_cache_misses", "They had to be read.", counters.roster_reads)
+    yield counter("fanout_membership_cache_misses", "They had to be read.", counters.roster_reads)
 
 
 def _security(sources: Sources) -> Iterator[Metric]:
     counters = sources.hub.counters
     frames, handshakes = counters.errors_sent_by_code, counters.handshakes_refused_by_error
     rest = sources.rest.errors_sent_by_code
-    yield _counter(
+    yield counter(
         "security_auth_failures",
         "Tokens and passwords that were refused.",
         sum(counters.auth_failures_by_reason.values()) + _sum_of(rest, _NOT_BELIEVED),
     )
-    yield _counter(
+    yield counter(
         "security_rate_limits",
         "Frames, handshakes, logins and other requests refused by a limit.",
         _sum_of(frames, _LIMITED) + _sum_of(rest, _LIMITED) + handshakes.get("rate_limited", 0),
     )
-    yield _counter(
+    yield counter(
         "security_access_denied",
         "Requests for what is not theirs.",
         _sum_of(frames, _DENIED) + _sum_of(rest, _DENIED) + counters.acks_not_a_member,
     )
-    yield _counter(
+    yield counter(
         "security_session_revocations", "Sessions that were ended.", sources.revocations_count()
     )
 
 
 def _sum_of(counts: Mapping[Any, int], codes: Iterable[ErrorCode]) -> int:
     return sum(counts.get(code, 0) for code in codes)
-
-
-def _gauge(name: str, help_text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, help_text, value=value)
-
-
-def _counter(name: str, help_text: str, value: float) -> Metric:
-    return CounterMetricFamily(name, help_text, value=value)
-
-
-def _gauge_by(name: str, help_text: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = GaugeMetricFamily(name, help_text, labels=[label])
-    for key, value in values.items():
-        family.add_metric([str(key)], value)
-    return family
-
-
-def _counter_by(name: str, help_text: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = CounterMetricFamily(name, help_text, labels=[label])
-    for key, value in values.items():
-        family.add_metric([str(key)], value)
-    return family
 
 
 def _histogram(name: str, help_text: str, histogram: Histogram) -> Metric:

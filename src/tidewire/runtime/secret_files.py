@@ -17,13 +17,16 @@ class SecretUnusable(TidewireError):
     """A secret's file cannot be used; the sentence says what to do."""
 
 
-def token_key(data_dir: Path) -> Secret:
-    """What this server's tokens are signed with; made at its first start. Raises SecretUnusable."""
-    folder = data_dir / SECRETS_NAME
-    file = folder / TOKEN_KEY_NAME
+def token_key(data_dir: Path, file: Path | None = None) -> Secret:
+    """What this server's tokens are signed with; made at its first start. Raises SecretUnusable.
+
+    A cluster names a file that all its gateways have.
+    """
+    folder = data_dir / SECRETS_NAME if file is None else file.parent
+    file = folder / TOKEN_KEY_NAME if file is None else file
     try:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not file.exists():
             _make(file)
         if file.stat().st_mode & 0o077:

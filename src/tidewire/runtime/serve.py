@@ -27,7 +27,8 @@ def run(config: Config, greet: Callable[[str], None]) -> int:
     """Serve until a signal comes; the exit code. Raises TidewireError if it cannot start."""
     start_logging(config.log)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(serve(config, greet))
+        start = serve if config.cluster.role.serves else fan_out
+        return runner.run(start(config, greet))
 
 
 async def serve(
@@ -38,7 +39,7 @@ async def serve(
     stop.listen()
     server = await build_server(
         config,
-        key=token_key(config.data_dir),
+        key=token_key(config.data_dir, config.cluster.token_key_file),
         tasks=TaskSupervisor(stop.died),
         open_store=open_store,
     )
@@ -55,6 +56,26 @@ async def serve(
     return stop.exit_code
 
 
+async def fan_out(config: Config, greet: Callable[[str], None]) -> int:
+    """As `serve`, for a process that only reads the event log and pushes."""
+    from tidewire.runtime.fanout_role import build_fanout
+
+    stop = Stop()
+    stop.listen()
+    server = await build_fanout(config, tasks=TaskSupervisor(stop.died))
+    is_started = False
+    try:
+        await server.start()
+        is_started = True
+        _logger.info("fanning out", extra={"address": server.edge.url, "version": __version__})
+        greet(f"Tidewire {__version__} fans out; its health is at {server.edge.url}/readyz")
+        await stop.wait()
+    finally:
+        await server.stop(is_started=is_started)
+    _logger.info("stopped")
+    return stop.exit_code
+
+
 def greeting(server: Server) -> str:
     """What somebody who has just started it wants to know."""
     data_dir = server.config.data_dir
@@ -63,7 +84,7 @@ def greeting(server: Server) -> str:
     return "\n".join(
         (
             f"Tidewire {__version__} listens on {server.edge.url}",
-            f"Its data is in {data_dir.resolve()}",
+            _place(server.config),
             "",
             "In another terminal, make an account (and one more, bob), and say hello:",
             f"  {command} users add alice{place}",
@@ -71,6 +92,13 @@ def greeting(server: Server) -> str:
             "",
         )
     )
+
+
+def _place(config: Config) -> str:
+    role = config.cluster.role
+    if role.is_clustered:
+        return f"It is part of a cluster ({role}); its own files are in {config.data_dir.resolve()}"
+    return f"Its data is in {config.data_dir.resolve()}"
 
 
 def _own_command() -> str:

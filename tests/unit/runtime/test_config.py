@@ -6,6 +6,7 @@ import pytest
 
 from tidewire.domain.accounts import Secret
 from tidewire.runtime.config import CONFIG_NAME, SECTIONS, SLOTS, BadConfig, Loaded, load
+from tidewire.runtime.roles import Role
 
 KEY = "k" * 40
 
@@ -163,3 +164,17 @@ def test_secrets_are_neither_shown_nor_told(tmp_path: Path) -> None:
 def test_every_setting_has_a_default_that_can_be_shown() -> None:
     assert len(SLOTS) > 80
     assert all(slot.variable.isupper() for slot in SLOTS.values())
+
+
+def test_role_is_single_unless_said_otherwise(tmp_path: Path) -> None:
+    assert load(data_dir=tmp_path, environ={}).config.cluster.role is Role.SINGLE
+    config = load(data_dir=tmp_path, environ={"TIDEWIRE_CLUSTER_ROLE": "fanout"}).config
+    assert config.cluster.role is Role.FANOUT
+    with pytest.raises(BadConfig, match=r"cluster\.role .* takes single, all, gateway or fanout"):
+        load(data_dir=tmp_path, environ={}, flags={"cluster.role": "router"})
+
+
+def test_roles_know_what_they_do() -> None:
+    assert [role for role in Role if role.is_clustered] == [Role.ALL, Role.GATEWAY, Role.FANOUT]
+    assert [role for role in Role if role.serves] == [Role.SINGLE, Role.ALL, Role.GATEWAY]
+    assert [role for role in Role if role.fans_out] == [Role.ALL, Role.FANOUT]

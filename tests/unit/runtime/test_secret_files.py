@@ -37,3 +37,11 @@ def test_place_where_no_file_can_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "secrets").write_text("a file")
     with pytest.raises(SecretUnusable, match="cannot use"):
         token_key(tmp_path)
+
+
+def test_key_that_a_cluster_shares_is_made_where_it_is_named(tmp_path: Path) -> None:
+    shared = tmp_path / "shared" / "token.key"
+    key = token_key(tmp_path / "one", shared)
+    assert token_key(tmp_path / "other", shared).reveal() == key.reveal()
+    assert shared.stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "one" / "secrets").exists()

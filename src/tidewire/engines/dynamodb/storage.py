@@ -38,6 +38,7 @@ from tidewire.engines.dynamodb import (
     outbox,
     positions,
     reading,
+    tables,
     users,
 )
 from tidewire.engines.dynamodb.accounts import DynamoAccounts
@@ -86,6 +87,10 @@ class DynamoStorage(DynamoAccounts):
     @property
     def epoch(self) -> str:
         return self._epoch
+
+    async def agree(self, name: str, value: str) -> str:
+        """Note a value that all processes must share; the one that was noted first."""
+        return await self._act(tables.agree, name, value)
 
     @property
     def appends_per_chat(self) -> bool:

@@ -73,6 +73,27 @@ async def read_epoch(database: Database) -> str:
     return epoch
 
 
+async def agree(database: Database, name: str, value: str) -> str:
+    """Note a value that all processes must share; the one that was noted first."""
+    row: rows.Row = {"name": name, "value": value}
+    with database.within_budget():
+        try:
+            await database.transact([rows.put_new(schema.STORE, row)])
+        except Cancelled:
+            found = await database.get(schema.STORE, {"name": name})
+            assert found is not None
+            row = found
+    agreed: str = row["value"]
+    return agreed
+
+
+async def disagree(database: Database, name: str) -> list[str]:
+    """Forget such a value: who comes first notes his."""
+    with database.within_budget():
+        await database.write(rows.delete(schema.STORE, {"name": name}))
+    return [name]
+
+
 async def _ask(database: Database, operation: str, **request: Any) -> dict[str, Any]:
     """A request about tables: it has a budget of its own, and more time than one for a row."""
     with database.within_budget():

@@ -34,6 +34,14 @@ class Figures(msgspec.Struct, kw_only=True, omit_defaults=True):
     generator_cpu_s: float | None = None
     generator_cpu_s_per_1000: float | None = None
     generator_was_the_limit: bool = False
+    fanout_cpu_s_per_1000: float | None = None
+    """Of a cluster's fan-out worker; the server's is then the gateway's."""
+    mean_batch: float | None = None
+    """Messages in an append."""
+    database_limit_per_s: float | None = None
+    """What the database takes in a bare loop of batches of that size."""
+    part_of_limit: float | None = None
+    repeated_pushes: int | None = None
     connections: int | None = None
     connections_per_s: float | None = None
     server_rss_kb_per_connection: float | None = None

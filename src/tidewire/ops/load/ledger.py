@@ -47,9 +47,20 @@ class Sent:
 class Stream:
     """What one receiver got of one chat, in the order in which it was taken."""
 
-    __slots__ = ("_faults", "_held", "is_syncing", "last", "name", "numbers", "sequences")
+    __slots__ = (
+        "_faults",
+        "_is_at_least_once",
+        "held",
+        "is_syncing",
+        "last",
+        "name",
+        "numbers",
+        "repeats",
+        "sequences",
+    )
 
-    def __init__(self, name: str, faults: Faults) -> None:
+    def __init__(self, name: str, faults: Faults, *, is_at_least_once: bool = False) -> None:
+        """`is_at_least_once`: what a cluster pushes may come again, and out of order."""
         self.name = name
         self.last = 0
         """The end of the contiguous prefix."""
@@ -57,7 +68,10 @@ class Stream:
         self.numbers = array("q")
         self.is_syncing = False
         """The server has said that something may be missing, so pushes may overlap with pages."""
-        self._held: dict[int, tuple[int, int]] = {}
+        self.held: dict[int, tuple[int, int]] = {}
+        """What is not next yet, by sequence: (predecessor, number)."""
+        self.repeats = 0
+        self._is_at_least_once = is_at_least_once
         self._faults = faults
 
     def take(self, sequence: int, prev_sequence: int, number: int) -> bool:
@@ -66,10 +80,14 @@ class Stream:
             self.last = sequence
             self.sequences.append(sequence)
             self.numbers.append(number)
+            if self.held and not self.is_syncing:
+                self.synced()
             return True
-        if self.is_syncing:
+        if self.is_syncing or self._is_at_least_once:
             if sequence > self.last:
-                self._held[sequence] = prev_sequence, number
+                self.held[sequence] = prev_sequence, number
+            else:
+                self.repeats += 1
         elif sequence <= self.last:
             self._faults.add(f"{self.name} got sequence {sequence} again after {self.last}")
         else:
@@ -85,7 +103,7 @@ class Stream:
     def synced(self) -> None:
         """The pages are complete: what was held back joins on, and order is strict again."""
         self.is_syncing = False
-        held, self._held = self._held, {}
+        held, self.held = self.held, {}
         for sequence, (prev_sequence, number) in sorted(held.items()):
             if sequence > self.last:
                 self.take(sequence, prev_sequence, number)

@@ -1,7 +1,7 @@
-"""Makes people, logins, chats and messages right in the data directory of a stopped server.
+"""Makes people, logins, chats and messages right in the store of a server that does not run.
 
-Nobody's password is hashed: the tokens are issued with the data directory's own secret, and nobody
-has a password at all.
+Nobody's password is hashed: the tokens are issued with the server's own secret, and nobody has a
+password at all.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from tidewire.ops.load.frames import CONTENT
 from tidewire.ops.load.target import Person
 from tidewire.ops.load.workload import Progress
 from tidewire.ports.runtime import Clock
+from tidewire.ports.storage import Storage
 
 AT_ONCE: Final = 500
 """Writes that share a commit."""
@@ -38,7 +39,7 @@ class StoreMaker:
 
     def __init__(
         self,
-        storage: SqliteStorage,
+        storage: Storage,
         secret: Secret,
         *,
         clock: Clock,

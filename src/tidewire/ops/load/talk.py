@@ -125,7 +125,7 @@ class Receiver(HotClient):
         self, person: Person, name: str, chat_id: str, sent: Sent, meter: Meter, outcome: Outcome
     ) -> None:
         super().__init__(person, name, meter, outcome)
-        self.stream = Stream(name, outcome.faults)
+        self.stream = Stream(name, outcome.faults, is_at_least_once=outcome.is_at_least_once)
         self._chat_id = chat_id
         self._sent_at_s = sent.at_s
         self._ack = ack_template(chat_id)
@@ -145,7 +145,7 @@ class Receiver(HotClient):
         stream = self.stream
         # As `number_of` and `Stream.take` do it for the next message; a call costs a tenth.
         number = int(message.client_message_id[24:], 16)
-        if message.prev_sequence == stream.last:
+        if message.prev_sequence == stream.last and not stream.held:
             stream.last = message.sequence
             stream.sequences.append(message.sequence)
             stream.numbers.append(number)
@@ -240,6 +240,7 @@ class TalkLoad:
             client.drop()
         for sender, hearers in zip(self._senders, self._hearers, strict=True):
             check_streams([hearer.stream for hearer in hearers], sender.sent, outcome.faults)
+            outcome.repeats += sum(hearer.stream.repeats for hearer in hearers)
         messages = len(meter.acks_s)
         if self._receivers == 1:
             messages = min(messages, len(meter.deliveries_s))

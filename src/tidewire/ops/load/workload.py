@@ -30,6 +30,10 @@ class Outcome:
     faults: Faults = field(default_factory=Faults)
     errors: Counter[str] = field(default_factory=Counter)
     """What went wrong and was handled, by kind."""
+    is_at_least_once: bool = False
+    """Pushes may come again and out of order, as those of a cluster."""
+    repeats: int = 0
+    """How many did come again."""
 
 
 class Maker(Protocol):

@@ -92,5 +92,23 @@ def test_stream_that_synced_drops_what_the_pages_had_too() -> None:
     assert faults.count == 0
 
 
+def test_stream_of_a_cluster_may_bring_messages_again_and_out_of_order() -> None:
+    faults = Faults()
+    stream = Stream("the receiver", faults, is_at_least_once=True)
+    for message in ((2, 1, 1), (4, 3, 3), (1, 0, 0), (1, 0, 0), (3, 2, 2), (5, 4, 4)):
+        stream.take(*message)
+    check_streams([stream], sent_with(1, 2, 3, 4, 5), faults)
+    assert (stream.last, stream.repeats, stream.held, faults.count) == (5, 1, {}, 0)
+
+
+def test_stream_of_a_cluster_that_lacks_one_is_a_fault() -> None:
+    faults = Faults()
+    stream = Stream("the receiver", faults, is_at_least_once=True)
+    for message in ((1, 0, 0), (3, 2, 2)):
+        stream.take(*message)
+    check_streams([stream], sent_with(1, 2, 3), faults)
+    assert faults.count == 2
+
+
 def test_sent_knows_what_is_outstanding() -> None:
     assert sent_with(1, 0, 0).unacked == 2

@@ -1,0 +1,62 @@
+"""For a process that serves nobody: health, readiness and metrics, and a clear no to the rest."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from tidewire.domain.errors import Unavailable
+from tidewire.ports.transport import (
+    Admission,
+    HandshakeRefusal,
+    SocketGateway,
+    SocketListener,
+    SocketTransport,
+    UpgradeRequest,
+)
+
+_JSON: Final = b"application/json"
+_METRICS: Final = b"text/plain; version=0.0.4"
+_NOT_HERE: Final = "this process serves no clients; they connect to a gateway"
+
+
+class Probes:
+    """An ASGI application."""
+
+    def __init__(
+        self, *, check_ready: Callable[[], Awaitable[None]], metrics: Callable[[], bytes]
+    ) -> None:
+        self._check_ready = check_ready
+        self._metrics = metrics
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        status, kind, body = await self._answer(scope["path"])
+        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, path: str) -> tuple[int, bytes, bytes]:
+        match path:
+            case "/healthz":
+                return 200, _JSON, b'{"status":"ok"}'
+            case "/metrics":
+                return 200, _METRICS, self._metrics()
+            case "/readyz":
+                try:
+                    await self._check_ready()
+                except Unavailable:
+                    return 503, _JSON, b'{"status":"not ready"}'
+                return 200, _JSON, b'{"status":"ready"}'
+            case _:
+                return 404, _JSON, b'{"error":"not_found","message":"%s"}' % _NOT_HERE.encode()
+
+
+class NoGateway:
+    """Refuses every WebSocket."""
+
+    async def authorise(self, request: UpgradeRequest) -> Admission | HandshakeRefusal:
+        return HandshakeRefusal(http_status=404, error="not_found", message=_NOT_HERE)
+
+    def connected(self, admission: Admission, transport: SocketTransport) -> SocketListener:
+        raise AssertionError("nobody is admitted here")
+
+
+_CONFORMS: type[SocketGateway] = NoGateway

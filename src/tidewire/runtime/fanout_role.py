@@ -1,0 +1,69 @@
+"""A process that reads the event log and pushes, and serves nobody but probes."""
+
+import asyncio
+from dataclasses import dataclass
+
+from tidewire.edge.probes import NoGateway, Probes
+from tidewire.edge.server import EdgeServer
+from tidewire.ports.event_log import ignore_commits
+from tidewire.runtime.backbone import Backbone, add_fanout_parts, open_backbone
+from tidewire.runtime.clock import SystemClock
+from tidewire.runtime.config import Config
+from tidewire.runtime.lag import LoopLag
+from tidewire.runtime.metrics import Metrics, WorkerSources
+from tidewire.runtime.readiness import Readiness
+from tidewire.runtime.supervise import TaskSupervisor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FanoutServer:
+    config: Config
+    tasks: TaskSupervisor
+    backbone: Backbone
+    readiness: Readiness
+    lag: LoopLag
+    edge: EdgeServer
+
+    async def start(self) -> None:
+        """Raises PortUnavailable; then it has to be stopped."""
+        self.lag.start()
+        await self.edge.start()
+        await self.backbone.start(self.tasks)
+        self.readiness.is_ready = True
+
+    async def stop(self, *, is_started: bool) -> None:
+        """A batch that is cut off is read again by somebody else: nothing is waited for."""
+        self.readiness.is_ready = False
+        if is_started:
+            await self.edge.stop_accepting()
+            await self.edge.stop()
+            await self.backbone.stop_pushing()
+        self.lag.stop()
+        await self.tasks.close()
+        await self.backbone.close()
+        await self.backbone.store.close()
+
+
+async def build_fanout(config: Config, *, tasks: TaskSupervisor) -> FanoutServer:
+    """Reach for everything that is shared. Raises StoreUnusable, NotACluster."""
+    clock = SystemClock()
+    backbone = await open_backbone(config, ignore_commits, key=None, clock=clock, tasks=tasks)
+    worker = add_fanout_parts(backbone, config, clock=clock, tasks=tasks)
+    lag, readiness = LoopLag(), Readiness(backbone.store)
+    metrics = Metrics(
+        WorkerSources(
+            fanout=worker,
+            backbone=backbone,
+            lag=lag,
+            tasks_count=lambda: len(asyncio.all_tasks()),
+        )
+    )
+    probes = Probes(check_ready=readiness.check, metrics=metrics.render)
+    return FanoutServer(
+        config=config,
+        tasks=tasks,
+        backbone=backbone,
+        readiness=readiness,
+        lag=lag,
+        edge=EdgeServer(probes, gateway=NoGateway(), tasks=tasks, options=config.server),
+    )
