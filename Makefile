@@ -13,7 +13,7 @@ PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check fmt lock bench soak torture stack stack-down clean
+.PHONY: help run test check fmt lock bench soak torture stack stack-env stack-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,11 @@ lock: $(UV) ## Resolve pyproject.toml into requirements.lock (keeps what still f
 
 stack: ## Start DynamoDB Local, Kafka and Redis on loopback, data in .stack (STACK_DIR=...)
 	$(PYTHON) deploy/stack/stack.py up
+	@echo 'A Tidewire finds it by these settings; eval "$$(make -s stack-env)" sets them in a shell:'
+	@$(PYTHON) deploy/stack/stack.py env
+
+stack-env: ## Print the settings of a Tidewire that uses them
+	@$(PYTHON) deploy/stack/stack.py env
 
 stack-down: ## Stop them
 	$(PYTHON) deploy/stack/stack.py down

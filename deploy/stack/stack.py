@@ -3,6 +3,7 @@
     python3 deploy/stack/stack.py up [dynamodb] [kafka] [redis]     starts what does not run yet
     python3 deploy/stack/stack.py down [...]                        stops it, by its process id
     python3 deploy/stack/stack.py status                            says what runs, as JSON
+    python3 deploy/stack/stack.py env [...]                         prints Tidewire's settings for it
     python3 deploy/stack/stack.py record                            writes the jars' checksums anew
 
 Everything listens on loopback. Data, logs, ports and process ids are in one directory. The jars
@@ -62,7 +63,7 @@ class Trouble(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="The servers that a cluster rests on.")
-    parser.add_argument("command", choices=["up", "down", "status", "record"])
+    parser.add_argument("command", choices=["up", "down", "status", "env", "record"])
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
     options = parser.parse_args(arguments)
     parts = options.parts or list(PARTS)
@@ -81,7 +82,10 @@ def main(arguments: Sequence[str]) -> int:
             elif options.command == "record":
                 for part in JAVA_PARTS:
                     _record(part)
-            _say(json.dumps({part: _state(part) for part in PARTS if _runs(part)}))
+            if options.command == "env":
+                _say("\n".join(_exports(parts)))
+            else:
+                _say(json.dumps({part: _state(part) for part in PARTS if _runs(part)}))
     except Trouble as trouble:
         sys.stderr.write(f"stack: {trouble}\n")
         return 1
@@ -99,6 +103,33 @@ def _lock() -> Iterator[None]:
     with (DIRECTORY / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _exports(parts: Sequence[str]) -> list[str]:
+    """The settings of a Tidewire that uses what runs, as lines for a shell."""
+    running = [part for part in parts if _runs(part)]
+    if not running:
+        raise Trouble("nothing runs; start it with 'make stack'")
+    return [
+        f"export {variable}={value}"
+        for part in running
+        for variable, value in _settings(part, _state(part)["port"]).items()
+    ]
+
+
+def _settings(part: str, port: int) -> dict[str, str]:
+    address = f"127.0.0.1:{port}"
+    if part == "kafka":
+        return {"TIDEWIRE_KAFKA_BOOTSTRAP_SERVERS": address}
+    if part == "redis":
+        return {"TIDEWIRE_REDIS_URL": f"redis://{address}"}
+    # DynamoDB Local wants a region and credentials, and takes any.
+    return {
+        "TIDEWIRE_DYNAMODB_ENDPOINT_URL": f"http://{address}",
+        "TIDEWIRE_DYNAMODB_REGION": "us-east-1",
+        "TIDEWIRE_DYNAMODB_ACCESS_KEY": "local",
+        "TIDEWIRE_DYNAMODB_SECRET_KEY": "local",
+    }
 
 
 # What has to be there.
