@@ -3,7 +3,7 @@
     python3 deploy/stack/stack.py up [dynamodb] [kafka] [redis]     starts what does not run yet
     python3 deploy/stack/stack.py down [...]                        stops it, by its process id
     python3 deploy/stack/stack.py status                            says what runs, as JSON
-    python3 deploy/stack/stack.py env [...]                         prints Tidewire's settings for it
+    python3 deploy/stack/stack.py env [...]                         prints the settings to use it
     python3 deploy/stack/stack.py record                            writes the jars' checksums anew
 
 Everything listens on loopback. Data, logs, ports and process ids are in one directory. The jars
