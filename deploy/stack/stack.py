@@ -120,7 +120,12 @@ def _exports(parts: Sequence[str]) -> list[str]:
 def _settings(part: str, port: int) -> dict[str, str]:
     address = f"127.0.0.1:{port}"
     if part == "kafka":
-        return {"TIDEWIRE_KAFKA_BOOTSTRAP_SERVERS": address}
+        # One broker cannot keep more than one copy.
+        return {
+            "TIDEWIRE_KAFKA_BOOTSTRAP_SERVERS": address,
+            "TIDEWIRE_KAFKA_REPLICATION_FACTOR": "1",
+            "TIDEWIRE_KAFKA_INSYNC_REPLICAS_MIN": "1",
+        }
     if part == "redis":
         return {"TIDEWIRE_REDIS_URL": f"redis://{address}"}
     # DynamoDB Local wants a region and credentials, and takes any.
@@ -381,7 +386,8 @@ def _kafka(home: Path, state: dict[str, Any]) -> list[str]:
 def _redis(home: Path, state: dict[str, Any]) -> list[str]:
     (home / "data").mkdir(exist_ok=True)
     settings = ["--bind", "127.0.0.1", "--port", str(state["port"]), "--dir", str(home / "data")]
-    return ["redis-server", *settings, "--save", "", "--appendonly", "no"]
+    bound = ["--maxmemory", "256mb", "--maxmemory-policy", "volatile-ttl"]
+    return ["redis-server", *settings, "--save", "", "--appendonly", "no", *bound]
 
 
 def _is_healthy(part: str, state: dict[str, Any]) -> bool:

@@ -19,7 +19,12 @@ from tidewire.runtime.settings import ENVIRONMENT_PREFIX
 
 COMPOSE = ROOT / "deploy/compose.yaml"
 STACK = ROOT / "deploy/stack/stack.py"
-AWAITED = {"TIDEWIRE_KAFKA_BOOTSTRAP_SERVERS", "TIDEWIRE_REDIS_URL"}
+AWAITED = {
+    "TIDEWIRE_KAFKA_BOOTSTRAP_SERVERS",
+    "TIDEWIRE_KAFKA_REPLICATION_FACTOR",
+    "TIDEWIRE_KAFKA_INSYNC_REPLICAS_MIN",
+    "TIDEWIRE_REDIS_URL",
+}
 """Settings that come with the cluster's event log and router."""
 VERSION = re.compile(r".+/[\w./-]+:\d+\.\d+\.\d+(-[a-z]+)?")
 ONE_OFF = "service_completed_successfully"
@@ -156,7 +161,10 @@ def test_stack_env_prints_the_settings_of_what_runs(tmp_path: Path) -> None:
 
 def test_stack_env_names_the_broker(tmp_path: Path) -> None:
     pretend_running(tmp_path, "kafka", 4002)
-    assert stack_env(tmp_path).stdout == "export TIDEWIRE_KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:4002\n"
+    lines = stack_env(tmp_path).stdout.splitlines()
+    assert lines[0] == "export TIDEWIRE_KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:4002"
+    named = {line.removeprefix("export ").partition("=")[0] for line in lines}
+    assert named - variables_known() <= AWAITED
 
 
 @pytest.mark.parametrize("parts", [(), ("redis",)])
