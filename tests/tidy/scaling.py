@@ -22,9 +22,9 @@ OUTBOX_WRITES: Final = 3
 FANOUT_PARTITIONS: Final = 64
 REASSERTED_SECONDS: Final = 5
 LIMITS_A_MESSAGE: Final = 2
-SEND_CALLS, MOVE_CALLS, TOLD_CALLS, ROSTER_CALLS = 5, 2, 3, 3
+SEND_CALLS, MOVE_CALLS, TOLD_CALLS, ROSTER_CALLS = 5, 2, 2, 3
 """Requests to DynamoDB: of a commit with one author, of a position's move, of reading the ticks
-of a chat, of reading a roster."""
+of a chat, of reading a roster. Moves and ticks of several chats share theirs (`gather`)."""
 
 Inputs = dict[str, float]
 
@@ -56,14 +56,14 @@ class Load:
 
     @property
     def read_units(self) -> float:
-        told = self._given["told"] * (1 + ceil(self.members / 25) + self.members)
+        told = self._given["told"] * (1 + self.members)
         return self.commits * 3 + self.messages * (1 + 3 * self._given["moves"] + told)
 
     @property
     def gateway_calls(self) -> float:
         """Requests to DynamoDB."""
         after = MOVE_CALLS * self._given["moves"] + TOLD_CALLS * self._given["told"]
-        return self.commits * SEND_CALLS + self.messages * after
+        return self.commits * SEND_CALLS + self.messages * after / self._given["gather"]
 
     @property
     def gateway_cores(self) -> float:

@@ -18,6 +18,7 @@ from tidewire.engines.dynamodb import positions, rosters, rows, schema, tables, 
 from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.options import SENDS_PER_TRANSACTION_MAX, DynamoOptions
 from tidewire.engines.dynamodb.outbox_rows import SHARDS
+from tidewire.engines.dynamodb.roster_cache import RosterCache
 from tidewire.engines.dynamodb.schema import Table
 
 PAGE = (ROOT / "docs/aws.md").read_text(encoding="utf-8")
@@ -222,8 +223,8 @@ async def test_fanout_worker_may_do_what_it_asks_for_and_nothing_else() -> None:
     with database.within_budget():
         assert await tables.read_epoch(database) == "e"
         assert await rosters.read_roster(database, CHAT) is not None
-        assert await positions.read_floors(database, CHAT) is not None
-        standing = await positions.read_standing(database, USERS[1], CHAT)
+        assert await positions.read_floors(database, RosterCache(), [CHAT]) != [None]
+        standing = await positions.read_standing(database, RosterCache(), USERS[1], CHAT)
     assert standing is not None
     assert standing.unread == 1
     assert client.asked == granted("A fan-out worker")
