@@ -10,7 +10,7 @@ from math import ceil
 from typing import Final
 
 from tests.tidy.repository import ROOT
-from tidewire.engines.dynamodb.outbox_rows import SHARDS
+from tidewire.domain.outbox import SHARDS
 
 PAGE: Final = ROOT / "docs/scaling.md"
 INPUT: Final = re.compile(r"^\| `(\w+)` \| ([\d.]+) \|", re.MULTILINE)

@@ -14,10 +14,10 @@ from botocore import xform_name
 from tests.tidy.repository import ROOT
 from tidewire.domain.chats import Chat, ChatType, Member, Role
 from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.outbox import SHARDS
 from tidewire.engines.dynamodb import positions, rosters, rows, schema, tables, values
 from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.options import SENDS_PER_TRANSACTION_MAX, DynamoOptions
-from tidewire.engines.dynamodb.outbox_rows import SHARDS
 from tidewire.engines.dynamodb.roster_cache import RosterCache
 from tidewire.engines.dynamodb.schema import Table
 
@@ -37,6 +37,7 @@ ACTIONS = {
     "put_new": "PutItem",
     "update": "UpdateItem",
     "delete": "DeleteItem",
+    "delete_many": "BatchWriteItem",
     "check": "ConditionCheckItem",
 }
 """How the engine's own verbs are called in a policy."""
