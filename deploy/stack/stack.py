@@ -134,6 +134,8 @@ def _settings(part: str, port: int) -> dict[str, str]:
         "TIDEWIRE_DYNAMODB_REGION": "us-east-1",
         "TIDEWIRE_DYNAMODB_ACCESS_KEY": "local",
         "TIDEWIRE_DYNAMODB_SECRET_KEY": "local",
+        # All gateways sign with one key; the first that starts makes it.
+        "TIDEWIRE_CLUSTER_TOKEN_KEY_FILE": str(DIRECTORY / "token.key"),
     }
 
 

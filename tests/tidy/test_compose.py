@@ -19,13 +19,6 @@ from tidewire.runtime.settings import ENVIRONMENT_PREFIX
 
 COMPOSE = ROOT / "deploy/compose.yaml"
 STACK = ROOT / "deploy/stack/stack.py"
-AWAITED = {
-    "TIDEWIRE_KAFKA_BOOTSTRAP_SERVERS",
-    "TIDEWIRE_KAFKA_REPLICATION_FACTOR",
-    "TIDEWIRE_KAFKA_INSYNC_REPLICAS_MIN",
-    "TIDEWIRE_REDIS_URL",
-}
-"""Settings that come with the cluster's event log and router."""
 VERSION = re.compile(r".+/[\w./-]+:\d+\.\d+\.\d+(-[a-z]+)?")
 ONE_OFF = "service_completed_successfully"
 
@@ -39,11 +32,6 @@ def variables_known() -> set[str]:
     return {slot.variable for slot in SLOTS.values()}
 
 
-def test_awaited_settings_are_not_there_yet() -> None:
-    there = AWAITED & variables_known()
-    assert not there, f"these are settings now, so AWAITED need not name them: {there}"
-
-
 def test_settings_in_the_environment_are_settings() -> None:
     given = {
         variable
@@ -52,7 +40,7 @@ def test_settings_in_the_environment_are_settings() -> None:
         if variable.startswith(ENVIRONMENT_PREFIX)
     }
     assert len(given) >= 6
-    assert given - variables_known() <= AWAITED
+    assert given <= variables_known()
 
 
 def test_images_have_an_exact_version() -> None:
@@ -153,10 +141,10 @@ def test_stack_env_prints_the_settings_of_what_runs(tmp_path: Path) -> None:
         re.fullmatch(r"export (TIDEWIRE_\w+)=(\S+)", line) for line in done.stdout.splitlines()
     ]
     given = {line[1]: line[2] for line in lines if line}
-    assert len(given) == len(lines) == 5
+    assert len(given) == len(lines) == 6
     assert given["TIDEWIRE_DYNAMODB_ENDPOINT_URL"] == "http://127.0.0.1:4001"
     assert given["TIDEWIRE_REDIS_URL"] == "redis://127.0.0.1:4003"
-    assert given.keys() - variables_known() <= AWAITED
+    assert given.keys() <= variables_known()
 
 
 def test_stack_env_names_the_broker(tmp_path: Path) -> None:
@@ -164,7 +152,7 @@ def test_stack_env_names_the_broker(tmp_path: Path) -> None:
     lines = stack_env(tmp_path).stdout.splitlines()
     assert lines[0] == "export TIDEWIRE_KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:4002"
     named = {line.removeprefix("export ").partition("=")[0] for line in lines}
-    assert named - variables_known() <= AWAITED
+    assert named <= variables_known()
 
 
 @pytest.mark.parametrize("parts", [(), ("redis",)])

@@ -46,7 +46,8 @@ def commands_needed(script: str) -> set[str]:
     """What a script calls, itself or through what all scripts share."""
     shared = dict(SHARED.findall((SCRIPTS / "common.lua").read_text(encoding="utf-8")))
     source = (SCRIPTS / f"{script}.lua").read_text(encoding="utf-8")
-    waiting, seen = [source], set()
+    waiting = [source]
+    seen: set[str] = set()
     needed: set[str] = set()
     while waiting:
         text = waiting.pop()

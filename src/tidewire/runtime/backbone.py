@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tidewire.accounts.recheck import SessionRecheck
 from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import TidewireError
 from tidewire.domain.ids import ChatId, SessionId
@@ -58,6 +59,7 @@ class Backbone:
     reader: KafkaLogReader | None = None
     consumer: LogConsumer | None = None
     limits: LimitExchange | None = None
+    recheck: SessionRecheck | None = None
 
     async def start(self, tasks: Tasks) -> None:
         """Before the first client, and after everything is wired."""
@@ -84,9 +86,9 @@ class Backbone:
         """After the last connection has gone."""
         if self.limits is not None:
             await self.limits.stop()
+        await self.router.stop()
         if self.inbox is not None:
             await self.inbox.stop()
-        await self.router.stop()
 
     async def close(self) -> None:
         """After the last task has ended. The store is closed by whoever opened it."""

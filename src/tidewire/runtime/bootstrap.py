@@ -198,7 +198,7 @@ def _wire_cluster(
         authenticator.revoked(session_ids)
         hub.close_session(session_ids)
 
-    recheck = SessionRecheck(
+    recheck = backbone.recheck = SessionRecheck(
         store=planes.store,
         clock=clock,
         tasks=tasks,

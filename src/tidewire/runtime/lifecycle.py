@@ -93,6 +93,9 @@ async def _keep_house(server: Server) -> None:
         except Unavailable as error:
             # Nothing is lost but the exact time of somebody's last use.
             _logger.warning("accounts could not be kept in order: %s", error)
+        if server.backbone is not None and server.backbone.recheck is not None:
+            # A process that was killed told nobody of the sessions that it had just ended.
+            server.backbone.recheck()
 
 
 def _give_up() -> None:

@@ -267,8 +267,8 @@ async def test_commands_work_on_the_cluster_of_the_settings(
     # The log of a cluster has tests of its own, in tests/engines/kafka.
     for name, value in kafka_settings().items():
         monkeypatch.setenv(name, value)
-    redis = stack.ensure("redis")
-    monkeypatch.setenv("TIDEWIRE_REDIS_URL", f"redis://127.0.0.1:{redis['redis']['port']}/0")
+    redis_port = ensure("redis")
+    monkeypatch.setenv("TIDEWIRE_REDIS_URL", f"redis://127.0.0.1:{redis_port}/0")
     anna, ben = await direct.people(2)
     chat = await direct.direct(anna, ben)
     await direct.send(chat, anna)

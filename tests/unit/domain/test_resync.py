@@ -6,5 +6,10 @@ from tidewire.domain.resync import ResyncReason
 
 
 def test_reasons_are_codes_and_stay() -> None:
-    assert set(ResyncReason) == {"fanout_overloaded", "store_unavailable", "digest_incomplete", "pushes_lost"}
+    assert set(ResyncReason) == {
+        "fanout_overloaded",
+        "store_unavailable",
+        "digest_incomplete",
+        "pushes_lost",
+    }
     assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", reason) for reason in ResyncReason)
