@@ -79,8 +79,6 @@ class Backbone:
         """What was committed goes into the log; after the last commit."""
         if self.publisher is not None:
             await self.publisher.drain(PUBLISH_MS_MAX)
-        if self.relay is not None:
-            await self.relay.close()
 
     async def stop_pushing(self) -> None:
         """After the last connection has gone."""
@@ -92,6 +90,8 @@ class Backbone:
 
     async def close(self) -> None:
         """After the last task has ended. The store is closed by whoever opened it."""
+        if self.relay is not None:
+            await self.relay.close()
         if self.reader is not None:
             await self.reader.close()
         await self.log.close()

@@ -23,10 +23,10 @@ async def operate_directly(
 ) -> Result:
     """Open the store, which takes its lock, do it, and close the store again. Raises
     InvalidOperation for a cluster, whose store is not in this directory."""
-    if config.cluster.role.is_clustered:
+    if config.cluster.role.is_clustered or config.kafka.bootstrap_servers:
         raise InvalidOperation(
-            "no gateway runs on this data directory; run this where one does, "
-            "so that the others are told (--data-dir)"
+            f"the settings name a cluster, and no gateway runs on {config.data_dir} (yet); "
+            "name the data directory of one that does (--data-dir)"
         )
     tasks, clock, ids = TaskSupervisor(), SystemClock(), id_source()
     store = await SqliteStorage.open(config.data_dir, options=config.sqlite)
