@@ -11,9 +11,12 @@ UV    := $(BIN)/uv
 READY := $(VENV)/.ready
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
+# Tests start hundreds of processes; where this is set, each would compile all it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check fmt lock bench soak torture stack stack-env stack-down clean
+.PHONY: help run test test-fast check fmt lock bench soak torture stack stack-env stack-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +28,9 @@ test: export CI := true
 test: check ## Everything, as CI does: check, unit tests with the coverage gate, all other tests
 	$(PYTEST) tests/unit --cov
 	$(PYTEST) tests --ignore=tests/unit
+
+test-fast: check ## The same without DynamoDB, Kafka and Redis; the last lines say what was left out
+	STACK=off $(PYTEST) tests
 
 check: $(READY) ## Lint, types and layering only
 	$(BIN)/ruff format --check .
