@@ -18,18 +18,25 @@ from typing import Any, Final
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession, get_session
 
+from tidewire import __version__
 from tidewire.domain.errors import StoreUnavailable
 from tidewire.engines.dynamodb import backoff, rows, schema
 from tidewire.engines.dynamodb.backoff import Hindrance
 from tidewire.engines.dynamodb.errors import AnswerLost, Cancelled, hindrance, translated
+from tidewire.engines.dynamodb.gathering import Gatherer
 from tidewire.engines.dynamodb.options import DynamoOptions
 from tidewire.engines.dynamodb.rows import Row, Value, Write
 
 KEYS_PER_GET_MAX: Final = 100
 WRITES_MAX: Final = 100
 DELETES_MAX: Final = 25
+GETS_AT_ONCE_MAX: Final = 4
+"""Requests for rows that are under way side by side; what is asked for meanwhile goes together."""
+TOO_SLOW: Final = "the database took too long; the same request may be sent again"
 
 Key = Mapping[str, Value]
+Wanted = tuple[str, Key]
+"""A table, and which of its rows."""
 
 _deadline: ContextVar[float] = ContextVar("deadline")
 
@@ -61,6 +68,9 @@ class Database:
         self._options = options
         self._random = Random()
         self.counts = Counts()
+        self._gets: Gatherer[Wanted, Row | None] = Gatherer(
+            self._fetch, items_max=KEYS_PER_GET_MAX, at_once_max=GETS_AT_ONCE_MAX
+        )
 
     @classmethod
     @asynccontextmanager
@@ -71,6 +81,8 @@ class Database:
             retries={"total_max_attempts": 1},
             max_pool_connections=options.connections_max,
             parameter_validation=False,
+            # Given, because the vendor's own is put together anew for every request.
+            user_agent=f"tidewire/{__version__}",
         )
         connecting = _session().create_client(
             "dynamodb", config=config, **options.client_arguments()
@@ -92,7 +104,7 @@ class Database:
     def _remaining(self) -> float:
         remaining = _deadline.get() - time.monotonic()
         if remaining <= 0:
-            raise StoreUnavailable("the database took too long; the same request may be sent again")
+            raise StoreUnavailable(TOO_SLOW)
         return remaining
 
     async def pause(self, kind: Hindrance, tried: int) -> None:
@@ -156,36 +168,51 @@ class Database:
         )
         return rows.unpack(answer["Item"]) if "Item" in answer else None
 
-    async def get_many(self, wanted: Sequence[tuple[str, Key]]) -> list[Row | None]:
-        """Some rows, each as `get` gives it, but not all of one instant; None: there is none."""
+    async def get_many(self, wanted: Sequence[Wanted]) -> list[Row | None]:
+        """Some rows, each as `get` gives it, but not all of one instant; None: there is none.
+
+        Goes together with what others ask for meanwhile, so it may be read a little later."""
+        found: list[Row | None] = []
+        for start in range(0, len(wanted), KEYS_PER_GET_MAX):
+            chunk = wanted[start : start + KEYS_PER_GET_MAX]
+            try:
+                async with asyncio.timeout(self._remaining()):
+                    found += await self._gets.ask(chunk)
+            except TimeoutError:
+                raise StoreUnavailable(TOO_SLOW) from None
+        return found
+
+    async def _fetch(self, wanted: Sequence[Wanted]) -> list[Row | None]:
+        """At most as many as one request takes, within a budget of its own."""
         found: dict[tuple[str, tuple[Value, ...]], Row] = {}
-        waiting = {(table, _key_values(table, key)): (table, key) for table, key in wanted}
-        pending = list(waiting.values())
+        pending = list(
+            {(table, _key_values(table, key)): (table, key) for table, key in wanted}.values()
+        )
         tried = 0
-        while pending:
-            chunk, pending = pending[:KEYS_PER_GET_MAX], pending[KEYS_PER_GET_MAX:]
-            asked: dict[str, Any] = {}
-            for table, key in chunk:
-                request = asked.setdefault(
-                    self.name_of(table), {"ConsistentRead": True, "Keys": []}
-                )
-                request["Keys"].append(rows.pack(key))
-            answer = await self.call("batch_get_item", RequestItems=asked)
-            for name, items in answer["Responses"].items():
-                table = name.removeprefix(self._options.table_prefix)
-                for item in items:
-                    row = rows.unpack(item)
-                    found[table, _key_values(table, row)] = row
-            left = [
-                (name.removeprefix(self._options.table_prefix), rows.unpack(key))
-                for name, request in answer.get("UnprocessedKeys", {}).items()
-                for key in request["Keys"]
-            ]
-            if left:
-                await self.pause(Hindrance.THROTTLED, tried)
-                tried += 1
-            pending += left
+        with self.within_budget():
+            while pending:
+                answer = await self.call("batch_get_item", RequestItems=self._asked(pending))
+                for name, items in answer["Responses"].items():
+                    table = name.removeprefix(self._options.table_prefix)
+                    for item in items:
+                        row = rows.unpack(item)
+                        found[table, _key_values(table, row)] = row
+                pending = [
+                    (name.removeprefix(self._options.table_prefix), rows.unpack(key))
+                    for name, request in answer.get("UnprocessedKeys", {}).items()
+                    for key in request["Keys"]
+                ]
+                if pending:
+                    await self.pause(Hindrance.THROTTLED, tried)
+                    tried += 1
         return [found.get((table, _key_values(table, key))) for table, key in wanted]
+
+    def _asked(self, wanted: Sequence[Wanted]) -> dict[str, Any]:
+        asked: dict[str, Any] = {}
+        for table, key in wanted:
+            request = asked.setdefault(self.name_of(table), {"ConsistentRead": True, "Keys": []})
+            request["Keys"].append(rows.pack(key))
+        return asked
 
     async def query(
         self,
