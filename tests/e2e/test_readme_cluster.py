@@ -1,0 +1,85 @@
+"""The README's cluster section, played as it is written: two gateways and a word across them.
+
+Slow: it starts DynamoDB Local, Kafka, Redis and three servers, as a reader would.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import stack
+from tests.tidy.repository import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+WAIT = """
+for port in {ports}; do
+    for _ in $(seq 600); do
+        curl --silent --fail --max-time 2 "http://127.0.0.1:$port/readyz" && break
+        sleep 0.1
+    done
+done
+"""
+END = "\nkill $(jobs -p); wait\nmake --silent stack-down\n"
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def blocks() -> tuple[str, str]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.split("\n## Cluster\n")[1].split("\n## ")[0]
+    starting, talking = BLOCK.findall(section)
+    return starting, talking
+
+
+@pytest.mark.skipif(stack.IS_OFF, reason="STACK=off")
+def test_two_gateways_and_a_word_across_them(tmp_path: Path) -> None:
+    for name in (".venv", "Makefile", "deploy"):
+        target = Path(sys.prefix) if name == ".venv" else ROOT / name
+        (tmp_path / name).symlink_to(target)
+    ports = free_ports(3)
+    starting, talking = blocks()
+    script = starting + WAIT.format(ports=" ".join(map(str, ports))) + talking + END
+    for written, free in zip((8081, 8082, 8083), ports, strict=True):
+        assert str(written) in script
+        script = script.replace(str(written), str(free))
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("TIDEWIRE_")
+    }
+    environment |= {"STACK_DIR": str(tmp_path / "stack"), "HOME": str(tmp_path)}
+    player = subprocess.Popen(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said, _ = player.communicate(timeout=150)
+    finally:
+        if player.poll() is None:
+            os.killpg(player.pid, signal.SIGKILL)
+            player.communicate()
+            subprocess.run(
+                [sys.executable, str(stack.SCRIPT), "down"], env=environment, check=False
+            )
+    assert re.search(r"#1 alice: Hello over there", said), said
+    assert "Tidewire" in said
