@@ -61,7 +61,7 @@ def test_two_gateways_and_a_word_across_them(tmp_path: Path) -> None:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("TIDEWIRE_")
     }
-    environment |= {"STACK_DIR": str(tmp_path / "stack"), "HOME": str(tmp_path)}
+    environment |= {"STACK_DIR": str(tmp_path / "stack"), "XDG_DATA_HOME": str(tmp_path)}
     player = subprocess.Popen(
         ["bash", "-c", script],
         cwd=tmp_path,
