@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from tests.e2e.chatting import PASSWORD, PATIENCE_S, Site
+from tests.e2e.chatting import PASSWORD, PATIENCE_S, Address
 from tidewire.client import Chat, Client, ClientOptions, Event
 
 QUICK: Final = ClientOptions(backoff_ms=20, backoff_ms_max=100, ack_ms=50)
@@ -14,7 +14,7 @@ QUICK: Final = ClientOptions(backoff_ms=20, backoff_ms_max=100, ack_ms=50)
 
 
 class People:
-    def __init__(self, site: Site, folder: Path, stack: AsyncExitStack) -> None:
+    def __init__(self, site: Address, folder: Path, stack: AsyncExitStack) -> None:
         self.site = site
         self.folder = folder
         self._stack = stack
@@ -34,9 +34,15 @@ class People:
         await client.close()
         return username
 
-    async def open(self, name: str, options: ClientOptions = QUICK, **more: Any) -> Client:
+    async def open(
+        self,
+        name: str,
+        options: ClientOptions = QUICK,
+        at: Address | None = None,
+        **more: Any,
+    ) -> Client:
         """Somebody who has registered, connected and synced."""
-        client = Client(self.site.url, store=self.store(name), options=options, **more)
+        client = Client((at or self.site).url, store=self.store(name), options=options, **more)
         await self._stack.enter_async_context(client)
         async with asyncio.timeout(PATIENCE_S):
             await client.ready()

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import uuid
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
@@ -237,36 +238,12 @@ class Phone:
         assert answer["type"] == "heartbeat_ack", answer
 
 
-class Site:
-    """A server with room for a crowd of tests, that can be killed and started again."""
-
-    def __init__(self, data_dir: Path, **settings: int | str) -> None:
-        """Settings are named with `__` for the dot."""
-        self.data_dir = data_dir
-        named = {**ROOMY, **{name.replace("__", "."): v for name, v in settings.items()}}
-        self._arguments = [part for n, v in named.items() for part in ("--set", f"{n}={v}")]
-        self._stack = ExitStack()
-        self._server: ServerProcess | None = None
-        self._reader: threading.Thread | None = None
-        self.log: list[str] = []
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        self.kill()
+class Address(ABC):
+    """Where a server listens, and what people do there."""
 
     @property
-    def server(self) -> ServerProcess:
-        assert self._server is not None, "not started"
-        return self._server
-
-    @property
-    def url(self) -> str:
-        return self.server.url
+    @abstractmethod
+    def url(self) -> str: ...
 
     @property
     def port(self) -> int:
@@ -275,45 +252,6 @@ class Site:
     @property
     def socket_url(self) -> str:
         return self.url.replace("http", "ws", 1) + "/v1/ws"
-
-    def start(self) -> None:
-        server = self._server = self._stack.enter_context(serving(self.data_dir, *self._arguments))
-        # A log that nobody reads would stop the server.
-        self._reader = threading.Thread(target=self._read_log, args=(server,), daemon=True)
-        self._reader.start()
-        if not server.is_up:
-            self.kill()
-            raise AssertionError("".join(self.log))
-
-    def _read_log(self, server: ServerProcess) -> None:
-        assert server.process.stderr is not None
-        self.log.extend(server.process.stderr)
-
-    def kill(self) -> None:
-        """kill -9, and nothing is left of it but its data."""
-        if self._server is None:
-            return
-        self._server.process.kill()
-        self._server.process.wait()
-        assert self._reader is not None
-        self._reader.join(PATIENCE_S)
-        self._stack.close()
-        self._server = None
-
-    async def restart(self) -> None:
-        await asyncio.to_thread(self.kill)
-        await asyncio.to_thread(self.start)
-
-    def complaints(self) -> list[str]:
-        """Lines of the log that say that something is wrong with the server itself."""
-        return [
-            line
-            for line in self.log
-            if not line.startswith("{") or json.loads(line).get("level") in ("error", "critical")
-        ]
-
-    def open_files(self) -> int:
-        return len(list(Path(f"/proc/{self.server.process.pid}/fd").iterdir()))
 
     # What people do over HTTP.
 
@@ -398,6 +336,77 @@ class Site:
                 yield phone
             finally:
                 await phone.end()
+
+
+class Site(Address):
+    """A server with room for a crowd of tests, that can be killed and started again."""
+
+    def __init__(self, data_dir: Path, **settings: int | str) -> None:
+        """Settings are named with `__` for the dot."""
+        self.data_dir = data_dir
+        named = {**ROOMY, **{name.replace("__", "."): v for name, v in settings.items()}}
+        self._arguments = [part for n, v in named.items() for part in ("--set", f"{n}={v}")]
+        self._stack = ExitStack()
+        self._server: ServerProcess | None = None
+        self._reader: threading.Thread | None = None
+        self.log: list[str] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def server(self) -> ServerProcess:
+        assert self._server is not None, "not started"
+        return self._server
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def start(self) -> None:
+        server = self._server = self._stack.enter_context(serving(self.data_dir, *self._arguments))
+        # A log that nobody reads would stop the server.
+        self._reader = threading.Thread(target=self._read_log, args=(server,), daemon=True)
+        self._reader.start()
+        if not server.is_up:
+            self.kill()
+            raise AssertionError("".join(self.log))
+
+    def _read_log(self, server: ServerProcess) -> None:
+        assert server.process.stderr is not None
+        self.log.extend(server.process.stderr)
+
+    def kill(self) -> None:
+        """kill -9, and nothing is left of it but its data."""
+        if self._server is None:
+            return
+        self._server.process.kill()
+        self._server.process.wait()
+        assert self._reader is not None
+        self._reader.join(PATIENCE_S)
+        self._stack.close()
+        self._server = None
+
+    async def restart(self) -> None:
+        await asyncio.to_thread(self.kill)
+        await asyncio.to_thread(self.start)
+
+    def complaints(self) -> list[str]:
+        """Lines of the log that say that something is wrong with the server itself."""
+        return [
+            line
+            for line in self.log
+            if not line.startswith("{") or json.loads(line).get("level") in ("error", "critical")
+        ]
+
+    def open_files(self) -> int:
+        return len(list(Path(f"/proc/{self.server.process.pid}/fd").iterdir()))
 
 
 def new_key() -> str:

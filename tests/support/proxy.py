@@ -77,7 +77,7 @@ class FaultyProxy:
             writer.transport.abort()
             return
         try:
-            up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._upstream_port)
+            up_reader, up_writer = await self._upstream()
         except OSError:
             writer.transport.abort()
             return
@@ -92,6 +92,9 @@ class FaultyProxy:
             pipe.cut()
             del self._pipes[number]
             pipe.over.set()
+
+    async def _upstream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self._upstream_port)
 
     async def _pump(
         self,

@@ -21,6 +21,11 @@ def backbone_metrics(backbone: Backbone) -> Iterator[Metric]:
         yield from _relay(backbone.relay)
     if backbone.consumer is not None and backbone.reader is not None:
         yield from _consumer(backbone.consumer, backbone.reader)
+        yield gauge(
+            "kafka_partitions",
+            "Partitions of the log that this process reads.",
+            backbone.reader.counters.partitions,
+        )
     yield from _redis(backbone)
 
 
