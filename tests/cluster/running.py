@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -345,6 +346,9 @@ class Balancer(FaultyProxy, Address):
 def environment(settings: Settings) -> dict[str, str]:
     """Ours, without the settings of anybody else's server."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    # Where nothing may be kept beside the sources, each process would compile the vendors anew.
+    ours.pop("PYTHONDONTWRITEBYTECODE", None)
+    ours["PYTHONPYCACHEPREFIX"] = str(Path(sys.prefix) / "pycache")
     return ours | {
         PREFIX + name.replace(".", "_").upper(): str(value) for name, value in settings.items()
     }
