@@ -204,12 +204,13 @@ class Cluster:
         self.endpoints = endpoints or Endpoints.of_stack()
         self.members: list[Member] = []
         name = f"cl{uuid.uuid4().hex[:10]}"
+        self.table_prefix = f"{name}_"
         # Few partitions, and one broker.
         self._kafka = local_options(self.endpoints.kafka_port, topic_prefix=f"{name}.")
         self._settings: dict[str, int | str] = {
             **ROOMY,
             **PATIENT,
-            "dynamodb.table_prefix": f"{name}_",
+            "dynamodb.table_prefix": self.table_prefix,
             "dynamodb.region": "local",
             "dynamodb.access_key": "local",
             "dynamodb.secret_key": "local",

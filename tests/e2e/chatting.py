@@ -420,3 +420,36 @@ async def eventually(is_so: Callable[[], bool], what: str) -> None:
             return
         await asyncio.sleep(0.02)
     raise AssertionError(what)
+
+
+def texts(messages: list[Frame]) -> list[str]:
+    return [message["content"] for message in messages]
+
+
+def chained(messages: list[Frame], cursor: int = 0) -> bool:
+    """Each message names the one before it, from the cursor on: none is missing, none is twice."""
+    for message in messages:
+        if message["prev_sequence"] != cursor or message["sequence"] <= cursor:
+            return False
+        cursor = message["sequence"]
+    return True
+
+
+async def send_all(phone: Phone, chat_id: str, wanted: dict[str, str]) -> None:
+    """Send without waiting for acks; the request id is the message's key."""
+    for key, content in wanted.items():
+        payload = {"chat_id": chat_id, "client_message_id": key, "content": content}
+        await phone.post("send_message", payload, key)
+
+
+async def others(phone: Phone, chat_id: str, delivered: int, read: int) -> None:
+    """Wait for these boundaries, and see that they are not higher."""
+    numbers = await phone.numbers(chat_id, others_delivered=delivered, others_read=read)
+    assert (numbers["others_delivered"], numbers["others_read"]) == (delivered, read)
+
+
+async def stored(phone: Phone, chat_id: str, **positions: int) -> None:
+    """Wait until the user's own positions are in the digest: a lone device is not told of them."""
+    async with asyncio.timeout(PATIENCE_S):
+        while any(phone.shown[chat_id].get(name, 0) < n for name, n in positions.items()):
+            await phone.ask("digest_request", {})

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.e2e.chatting import Account, Frame, Phone, Site, new_key
+from tests.e2e.chatting import Account, Frame, Phone, Site, chained, new_key, send_all, texts
 
 pytestmark = pytest.mark.slow
 
@@ -27,26 +27,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     ) as site:
         yield site
         assert site.complaints() == []
-
-
-def texts(messages: list[Frame]) -> list[str]:
-    return [message["content"] for message in messages]
-
-
-def chained(messages: list[Frame], cursor: int = 0) -> bool:
-    """Each message names the one before it, from the cursor on: none is missing, none is twice."""
-    for message in messages:
-        if message["prev_sequence"] != cursor or message["sequence"] <= cursor:
-            return False
-        cursor = message["sequence"]
-    return True
-
-
-async def send_all(phone: Phone, chat_id: str, wanted: dict[str, str]) -> None:
-    """Send without waiting for acks; the request id is the message's key."""
-    for key, content in wanted.items():
-        payload = {"chat_id": chat_id, "client_message_id": key, "content": content}
-        await phone.post("send_message", payload, key)
 
 
 # The scenarios.

@@ -1,12 +1,11 @@
 """Ticks from the circle to blue, as every member sees them. Slow: a real server and sockets."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.chatting import PATIENCE_S, Account, Phone, Site
+from tests.e2e.chatting import Account, Site, others, stored
 
 pytestmark = pytest.mark.slow
 
@@ -16,19 +15,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with Site(tmp_path_factory.mktemp("ticks")) as site:
         yield site
         assert site.complaints() == []
-
-
-async def others(phone: Phone, chat_id: str, delivered: int, read: int) -> None:
-    """Wait for these boundaries, and see that they are not higher."""
-    numbers = await phone.numbers(chat_id, others_delivered=delivered, others_read=read)
-    assert (numbers["others_delivered"], numbers["others_read"]) == (delivered, read)
-
-
-async def stored(phone: Phone, chat_id: str, **positions: int) -> None:
-    """Wait until the user's own positions are in the digest: a lone device is not told of them."""
-    async with asyncio.timeout(PATIENCE_S):
-        while any(phone.shown[chat_id].get(name, 0) < n for name, n in positions.items()):
-            await phone.ask("digest_request", {})
 
 
 async def settled(site: Site, sender: Account, chat_id: str, acked: dict[str, int]) -> None:

@@ -1,0 +1,310 @@
+"""Two gateways write into one chat as fast as they can. Slow: real processes on real servers."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+
+from tests.cluster.running import Cluster, Member, running
+from tests.e2e.chatting import RISING, Account, Frame, Phone, chained, new_key
+from tests.support.dynamodb import a_backdoor, local_options
+from tidewire.engines.dynamodb import schema
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+SECONDS_MAX = 8.0
+MESSAGES_MAX = 1_000
+WINDOW = 8
+"""How many messages of a writer are on their way at once."""
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running(tmp_path_factory.mktemp("one-chat")) as cluster:
+        yield cluster
+        cluster.verify()
+        assert cluster.complaints() == []
+
+
+class Seat:
+    """One device, and everything it was told of the one chat, in order."""
+
+    def __init__(self, account: Account, phone: Phone) -> None:
+        self.account = account
+        self.phone = phone
+        self.messages: list[Frame] = []
+        self.acked = 0
+        """What this device has told to have, and to have read."""
+        self.shown = dict.fromkeys(RISING, 0)
+        """As a client shows it: by maximum. Each gateway tells what it knows, in no order."""
+        self.lies: list[tuple[str, int, int]] = []
+        """Numbers above what a member had told by then who was there all the time."""
+        self.watched: list[Seat] = []
+        self.is_out = False
+        self.heard_out: list[Frame] = []
+        """What came between being told of the removal and being told of the return."""
+        self.waiting: dict[str, asyncio.Future[Frame]] = {}
+        phone.on_frame = self._take
+
+    def _take(self, frame: Frame) -> None:
+        payload = frame["payload"]
+        future = self.waiting.pop(frame.get("request_id", ""), None)
+        if future is not None:
+            future.set_result(frame)
+        match frame["type"]:
+            case "message":
+                self.messages.append(payload)
+                if self.is_out:
+                    self.heard_out.append(payload)
+            case "status_update":
+                self._show(payload)
+            case "chat_update" if payload.get("user_id") == self.account.user_id:
+                self.is_out = payload["change"] == "member_removed"
+            case _:
+                pass
+        # Nobody looks there, and looking there would take longer and longer.
+        self.phone.inbox.clear()
+
+    def _show(self, numbers: Frame) -> None:
+        most = min(seat.acked for seat in self.watched if seat is not self)
+        for name, value in numbers.items():
+            if name.startswith("others_") and value > most:
+                self.lies.append((name, value, most))
+            if name in RISING:
+                self.shown[name] = max(self.shown[name], value)
+
+    def has_heard(self, count: int) -> bool:
+        return len(self.messages) >= count
+
+    def shows_blue(self, sequence: int) -> bool:
+        return self.shown["others_read"] == sequence
+
+    async def tell(self, chat_id: str, sequence: int) -> None:
+        self.acked = max(self.acked, sequence)
+        await self.phone.ack(chat_id, sequence)
+        await self.phone.read(chat_id, sequence)
+
+    async def sync(self, chat_id: str) -> list[Frame]:
+        messages: list[Frame] = []
+        while True:
+            cursor = messages[-1]["sequence"] if messages else 0
+            wish = {"chat_id": chat_id, "last_acked_sequence": cursor, "limit": 500}
+            page = (await self.ask("sync_request", wish))["payload"]
+            messages += page["messages"]
+            if not page["has_more"]:
+                return messages
+
+    async def digest(self, chat_id: str) -> Frame:
+        [chat] = (await self.ask("digest_request", {}))["payload"]["chats"]
+        assert chat["chat_id"] == chat_id
+        return dict(chat)
+
+    async def ask(self, frame_type: str, payload: Frame) -> Frame:
+        request_id = new_key()
+        self.waiting[request_id] = asyncio.get_running_loop().create_future()
+        await self.phone.post(frame_type, payload, request_id)
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.waiting[request_id]
+
+
+@dataclass
+class Spoken:
+    """A message as its writer knows it."""
+
+    seat: Seat
+    sent_s: float
+    acked_s: float = 0.0
+    sequence: int = 0
+
+
+@dataclass
+class Stay:
+    """When somebody who comes and goes was surely out: from one answer to the next request."""
+
+    out_s: float
+    in_s: float
+
+
+@dataclass
+class Talk:
+    """Everything that happens in the chat, as those who do it know."""
+
+    chat_id: str
+    owner: Account
+    spoken: dict[str, Spoken] = field(default_factory=dict)
+    retries: int = 0
+    stays: defaultdict[str, list[Stay]] = field(default_factory=lambda: defaultdict(list))
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def write(self, seat: Seat) -> None:
+        """Speak without a pause."""
+
+        async def one_after_the_other() -> None:
+            while not self.is_over.is_set() and len(self.spoken) < MESSAGES_MAX:
+                await self._say(seat)
+
+        await asyncio.gather(*(one_after_the_other() for _ in range(WINDOW)))
+        self.is_over.set()
+
+    async def _say(self, seat: Seat) -> None:
+        key = new_key()
+        spoken = self.spoken[key] = Spoken(seat, time.monotonic())
+        payload = {"chat_id": self.chat_id, "client_message_id": key, "content": key}
+        while True:
+            answer = await seat.ask("send_message", payload)
+            if answer["type"] == "send_message_ack":
+                break
+            assert answer["payload"]["retryable"], answer
+            self.retries += 1
+        spoken.acked_s = time.monotonic()
+        spoken.sequence = answer["payload"]["sequence"]
+
+    async def acknowledge(self, seat: Seat) -> None:
+        """Take in and read what comes, while it comes."""
+        seen = 0
+        while not self.is_over.is_set():
+            if len(seat.messages) > seen:
+                seen = len(seat.messages)
+                newest = max(message["sequence"] for message in seat.messages)
+                await seat.tell(self.chat_id, newest)
+            await asyncio.sleep(0.05)
+
+    async def come_and_go(self, seat: Seat, gateway: Member) -> None:
+        """Be removed, or leave; and be added again."""
+        user_id = seat.account.user_id
+        members = f"/chats/{self.chat_id}/members"
+        while not self.is_over.is_set():
+            if len(self.stays[user_id]) % 2:
+                await gateway.done("POST", f"/chats/{self.chat_id}/leave", by=seat.account)
+            else:
+                await gateway.done("DELETE", f"{members}/{user_id}", by=self.owner)
+            out_s = time.monotonic()
+            # Some words are spoken meanwhile.
+            await once(self._words_from_now(20), "silence")
+            self.stays[user_id].append(Stay(out_s, time.monotonic()))
+            await gateway.done("POST", members, {"user_id": user_id}, by=self.owner)
+
+    def _words_from_now(self, count: int) -> Callable[[], bool]:
+        wanted = len(self.spoken) + count
+        return lambda: self.is_over.is_set() or len(self.spoken) >= wanted
+
+    def of(self, seat: Seat) -> list[Spoken]:
+        return [one for one in self.spoken.values() if one.seat is seat]
+
+    def wrongly_heard(self, seat: Seat) -> list[Frame]:
+        """What was stored while he was out: sent after his removal, acked before his return."""
+        stays = self.stays[seat.account.user_id]
+
+        def is_wrong(spoken: Spoken) -> bool:
+            return any(
+                stay.out_s <= spoken.sent_s and spoken.acked_s <= stay.in_s for stay in stays
+            )
+
+        heard = ((message, self.spoken[message["client_message_id"]]) for message in seat.messages)
+        return [message for message, spoken in heard if is_wrong(spoken)]
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+async def seated(stack: AsyncExitStack, cluster: Cluster, accounts: list[Account]) -> list[Seat]:
+    """Each next one at the next gateway."""
+    return [
+        Seat(account, await stack.enter_async_context(cluster.gateways[n % 2].phone(account)))
+        for n, account in enumerate(accounts)
+    ]
+
+
+async def counter_of(cluster: Cluster, chat_id: str) -> int:
+    options = local_options(cluster.endpoints.dynamodb_port, table_prefix=cluster.table_prefix)
+    async with a_backdoor(options) as database:
+        row = await database.get(schema.COUNTERS, {"chat_id": chat_id})
+    assert row is not None
+    counter: int = row["sequence_counter"]
+    return counter
+
+
+async def once(is_so: Callable[[], bool], what: str) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                if is_so():
+                    return
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(what) from None
+
+
+def in_order_of_time(spoken: Iterable[Spoken]) -> bool:
+    """What was sent after another's ack had come stands after it."""
+    by_ack = sorted(spoken, key=lambda one: one.acked_s)
+    highest = done = 0
+    for one in sorted(by_ack, key=lambda one: one.sent_s):
+        while by_ack[done].acked_s < one.sent_s:
+            highest = max(highest, by_ack[done].sequence)
+            done += 1
+        if one.sequence <= highest:
+            return False
+    return True
+
+
+async def test_two_gateways_write_one_chat_while_members_come_and_go(
+    cluster: Cluster, stack: AsyncExitStack
+) -> None:
+    accounts = await cluster.gateways[0].people(*(f"p{n}" for n in range(10)))
+    owner = accounts[0]
+    chat_id = await cluster.gateways[0].group(owner, *accounts[1:])
+    seats = await seated(stack, cluster, accounts)
+    writers, readers, guests = seats[:4], seats[4:6], seats[6:]
+    for seat in seats:
+        seat.watched = readers
+    talk = Talk(chat_id, owner)
+    asyncio.get_running_loop().call_later(SECONDS_MAX, talk.is_over.set)
+    await asyncio.gather(
+        *(talk.write(seat) for seat in writers),
+        *(talk.acknowledge(seat) for seat in seats),
+        *(talk.come_and_go(seat, cluster.gateways[n % 2]) for n, seat in enumerate(guests)),
+    )
+
+    # One order, and nothing is missing in it.
+    stored = await readers[0].sync(chat_id)
+    assert chained(stored)
+    assert len(stored) == len(talk.spoken)
+    sequences = {message["client_message_id"]: message["sequence"] for message in stored}
+    assert sequences == {key: one.sequence for key, one in talk.spoken.items()}
+    assert in_order_of_time(talk.spoken.values())
+    # They were in each other's way, and the numbers that nobody has are counted.
+    assert await cluster.metric("durability_fences_failed_total") > 0
+    holes = await counter_of(cluster, chat_id) - len(stored)
+    assert await cluster.metric("durability_sequence_gaps_total") == holes
+
+    # Those who stayed are told of everything once, each gateway's last word included.
+    for seat in [*writers, *readers]:
+        wanted = sorted({*sequences.values()} - {one.sequence for one in talk.of(seat)})
+        await once(partial(seat.has_heard, len(wanted)), "a push is missing")
+        assert sorted(message["sequence"] for message in seat.messages) == wanted
+    # Those who went, of nothing from when they were out.
+    for seat in guests:
+        assert len(talk.stays[seat.account.user_id]) > 1
+        assert talk.wrongly_heard(seat) == []
+        assert seat.heard_out == []
+
+    # No tick has lied, none is taken back, and in the end all are blue.
+    assert [seat.lies for seat in seats if seat.lies] == []
+    head = stored[-1]["sequence"]
+    for seat in seats:
+        await seat.tell(chat_id, head)
+    for seat in seats:
+        await once(partial(seat.shows_blue, head), "a tick is not blue")
+        digest = await seat.digest(chat_id)
+        assert digest["head"] == digest["read"] == head
+        assert digest["others_delivered"] >= digest["others_read"]
