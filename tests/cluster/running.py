@@ -205,8 +205,9 @@ class Cluster:
         self.members: list[Member] = []
         name = f"cl{uuid.uuid4().hex[:10]}"
         self.table_prefix = f"{name}_"
+        self.topic_prefix = f"{name}."
         # Few partitions, and one broker.
-        self._kafka = local_options(self.endpoints.kafka_port, topic_prefix=f"{name}.")
+        self._kafka = local_options(self.endpoints.kafka_port, topic_prefix=self.topic_prefix)
         self._settings: dict[str, int | str] = {
             **ROOMY,
             **PATIENT,
@@ -214,7 +215,7 @@ class Cluster:
             "dynamodb.region": "local",
             "dynamodb.access_key": "local",
             "dynamodb.secret_key": "local",
-            "kafka.topic_prefix": f"{name}.",
+            "kafka.topic_prefix": self.topic_prefix,
             "redis.key_prefix": f"{name}:",
             "cluster.token_key_file": str(directory / "token.key"),
             **_named(settings),
