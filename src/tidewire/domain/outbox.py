@@ -33,10 +33,17 @@ class PersistedMessages(msgspec.Struct, frozen=True):
     origins: tuple[ConnectionId | None, ...]
 
 
+class Unreadable(msgspec.Struct, frozen=True):
+    """A row that nobody can make sense of: it stays for people to look at."""
+
+    reason: str
+
+
 class OutboxRow(msgspec.Struct, frozen=True):
     key: OutboxKey
     created_at_ms: int
-    content: PersistedMessages | ChangeEvent
+    """0 in a row that cannot be read."""
+    content: PersistedMessages | ChangeEvent | Unreadable
 
 
 class Lease(msgspec.Struct, frozen=True):

@@ -5,11 +5,13 @@ shell around the PURE leases and backlog.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from tidewire.domain.errors import LogUnavailable, Unavailable
 from tidewire.domain.events import LoggedEvent
-from tidewire.domain.outbox import SHARDS, OutboxKey, OutboxRow
+from tidewire.domain.outbox import SHARDS, OutboxKey, OutboxRow, Unreadable
 from tidewire.ingest.backlog import Backlog, due_rows, pause_ms
 from tidewire.ingest.leases import plan_leases
 from tidewire.ingest.options import IngestOptions
@@ -17,17 +19,31 @@ from tidewire.ingest.waiting import pause
 from tidewire.ports.event_log import EventLog, Outbox
 from tidewire.ports.runtime import Clock
 
+UNREADABLE_TOLD_MAX: Final = 1_000
+"""Of so many rows that cannot be read the log tells, once each; all are counted."""
+
+_logger: Final = logging.getLogger(__name__)
+
 
 class RelayCounters:
     """What has happened so far, as plain numbers for whoever shows them."""
 
-    __slots__ = ("events", "faults", "leases_taken", "rows_incomplete", "rows_published")
+    __slots__ = (
+        "events",
+        "faults",
+        "leases_taken",
+        "rows_incomplete",
+        "rows_published",
+        "rows_unreadable",
+    )
 
     def __init__(self) -> None:
         self.rows_published = 0
         self.events = 0
         self.rows_incomplete = 0
         """Looks at rows whose messages did not all show themselves."""
+        self.rows_unreadable = 0
+        """Looks at rows that nobody can make sense of."""
         self.leases_taken = 0
         self.faults = 0
         """Rounds that the store or the log cut short."""
@@ -58,6 +74,7 @@ class Relay:
         # The shards of this relay, and until when by the wall clock.
         self._held: dict[int, int] = {}
         self._failures = 0
+        self._told_unreadable: set[OutboxKey] = set()
 
     @property
     def shards(self) -> list[int]:
@@ -141,8 +158,9 @@ class Relay:
             page = await self._outbox.outbox_rows(
                 shard, after=self._backlog.after(shard), count_max=count_max
             )
+            readable = self._readable(page)
             due = due_rows(
-                page,
+                readable,
                 now_ms=self._clock.wall_ms(),
                 after_ms=self._options.relay_after_ms,
                 is_publishing=self._is_publishing,
@@ -153,8 +171,27 @@ class Relay:
             finally:
                 gone = set(published)
                 has_more = self._backlog.saw(shard, page, count_max=count_max)
-                stayed = [row for row in page if row.key not in gone]
+                stayed = [row for row in readable if row.key not in gone]
                 self._backlog.stayed(shard, stayed, has_more=has_more)
+
+    def _readable(self, page: Sequence[OutboxRow]) -> list[OutboxRow]:
+        """A row that cannot be read stays where it is: deleting it would lose what it was about."""
+        readable = []
+        for row in page:
+            if not isinstance(row.content, Unreadable):
+                readable.append(row)
+                continue
+            self.counters.rows_unreadable += 1
+            told = self._told_unreadable
+            if row.key not in told and len(told) < UNREADABLE_TOLD_MAX:
+                told.add(row.key)
+                _logger.error(
+                    "a row of the outbox cannot be read (%s) and is passed over: shard %d, %s",
+                    row.content.reason,
+                    row.key.shard,
+                    row.key.row,
+                )
+        return readable
 
     async def _publish(self, due: Sequence[OutboxRow], published: list[OutboxKey]) -> None:
         """Whole rows or nothing of them; `published` gets the keys of those that are gone."""

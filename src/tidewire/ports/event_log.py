@@ -113,11 +113,15 @@ class Outbox(Protocol):
     async def outbox_rows(
         self, shard: int, *, after: str | None, count_max: int
     ) -> list[OutboxRow]:
-        """Rows of one shard by their name, above one; those of a chat in the order of commits."""
+        """Rows of one shard by their name, above one; those of a chat in the order of commits.
+
+        One that cannot be read is among them, as Unreadable: it must not hide those behind it.
+        """
         ...
 
     async def outbox_events(self, row: OutboxRow) -> list[LoggedEvent] | None:
-        """All events of a row; None if one of its messages does not show itself (yet)."""
+        """All events of a row; None if one of its messages does not show itself (yet), or the row
+        cannot be read."""
         ...
 
     async def forget_published(self, keys: Sequence[OutboxKey]) -> None:

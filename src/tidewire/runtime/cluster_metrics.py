@@ -80,6 +80,11 @@ def _relay(relay: Relay) -> Iterator[Metric]:
     )
     yield gauge("outbox_shards", "Shards that this relay looks after.", len(relay.shards))
     yield counter("outbox_relayed", "Rows that this relay has published.", counters.rows_published)
+    yield counter(
+        "outbox_rows_unreadable",
+        "Looks at rows that nobody can make sense of; each stays until somebody deletes it.",
+        counters.rows_unreadable,
+    )
     yield counter("outbox_relay_faults", "Rounds that were cut short.", counters.faults)
 
 

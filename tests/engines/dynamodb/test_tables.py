@@ -20,7 +20,10 @@ from tidewire.domain.limits import RECOVERY_SEQUENCE_JUMP, RESTORE_SEQUENCE_JUMP
 from tidewire.domain.outbox import (
     Lease,
     LeaseTable,
+    OutboxKey,
+    OutboxRow,
     PersistedMessages,
+    Unreadable,
     key_of_commit,
     messages_key,
     shard_of,
@@ -148,6 +151,25 @@ async def test_outbox_row_is_given_whole_or_not_at_all(direct: World) -> None:
     assert len(events) == 3
     async with a_backdoor(direct.engine.tables.options) as database:
         await database.write(rows.delete("messages", {"chat_id": chat, "sequence": 2}))
+    assert await direct.storage.outbox_events(found[0]) is None
+
+
+async def test_outbox_row_that_cannot_be_read_hides_no_other(direct: World) -> None:
+    """Somebody has written into the table by hand."""
+    assert isinstance(direct.storage, DynamoStorage)
+    assert isinstance(direct.engine, DynamoHarness)
+    anna, ben = await direct.people(2)
+    chat = await direct.direct(anna, ben)
+    await direct.send(chat, anna)
+    shard = shard_of(chat)
+    before = await direct.storage.outbox_rows(shard, after=None, count_max=10)
+    strange = {"shard": {"N": str(shard)}, "row": {"S": "a"}, "created_at": {"N": "1.5"}}
+    async with a_backdoor(direct.engine.tables.options) as database:
+        await database.call("put_item", TableName=database.name_of("outbox"), Item=strange)
+        found = await direct.storage.outbox_rows(shard, after=None, count_max=10)
+        await direct.storage.forget_published([OutboxKey(shard, "a")])
+    assert found == [OutboxRow(OutboxKey(shard, "a"), 0, found[0].content), *before]
+    assert isinstance(found[0].content, Unreadable)
     assert await direct.storage.outbox_events(found[0]) is None
 
 

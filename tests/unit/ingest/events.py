@@ -13,6 +13,7 @@ from tidewire.domain.outbox import (
     OutboxKey,
     OutboxRow,
     PersistedMessages,
+    Unreadable,
     key_of_commit,
 )
 from tidewire.ports.event_log import Outbox
@@ -52,13 +53,15 @@ def a_rename(version: int, chat_id: ChatId = CHAT) -> ChatRenamed:
 
 
 class MemoryOutbox:
-    """An outbox in dicts. `is_down` makes it fail; `hidden` rows do not show all their messages."""
+    """An outbox in dicts. `is_down` makes it fail; `hidden` rows do not show all their
+    messages; `broken` ones cannot be read."""
 
     def __init__(self) -> None:
         self.commits: dict[OutboxKey, tuple[int, list[LoggedEvent]]] = {}
         self.relays: dict[str, int] = {}
         self.leases: dict[int, Lease] = {}
         self.hidden: set[OutboxKey] = set()
+        self.broken: set[OutboxKey] = set()
         self.is_down = False
         self.deletes = 0
 
@@ -82,6 +85,8 @@ class MemoryOutbox:
         return [self._row(key) for key in keys[:count_max]]
 
     def _row(self, key: OutboxKey) -> OutboxRow:
+        if key in self.broken:
+            return OutboxRow(key, 0, Unreadable("KeyError"))
         at_ms, events = self.commits[key]
         first = events[0]
         if not isinstance(first, MessageAppended):

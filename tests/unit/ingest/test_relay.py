@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.unit.ingest.events import MemoryOutbox, a_message, a_rename
 from tests.unit.ingest.house import JumpingClock
 from tidewire.domain.ids import ChatId
@@ -97,6 +99,41 @@ async def test_row_that_is_not_whole_stays_and_does_not_hide_the_others() -> Non
     await relay.round()
     assert stage.log.events == [a_message(3), a_message(1), a_message(2)]
     assert stage.outbox.commits == {}
+
+
+async def test_row_that_cannot_be_read_stays_is_told_once_and_hides_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage(relay_after_ms=0, relay_rows_max=1)
+    relay = stage.relay("a")
+    broken = stage.outbox.commit([a_message(1)], stage.now_ms)
+    stage.outbox.commit([a_message(3)], stage.now_ms)
+    stage.outbox.broken.add(broken)
+    stage.clock.date_ms += 5_000
+    await relay.round()
+    await relay.round()
+    assert stage.log.events == [a_message(3)]
+    assert list(stage.outbox.commits) == [broken]
+    assert relay.counters.rows_unreadable == 2
+    assert relay.counters.faults == 0
+    # It is not late: it will never come.
+    assert relay.outbox_oldest_seconds == 0
+    [told] = [one.getMessage() for one in caplog.records]
+    assert told.startswith("a row of the outbox cannot be read (KeyError)")
+    assert told.endswith(f"shard {broken.shard}, {broken.row}")
+
+
+async def test_log_tells_of_so_many_rows_that_cannot_be_read(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidewire.ingest.relay.UNREADABLE_TOLD_MAX", 2)
+    stage = Stage(relay_after_ms=0)
+    for sequence in range(1, 4):
+        stage.outbox.broken.add(stage.outbox.commit([a_message(sequence)]))
+    relay = stage.relay("a")
+    await relay.round()
+    assert len(caplog.records) == 2
+    assert relay.counters.rows_unreadable == 3
 
 
 async def test_all_shards_and_pages_are_gone_through_in_a_round() -> None:

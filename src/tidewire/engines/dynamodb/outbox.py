@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Final
 
 from tidewire.domain.events import LoggedEvent, MessageAppended
-from tidewire.domain.outbox import LeaseTable, OutboxKey, OutboxRow, PersistedMessages
+from tidewire.domain.outbox import LeaseTable, OutboxKey, OutboxRow, PersistedMessages, Unreadable
 from tidewire.engines.dynamodb import rows, schema, values
 from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.errors import AnswerLost, ConditionFailed
@@ -32,6 +32,8 @@ async def read_outbox(
 async def read_events(database: Database, row: OutboxRow) -> list[LoggedEvent] | None:
     """Whole or not at all: the row may show itself before the last message of its commit does."""
     content = row.content
+    if isinstance(content, Unreadable):
+        return None
     if not isinstance(content, PersistedMessages):
         return [content]
     found = await database.get_many(

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from tidewire.domain.events import ChangeEvent, ChatCreated, ChatRenamed, MembershipChanged
-from tidewire.domain.ids import ChatId, ConnectionId
+from tidewire.domain.ids import ConnectionId
 from tidewire.domain.messages import Message
 from tidewire.domain.outbox import (
     Lease,
@@ -18,6 +18,7 @@ from tidewire.domain.outbox import (
     OutboxKey,
     OutboxRow,
     PersistedMessages,
+    Unreadable,
     change_key,
     messages_key,
 )
@@ -61,17 +62,28 @@ def change_row(event: ChangeEvent, *, now_ms: int) -> dict[str, Value]:
 
 
 def outbox_row_of(row: Row) -> OutboxRow:
-    content: PersistedMessages | ChangeEvent
-    if "sequences" in row:
-        content = PersistedMessages(
-            chat_id=ChatId(row["chat_id"]),
-            sequences=tuple(row["sequences"]),
-            membership_version=row["membership_version"],
-            origins=tuple(ConnectionId(origin) if origin else None for origin in row["origins"]),
-        )
-    else:
-        content = msgspec.json.decode(row["event"], type=_KINDS[row["kind"]])
-    return OutboxRow(OutboxKey(row["shard"], row["row"]), row["created_at"], content)
+    """A row that is not one of ours must not keep the others from being read."""
+    key = OutboxKey(row["shard"], row["row"])
+    try:
+        created_at_ms = msgspec.convert(row["created_at"], int)
+        content = _messages_of(row) if "sequences" in row else _change_of(row)
+    except (KeyError, TypeError, ValueError) as error:
+        # The kind of fault and no more: the row may hold what people have written.
+        return OutboxRow(key, 0, Unreadable(type(error).__name__))
+    return OutboxRow(key, created_at_ms, content)
+
+
+def _messages_of(row: Row) -> PersistedMessages:
+    fields = {name: row[name] for name in ("chat_id", "sequences", "membership_version")}
+    origins = [origin or None for origin in row["origins"]]
+    content = msgspec.convert(fields | {"origins": origins}, PersistedMessages)
+    if not 0 < len(content.sequences) == len(content.origins):
+        raise ValueError("each message has an origin")
+    return content
+
+
+def _change_of(row: Row) -> ChangeEvent:
+    return msgspec.json.decode(row["event"], type=_KINDS[row["kind"]])
 
 
 def row_key(key: OutboxKey) -> dict[str, Value]:

@@ -43,13 +43,22 @@ def unpack_value(attribute: Attribute) -> Any:
     [(kind, value)] = attribute.items()
     match kind:
         case "N":
-            return int(value)
+            return _number(value)
         case "L":
             return [unpack_value(entry) for entry in value]
         case "NULL":
             return None
         case _:
             return value
+
+
+def _number(text: str) -> int | str:
+    """We write whole numbers only. Another one stays a text, so that a row that is not ours fails
+    where its fields are looked at, and not the page that it lies in."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def pack(row: Mapping[str, Value]) -> Item:

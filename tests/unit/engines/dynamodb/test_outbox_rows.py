@@ -14,6 +14,7 @@ from tidewire.domain.outbox import (
     Lease,
     LeaseTable,
     PersistedMessages,
+    Unreadable,
     change_key,
     messages_key,
     shard_of,
@@ -26,7 +27,7 @@ from tidewire.engines.dynamodb.outbox_rows import (
     outbox_row_of,
     relay_key,
 )
-from tidewire.engines.dynamodb.rows import pack, unpack
+from tidewire.engines.dynamodb.rows import Value, pack, unpack
 
 CHANGES: list[ChangeEvent] = [
     ChatCreated(a_chat(), (ANNA, BEN)),
@@ -58,6 +59,31 @@ def test_changes_come_back_whole(event: ChangeEvent) -> None:
     found = outbox_row_of(unpack(pack(change_row(event, now_ms=NOW_MS))))
     assert found.content == event
     assert found.key == change_key(CHAT, 3)
+
+
+BROKEN: dict[str, dict[str, Value]] = {
+    "no time": {"created_at": None},
+    "time that is no number": {"created_at": "yesterday"},
+    "no chat": {"chat_id": None},
+    "no sequences": {"sequences": ()},
+    "sequences that are no numbers": {"sequences": ("a", "b")},
+    "sequences that are no list": {"sequences": 4},
+    "no origins": {"origins": None},
+    "fewer origins than messages": {"origins": ("conn_1",)},
+    "neither messages nor an event": {"sequences": None},
+    "an event of no known kind": {"sequences": None, "event": b"{}", "kind": "Something"},
+    "an event that is no JSON": {"sequences": None, "event": b"{", "kind": "ChatCreated"},
+    "an event without its fields": {"sequences": None, "event": b"{}", "kind": "ChatCreated"},
+}
+
+
+@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
+def test_row_that_cannot_be_read_keeps_its_place(change: dict[str, Value]) -> None:
+    messages = [a_message(4, 3), a_message(7, 4)]
+    row = messages_row(messages, [None, None], membership_version=3, now_ms=NOW_MS) | change
+    found = outbox_row_of(unpack(pack(row)))
+    assert isinstance(found.content, Unreadable)
+    assert (found.key, found.created_at_ms) == (messages_key(CHAT, 4), 0)
 
 
 def test_leases_and_relays_that_have_run_out_count_as_absent() -> None:

@@ -26,6 +26,10 @@ def test_pack_leaves_out_what_is_none() -> None:
     assert rows.unpack({"b": {"N": "1"}}) == {"b": 1}
 
 
+def test_number_that_is_not_whole_stays_a_text() -> None:
+    assert rows.unpack({"a": {"N": "1.5"}, "b": {"N": "2"}}) == {"a": "1.5", "b": 2}
+
+
 def test_put_new_needs_that_there_is_no_such_row() -> None:
     write = rows.put_new("messages", {"chat_id": "c", "sequence": 1})
     assert write["Put"]["ConditionExpression"] == "attribute_not_exists(#chat_id)"
