@@ -43,7 +43,9 @@ def _dynamodb(counts: Counts) -> Iterator[Metric]:
         counts.fences_failed,
     )
     yield counter(
-        "durability_sequence_gaps", "Numbers given out and never used.", counts.sequences_skipped
+        "durability_sequence_gaps",
+        "Numbers never used that lie before commits of this process.",
+        counts.sequences_skipped,
     )
     yield counter(
         "dynamodb_pages_cut",

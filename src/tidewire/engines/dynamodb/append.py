@@ -71,7 +71,6 @@ class Batch:
             await self._database.pause(Hindrance.CONFLICT, tried)
             # A fence that keeps failing is a busy chat, not a fault: only the budget ends it.
             tried = min(tried + 1, 2)
-        self._skip_rest()
         return [self._outcomes[index] for index in range(len(self._sends))]
 
     # Phase 0.
@@ -202,11 +201,6 @@ class Batch:
                 last: int = row["sequence_counter"]
                 return last - count + 1
 
-    def _skip_rest(self) -> None:
-        if self._first is not None:
-            self._database.counts.sequences_skipped += self._taken
-        self._first, self._taken = None, 0
-
     # Phase 2.
 
     async def _commit(self, known: Known, waiting: Sequence[int]) -> bool:
@@ -214,7 +208,6 @@ class Batch:
         chat = known.chat
         assert chat is not None
         if self._first is None or self._first <= chat.head or self._taken < len(waiting):
-            self._skip_rest()
             first = await self._allocate(len(waiting), chat.head)
             if first is None:
                 self._database.counts.counters_missing += len(waiting)
@@ -280,6 +273,8 @@ class Batch:
 
     def _note(self, index: int, message: Message, version: int, known: Known) -> None:
         send = self._sends[index]
+        # Whoever commits behind a gap counts it, so that it counts also if its maker has died.
+        self._database.counts.sequences_skipped += message.sequence - message.prev_sequence - 1
         self._outcomes[index] = Appended(
             message_id=message.message_id,
             sequence=message.sequence,

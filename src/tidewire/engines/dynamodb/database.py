@@ -52,7 +52,7 @@ class Counts:
     fences_failed: int = 0
     """Commits that another process was faster than."""
     sequences_skipped: int = 0
-    """Numbers that were given out and never used."""
+    """Numbers that were never used, of whatever process: those before the commits of this one."""
     counters_missing: int = 0
     pages_cut: int = 0
     """Pages that ended at a message whose predecessor did not show itself yet."""
