@@ -189,8 +189,8 @@ def after_restore(
             )
         tell(
             f"{done.chats} chats: {done.heads_moved} heads moved, {done.positions_lowered} "
-            f"positions lowered, {done.memberships_listed} entries of chat lists mended. "
-            f"The epoch is {done.epoch}."
+            f"positions lowered, {done.memberships_listed} entries of chat lists mended, "
+            f"{done.events_forgotten} commits of the outbox forgotten. The epoch is {done.epoch}."
         )
         if not keep_sessions:
             tell(f"{done.sessions_ended} sessions have ended: people log in again.")

@@ -259,6 +259,10 @@ async def test_tables_of_different_age_agree_after_a_restore(direct: World) -> N
     )
     assert (done.chats, done.heads_moved, done.positions_lowered) == (1, 1, 2)
     assert done.memberships_listed == 2
+    assert done.events_forgotten > 0
+    storage = direct.storage
+    assert isinstance(storage, DynamoStorage)
+    assert await storage.outbox_rows(shard_of(chat), after=None, count_max=10) == []
     assert violated(verify_engine(direct.engine)) == []
     await direct.engine.reopen()
     assert direct.storage.epoch == done.epoch != before

@@ -31,6 +31,8 @@ class Restored:
     positions_lowered: int = 0
     memberships_listed: int = 0
     """Rows of users' lists that were written or deleted."""
+    events_forgotten: int = 0
+    """Rows of the outbox: what was to be pushed in the life before."""
     sessions_ended: int = 0
 
 
@@ -68,6 +70,8 @@ class _Restore:
         for index, chat in enumerate(chats):
             self._mend(chat)
             progress(len(chats) + index + 1, 2 * len(chats))
+        # It may name messages that are gone, and every client syncs anew anyway.
+        self._done.events_forgotten = self._empty(schema.OUTBOX)
         if not keep_sessions:
             self._end_sessions()
         self._done.epoch = secrets.token_hex(EPOCH_BYTES)
@@ -156,9 +160,15 @@ class _Restore:
 
     def _end_sessions(self) -> None:
         """A login that was ended after the backup was made must not come back to life."""
-        for table in (schema.USER_SESSIONS, schema.SESSIONS):
-            for page in self._tables.scan(table):
-                for row in page:
-                    key = {name: row[name] for name in schema.BY_NAME[table].keys}
-                    self._tables.write(rows.delete(table, key))
-                    self._done.sessions_ended += table == schema.SESSIONS
+        self._empty(schema.USER_SESSIONS)
+        self._done.sessions_ended = self._empty(schema.SESSIONS)
+
+    def _empty(self, table: str) -> int:
+        """Delete all rows; how many there were."""
+        count = 0
+        for page in self._tables.scan(table):
+            for row in page:
+                key = {name: row[name] for name in schema.BY_NAME[table].keys}
+                self._tables.write(rows.delete(table, key))
+                count += 1
+        return count

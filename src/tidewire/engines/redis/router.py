@@ -120,8 +120,10 @@ class RedisRouter:
         return found
 
     async def settled(self) -> None:
-        target = self._queue.put_count
-        while self._queue.done_count < target:
+        queue = self._queue
+        target = queue.put_count
+        # A word that is owed is known to this process alone: whoever waits may not forget before.
+        while queue.done_count < target or queue.owes_word:
             self._progress.clear()
             await self._progress.wait()
 
