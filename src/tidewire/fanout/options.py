@@ -1,6 +1,9 @@
 """What an operator may tune about pushes."""
 
 from dataclasses import dataclass, fields
+from typing import Final
+
+LARGE_MEMBERS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +22,9 @@ class FanoutOptions:
     connected is told to sync again."""
     status_interval_ms: int = 250
     """How far apart two status updates of one chat are at least."""
+    status_large_interval_ms: int | None = None
+    """The same for a chat of more than `LARGE_MEMBERS`, where reading its positions costs a request
+    for each hundred. None: no difference, where it costs the same for every chat."""
     status_chats_max: int = 50_000
     """How many chats may have a status update due or just sent; past it, updates wait for room."""
     status_gather_ms: int = 20

@@ -81,23 +81,26 @@ class Ticks:
             chat.is_reading = True
         return taken
 
-    def told(self, due: DueChat, floors: Floors | None, now_ms: int) -> None:
-        """The chat's members were told these numbers; it is due again after the interval."""
+    def told(
+        self, due: DueChat, floors: Floors | None, now_ms: int, *, interval_ms: int | None = None
+    ) -> None:
+        """The chat's members were told these numbers; it is due again after the interval, or after
+        one of its own."""
         self._chats[due.chat_id].told = floors
-        self._was_read(due.chat_id, now_ms)
+        self._was_read(due.chat_id, now_ms, interval_ms)
 
     def failed(self, due: DueChat, now_ms: int) -> None:
         """The numbers could not be read: what was to be told is still to be told."""
         chat = self._chats[due.chat_id]
         chat.moved |= dict.fromkeys(due.moved)
         chat.is_forced |= due.is_forced
-        self._was_read(due.chat_id, now_ms)
+        self._was_read(due.chat_id, now_ms, None)
 
-    def _was_read(self, chat_id: ChatId, now_ms: int) -> None:
+    def _was_read(self, chat_id: ChatId, now_ms: int, interval_ms: int | None) -> None:
         chat = self._chats[chat_id]
         assert chat.is_reading
         chat.is_reading = False
-        chat.next_at_ms = now_ms + self._interval_ms
+        chat.next_at_ms = now_ms + (interval_ms or self._interval_ms)
         if chat.moved:
             heappush(self._waiting, (chat.next_at_ms, chat_id))
 

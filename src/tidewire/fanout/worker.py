@@ -24,7 +24,7 @@ from tidewire.domain.events import (
 )
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
 from tidewire.domain.resync import ResyncReason
-from tidewire.fanout.options import FanoutOptions
+from tidewire.fanout.options import LARGE_MEMBERS, FanoutOptions
 from tidewire.fanout.plan import Push, own_status_push, push_of, status_pushes, typing_push
 from tidewire.fanout.rosters import Rosters
 from tidewire.fanout.ticks import DueChat, Ticks
@@ -276,9 +276,11 @@ class FanoutWorker:
         try:
             all_floors = await self._positions.floors([one.chat_id for one in due])
             for one, floors in zip(due, all_floors, strict=True):
-                if floors is not None:
-                    await self._tell_chat(one, floors)
-                self._ticks.told(one, floors, self._clock.monotonic_ms())
+                members = 0 if floors is None else await self._tell_chat(one, floors)
+                is_large = members > LARGE_MEMBERS
+                interval_ms = self._options.status_large_interval_ms if is_large else None
+                now_ms = self._clock.monotonic_ms()
+                self._ticks.told(one, floors, now_ms, interval_ms=interval_ms)
                 untold.popleft()
         except Unavailable:
             for one in untold:
@@ -287,10 +289,11 @@ class FanoutWorker:
             self._is_telling = False
             self._set_status_timer()
 
-    async def _tell_chat(self, due: DueChat, floors: Floors) -> None:
+    async def _tell_chat(self, due: DueChat, floors: Floors) -> int:
+        """How many members it has."""
         roster = await self._roster(due.chat_id)
         if roster is None or roster.has_block:
-            return
+            return 0
         presence = await self._router.presence([*roster.user_ids, *due.moved])
         online = [user_id for user_id in roster.user_ids if user_id in presence]
         # The device that acknowledged knows its own numbers; only others need telling.
@@ -305,6 +308,7 @@ class FanoutWorker:
             now_ms=self._clock.wall_ms(),
         ):
             self._push_status(push)
+        return len(roster.user_ids)
 
     async def _tell_own(self, user_id: UserId, chat_id: ChatId) -> None:
         entry = await self._positions.standing(user_id, chat_id)

@@ -37,6 +37,7 @@ PUBLISH_MS_MAX: Final = 2_000
 
 
 ROSTER_AGE_MS_MAX: Final = 2_000
+LARGE_STATUS_MS: Final = 2_000
 TOKEN_KEY: Final = "token_key"  # noqa: S105 - the name of a row
 
 
@@ -141,8 +142,13 @@ def fit_ingest(options: IngestOptions) -> IngestOptions:
 
 
 def fit_fanout(options: FanoutOptions) -> FanoutOptions:
-    """For a process that is told of no changes: it must not believe a roster for long."""
-    return replace(options, roster_age_ms_max=options.roster_age_ms_max or ROSTER_AGE_MS_MAX)
+    """For a process that is told of no changes, it must not believe a roster for long; and the
+    positions of a large chat are many requests (DESIGN 8)."""
+    return replace(
+        options,
+        roster_age_ms_max=options.roster_age_ms_max or ROSTER_AGE_MS_MAX,
+        status_large_interval_ms=options.status_large_interval_ms or LARGE_STATUS_MS,
+    )
 
 
 def add_inbox(
@@ -200,7 +206,10 @@ def add_fanout_parts(
         router=backbone.router,
         clock=clock,
         tasks=tasks,
-        options=config.fanout,
+        options=replace(
+            config.fanout,
+            status_large_interval_ms=config.fanout.status_large_interval_ms or LARGE_STATUS_MS,
+        ),
         can_replay=True,
     )
     backbone.reader = KafkaLogReader(config.kafka, reader_id=backbone.name)

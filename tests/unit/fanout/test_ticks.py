@@ -71,6 +71,15 @@ def test_ticks_forget_quiet_chats_at_the_bound_and_refuse_when_none_is() -> None
     assert len(held) == 1
 
 
+def test_chat_may_have_an_interval_of_its_own() -> None:
+    held = ticks()
+    held.moved(ONE, ANN, is_forced=False)
+    [due] = held.take(0, 10)
+    held.told(due, FLOORS, 10, interval_ms=2_000)
+    held.moved(ONE, ANN, is_forced=False)
+    assert held.next_at_ms() == 2_010
+
+
 @given(st.lists(st.sampled_from(["move one", "move two", "take", "told", "fail"]), max_size=60))
 def test_every_move_is_told_in_the_end_and_never_within_the_interval(steps: list[str]) -> None:
     held = ticks()

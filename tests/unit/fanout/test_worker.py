@@ -16,6 +16,7 @@ from tidewire.domain.events import MessageAppended
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
 from tidewire.domain.resync import ResyncReason
 from tidewire.engines.memory import MemoryStorage
+from tidewire.fanout import worker
 from tidewire.fanout.options import FanoutOptions
 from tidewire.fanout.worker import FanoutWorker
 from tidewire.runtime.clock import SystemClock
@@ -405,6 +406,34 @@ async def test_status_of_many_chats_is_read_together_within_the_bound(
     assert len(storage.asked) == 3 + failures
     await stage.tasks.close()
     await engine.close()
+
+
+async def test_ticks_of_a_large_chat_are_told_less_often(
+    engine: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "LARGE_MEMBERS", 2)
+    stage = Stage(engine, status_large_interval_ms=400)
+    ann, ben, cem = await stage.world.people(3)
+    small, large = await stage.world.group(ann, ben), await stage.world.group(ann, ben, cem)
+    stage.connect(ann)
+    told_at_ms: dict[ChatId, list[int]] = {small: [], large: []}
+    for chat_id in (small, large):
+        await stage.world.send_many(chat_id, ann, 2)
+    await stage.world.ack(cem, large, 2)
+    stage.world.new_commits()
+    for chat_id in (small, large):
+        for sequence in (1, 2):
+            await stage.world.ack(ben, chat_id, sequence)
+            stage.fan_out()
+            count = len(stage.router.got(ann, "status_update"))
+            await stage.router.until(
+                lambda count=count: len(stage.router.got(ann, "status_update")) > count  # type: ignore[misc]
+            )
+            told_at_ms[chat_id].append(SystemClock().monotonic_ms())
+    waits = {chat_id: at[1] - at[0] for chat_id, at in told_at_ms.items()}
+    assert waits[large] >= 390
+    assert waits[small] < waits[large]
+    await stage.tasks.close()
 
 
 # A block changes a roster without an event.
