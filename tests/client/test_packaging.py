@@ -52,7 +52,7 @@ def test_base_install_needs_four_libraries() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = [one.partition(">")[0].partition("=")[0] for one in project["dependencies"]]
     assert names == ["apsw", "httpx", "msgspec", "picows"]
-    assert set(project["optional-dependencies"]) == {"all", "chat", "server"}
+    assert set(project["optional-dependencies"]) == {"all", "chat", "cluster", "server"}
 
 
 @pytest.mark.slow

@@ -24,15 +24,17 @@ from typing import Any, Final, Self
 from tests.e2e.chatting import ROOMY, Address
 from tests.e2e.commands import PROGRAM, TIMEOUT_S
 from tests.support import stack
-from tests.support.kafka import local_options
 from tests.support.proxy import FaultyProxy
-from tidewire.engines.kafka.topics import create_topics
 
 PREFIX: Final = "TIDEWIRE_"
 START_S_MAX: Final = 30.0
 STOP_S_MAX: Final = 20.0
 POLL_S: Final = 0.02
 LOG_LINES_SHOWN: Final = 60
+MESSAGE_PARTITIONS: Final = 5
+CHANGE_PARTITIONS: Final = 3
+"""Few, on one broker; and odd, so that there are chats whose messages one of two workers reads and
+whose members the other."""
 
 PATIENT: Final[Mapping[str, int | str]] = {
     # A machine that is busy with tests is no fault; both stay below what the planes wait (P-12).
@@ -206,8 +208,6 @@ class Cluster:
         name = f"cl{uuid.uuid4().hex[:10]}"
         self.table_prefix = f"{name}_"
         self.topic_prefix = f"{name}."
-        # Few partitions, and one broker.
-        self._kafka = local_options(self.endpoints.kafka_port, topic_prefix=self.topic_prefix)
         self._settings: dict[str, int | str] = {
             **ROOMY,
             **PATIENT,
@@ -216,6 +216,11 @@ class Cluster:
             "dynamodb.access_key": "local",
             "dynamodb.secret_key": "local",
             "kafka.topic_prefix": self.topic_prefix,
+            "kafka.message_partitions": MESSAGE_PARTITIONS,
+            "kafka.change_partitions": CHANGE_PARTITIONS,
+            "kafka.dead_letter_partitions": 1,
+            "kafka.replication_factor": 1,
+            "kafka.insync_replicas_min": 1,
             "redis.key_prefix": f"{name}:",
             "cluster.token_key_file": str(directory / "token.key"),
             **_named(settings),
@@ -225,7 +230,6 @@ class Cluster:
         """Make tables and topics."""
         done = self.command("cluster", "init")
         assert done.returncode == 0, done.stderr
-        create_topics(self._kafka)
 
     def add(self, role: str, endpoints: Endpoints | None = None, **settings: Any) -> Member:
         """One process more, which is not started yet."""
@@ -259,7 +263,7 @@ class Cluster:
 
     @property
     def _partitions(self) -> int:
-        return self._kafka.message_partitions + 2 * self._kafka.change_partitions
+        return MESSAGE_PARTITIONS + 2 * CHANGE_PARTITIONS
 
     @property
     def gateways(self) -> list[Member]:

@@ -81,7 +81,9 @@ async def test_commands_make_and_check_topics(
         monkeypatch.setenv(name, value)
     prefix = log["TIDEWIRE_KAFKA_TOPIC_PREFIX"]
     assert f"topic {prefix}messages.persisted" in tidewire("cluster", "init").out
-    assert tidewire("cluster", "check").out == "All tables and topics are as they must be.\n"
+    assert "redis.url is not set" in tidewire("cluster", "check").out
+    monkeypatch.setenv("TIDEWIRE_REDIS_URL", f"redis://127.0.0.1:{ensure('redis')}/0")
+    assert "are as they must be" in tidewire("cluster", "check").out
     monkeypatch.setenv("TIDEWIRE_KAFKA_DEAD_LETTER_PARTITIONS", "3")
     told = tidewire("cluster", "check")
     assert told.exit_code == 1
