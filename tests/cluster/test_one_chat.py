@@ -99,7 +99,8 @@ class Seat:
                 return messages
 
     async def digest(self, chat_id: str) -> Frame:
-        [chat] = (await self.ask("digest_request", {}))["payload"]["chats"]
+        chats = (await self.ask("digest_request", {}))["payload"]["chats"]
+        [chat] = [one for one in chats if one["chat_id"] == chat_id]
         assert chat["chat_id"] == chat_id
         return dict(chat)
 
