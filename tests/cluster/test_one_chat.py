@@ -19,6 +19,8 @@ from tidewire.engines.kafka.schema import MEMBERSHIPS, MESSAGES
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 CHATS_TRIED_MAX = 40
+RETRIED = ("SERVICE_UNAVAILABLE", "SERVER_BUSY", "RATE_LIMITED")
+"""A machine that is busy with tests is no fault."""
 SECONDS_MAX = 8.0
 MESSAGES_MAX = 1_000
 WINDOW = 8
@@ -159,7 +161,7 @@ class Talk:
             answer = await seat.ask("send_message", payload)
             if answer["type"] == "send_message_ack":
                 break
-            assert answer["payload"]["retryable"], answer
+            assert answer["payload"]["code"] in RETRIED, answer
             self.retries += 1
         spoken.acked_s = time.monotonic()
         spoken.sequence = answer["payload"]["sequence"]
