@@ -9,7 +9,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 UV    := $(BIN)/uv
 READY := $(VENV)/.ready
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 # Tests start hundreds of processes; where this is set, each would compile all it imports anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -27,7 +27,7 @@ from tests.support import stack
 from tests.support.proxy import FaultyProxy
 
 PREFIX: Final = "TIDEWIRE_"
-START_S_MAX: Final = 30.0
+START_S_MAX: Final = 90.0
 STOP_S_MAX: Final = 20.0
 POLL_S: Final = 0.02
 LOG_LINES_SHOWN: Final = 60

@@ -43,7 +43,7 @@ class Rule:
     fate: Fate
     times: int = 1
     table: str = ""
-    """Only requests that name this table somewhere."""
+    """Only requests that name this table, or chat, somewhere."""
     hold: asyncio.Event | None = None
     """Wait for it before anything else."""
     seen: asyncio.Event = field(default_factory=asyncio.Event)
@@ -74,6 +74,8 @@ class Proxy:
         self.port = 0
         self.rules: list[Rule] = []
         self.operations: list[str] = []
+        self.answers = 0
+        """How many requests DynamoDB Local has answered."""
         self.withhold: Callable[[str, Body], bool] | None = None
         """Which items (table, item) of a transaction stay out of query answers for a while."""
         self.stale_seconds = 0.0
@@ -109,7 +111,8 @@ class Proxy:
         assert task is not None
         self._connections[task] = None
         try:
-            with suppress(asyncio.IncompleteReadError, ConnectionError):
+            # Cancelled: the proxy ends, and a task that says so only makes noise.
+            with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
                 while True:
                     await self._exchange(reader, writer)
         finally:
@@ -158,6 +161,7 @@ class Proxy:
         if self.stale_seconds and operation in _WRITES:
             await self._remember(head, body)
         answer_head, answer = await self._ask(head, content)
+        self.answers += 1
         if operation == "TransactWriteItems" and b" 200 " in answer_head.split(b"\r\n", 1)[0]:
             self._start_withholding(body)
         return answer_head, answer

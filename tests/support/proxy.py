@@ -24,6 +24,8 @@ class FaultyProxy:
         self.bytes_per_second: int | None = None
         self.is_refusing = False
         """New connections are closed at once."""
+        self.is_holding = False
+        """Nothing passes through new connections."""
         self.cuts = 0
 
     async def __aenter__(self) -> Self:
@@ -43,14 +45,20 @@ class FaultyProxy:
 
     @property
     def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
         assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
 
     # Faults.
 
     def heal(self) -> None:
         """Connections from now on are good ones. Half-open ones stay as they are."""
-        self.latency_s, self.bytes_per_second, self.is_refusing = 0.0, None, False
+        self.latency_s, self.bytes_per_second = 0.0, None
+        self.is_refusing = self.is_holding = False
 
     def cut(self) -> None:
         """Break all connections at once, in both directions."""
@@ -70,6 +78,11 @@ class FaultyProxy:
         for pipe in self._pipes.values():
             pipe.is_stuck = True
 
+    def hold(self) -> None:
+        """Nothing passes any more, through no connection, and nobody is told."""
+        self.half_open()
+        self.is_holding = True
+
     # Passing on.
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -84,6 +97,7 @@ class FaultyProxy:
         self._made += 1
         number = self._made
         pipe = self._pipes[number] = _Pipe(writer, up_writer)
+        pipe.is_stuck = self.is_holding
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pump(pipe, reader, up_writer, is_down=False))

@@ -1,0 +1,281 @@
+"""People of the SDK who talk through whatever happens, and what must hold of it. Holds no test.
+
+Each has a durable store, two chats (one with a friend, one with all) and writes into them without a
+pause. What they were shown, told and acknowledged is kept, and held against each other at the end.
+"""
+
+import asyncio
+import uuid
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.e2e.chatting import PASSWORD, Address
+from tidewire.client import (
+    Chat,
+    Client,
+    ClientOptions,
+    ConnectionState,
+    MessageReceived,
+    MessageRefused,
+    MessageStored,
+    Sent,
+    StatusMoved,
+    Tick,
+    TicksMoved,
+)
+
+PEOPLE: Final = 8
+PAUSE_S: Final = 0.25
+"""Between two messages of one person: about as much as two cores bear beside everything else."""
+AHEAD_MAX: Final = 100
+"""How many messages of one person may wait for their answers."""
+SETTLED_S: Final = 60.0
+OPTIONS: Final = ClientOptions(
+    backoff_ms=50,
+    backoff_ms_max=500,
+    ack_ms=200,
+    # A server that stands still is what the tests are about: nobody gives it up.
+    answer_ms_max=120_000,
+)
+
+
+@dataclass(frozen=True)
+class Town:
+    """People who are registered, and their chats: one for each pair of neighbours, one for all."""
+
+    folder: Path
+    names: list[str]
+    pairs: list[str]
+    group: str
+
+    def chats_of(self, number: int) -> list[str]:
+        return [self.pairs[number // 2], self.group]
+
+    def store(self, number: int) -> Path:
+        return self.folder / f"{number}.db"
+
+
+async def settle_town(address: Address, folder: Path) -> Town:
+    names = [f"p{number}-{uuid.uuid4().hex[:8]}" for number in range(PEOPLE)]
+    folder.mkdir()
+    async with AsyncExitStack() as stack:
+        clients = []
+        for number, name in enumerate(names):
+            client = await Client.register(
+                address.url, name, PASSWORD, store=folder / f"{number}.db", options=OPTIONS
+            )
+            clients.append(await stack.enter_async_context(client))
+        pairs = [(await clients[one].direct(names[one + 1])).chat_id for one in range(0, PEOPLE, 2)]
+        group = await clients[0].group("all", *names[1:])
+        for client in clients:
+            await client.ready()
+    return Town(folder, names, list(pairs), group.chat_id)
+
+
+class Person:
+    def __init__(self, number: int, client: Client, chats: list[str]) -> None:
+        self.number = number
+        self.client = client
+        self.chat_ids = chats
+        self.chats = [client.chat(chat_id) for chat_id in chats]
+        self.others: list[Person] = []
+        self.sent: list[Sent] = []
+        self.told: dict[str, list[int]] = defaultdict(list)
+        """Sequences by chat, in the order in which the application was told of them."""
+        self.faults: list[str] = []
+        self.times_offline = 0
+        self._shown: dict[str, tuple[int, int]] = {}
+
+    async def write(self, is_over: asyncio.Event, pause_s: float) -> None:
+        """Into one chat after the other, until it is over."""
+        while not is_over.is_set():
+            if len(self.sent) >= AHEAD_MAX and self.sent[-AHEAD_MAX].sequence is None:
+                await self.sent[-AHEAD_MAX].stored()
+            chat = self.chats[len(self.sent) % len(self.chats)]
+            self.sent.append(await chat.send(f"{self.number}-{len(self.sent)}"))
+            await asyncio.sleep(pause_s)
+
+    async def listen(self) -> None:
+        async for event in self.client.events():
+            match event:
+                case MessageReceived() | MessageStored():
+                    self.told[event.message.chat_id].append(event.message.sequence)
+                case TicksMoved():
+                    self._look_at_ticks(event.chat_id)
+                case StatusMoved() if event.status.state is ConnectionState.OFFLINE:
+                    self.times_offline += 1
+                case MessageRefused():
+                    self.faults.append(f"refused: {event}")
+                case _:
+                    pass
+
+    def _look_at_ticks(self, chat_id: str) -> None:
+        place = self.client.driver.core.places[self.client.chat(chat_id).chat_id]
+        now = (place.others_delivered, place.others_read)
+        before = self._shown.get(chat_id, (0, 0))
+        if now[0] < before[0] or now[1] < before[1]:
+            self.faults.append(f"ticks of {chat_id} went back from {before} to {now}")
+        self._shown[chat_id] = now
+        shown = self._last_own(chat_id, up_to=now[0])
+        for other in self.others:
+            if chat_id in other.chat_ids and other.client.chat(chat_id).last_sequence < shown:
+                self.faults.append(
+                    f"{shown} of {chat_id} has two ticks, and {other} has not got it"
+                )
+
+    def _last_own(self, chat_id: str, *, up_to: int) -> int:
+        """The last message of this person's that is shown as delivered; 0 if none is."""
+        for sent in reversed(self.sent):
+            if sent.chat_id == chat_id and sent.sequence is not None and sent.sequence <= up_to:
+                return sent.sequence
+        return 0
+
+    def __repr__(self) -> str:
+        return f"person {self.number}"
+
+    @property
+    def acked_count(self) -> int:
+        return sum(sent.sequence is not None for sent in self.sent)
+
+    async def shown(self, chat: Chat) -> list[tuple[int, str, bool]]:
+        messages = await chat.messages(limit=1_000_000)
+        return [(one.sequence, one.text, one.is_own) for one in messages]
+
+
+class Crowd:
+    def __init__(self, town: Town, people: list[Person]) -> None:
+        self.town = town
+        self.people = people
+        self._is_over = asyncio.Event()
+        self._writing: list[asyncio.Task[None]] = []
+
+    @property
+    def acked_count(self) -> int:
+        return sum(person.acked_count for person in self.people)
+
+    @property
+    def times_offline(self) -> list[int]:
+        return [person.times_offline for person in self.people]
+
+    async def acked(self, more: int, patience_s: float = SETTLED_S) -> None:
+        """Wait until so many more messages are acknowledged."""
+        target = self.acked_count + more
+        await until(lambda: self.acked_count >= target, patience_s)
+
+    def talk(self, pause_s: float) -> None:
+        self._writing = [
+            asyncio.create_task(person.write(self._is_over, pause_s)) for person in self.people
+        ]
+
+    async def hush(self) -> None:
+        """Nobody writes any more."""
+        self._is_over.set()
+        await asyncio.gather(*self._writing)
+
+    async def all_complete(self) -> None:
+        """Everything that was written is acknowledged, everybody has all of it and has read it,
+        and everybody knows that."""
+        await self.hush()
+        async with asyncio.timeout(SETTLED_S):
+            for person in self.people:
+                for sent in person.sent:
+                    await sent.stored()
+        heads = {
+            chat_id: max(
+                sent.sequence or 0
+                for person in self.people
+                for sent in person.sent
+                if sent.chat_id == chat_id
+            )
+            for chat_id in [*self.town.pairs, self.town.group]
+        }
+
+        def has_all(person: Person) -> bool:
+            return all(chat.last_sequence >= heads[chat.chat_id] for chat in person.chats)
+
+        await until(lambda: all(map(has_all, self.people)), SETTLED_S)
+        for person in self.people:
+            for chat in person.chats:
+                await chat.read()
+        await until(
+            lambda: all(sent.tick is Tick.READ for person in self.people for sent in person.sent),
+            SETTLED_S,
+        )
+        for person in self.people:
+            for chat in person.chats:
+                assert chat.last_sequence == heads[chat.chat_id]
+
+    async def check(self) -> None:
+        """What everybody holds is the same, and is what was written: once, and in order."""
+        assert [fault for person in self.people for fault in person.faults] == []
+        histories: dict[str, list[list[tuple[int, str]]]] = defaultdict(list)
+        for person in self.people:
+            for chat in person.chats:
+                shown = await person.shown(chat)
+                histories[chat.chat_id].append([(one[0], one[1]) for one in shown])
+                sequences = [one[0] for one in shown]
+                assert sequences == sorted(set(sequences)), "twice, or out of order"
+                told = person.told[chat.chat_id]
+                assert told == sequences[len(sequences) - len(told) :], "told otherwise than shown"
+                own = [
+                    (one.sequence, one.text) for one in person.sent if one.chat_id == chat.chat_id
+                ]
+                ours = [(one[0], one[1]) for one in shown if one[2]]
+                # Those of earlier tests come first.
+                assert ours[len(ours) - len(own) :] == own
+        for chat_id, held in histories.items():
+            assert all(one == held[0] for one in held), f"{chat_id} differs between its members"
+            written = sum(sent.chat_id == chat_id for person in self.people for sent in person.sent)
+            told = [
+                len(person.told[chat_id])
+                for person in self.people
+                if any(chat.chat_id == chat_id for chat in person.chats)
+            ]
+            assert set(told) == {written}, "somebody was not told of each message once"
+
+
+@asynccontextmanager
+async def talking(
+    town: Town, *addresses: Address, pause_s: float = PAUSE_S
+) -> AsyncIterator[Crowd]:
+    """Everybody is connected, one here and the next there, and writes until `all_complete`."""
+    # It makes this process, which is eight clients and their proxies, several times slower.
+    asyncio.get_running_loop().set_debug(False)
+    async with AsyncExitStack() as stack:
+        people = []
+        for number in range(PEOPLE):
+            address = addresses[number % len(addresses)]
+            client = Client(address.url, store=town.store(number), options=OPTIONS, moved=True)
+            await stack.enter_async_context(client)
+            people.append(Person(number, client, town.chats_of(number)))
+        async with asyncio.timeout(SETTLED_S):
+            for person in people:
+                await person.client.ready()
+                # What a test that failed has left is not this one's.
+                await person.client.flush()
+        for person in people:
+            person.others = [one for one in people if one is not person]
+        crowd = Crowd(town, people)
+        tasks = [asyncio.create_task(person.listen()) for person in people]
+        crowd.talk(pause_s)
+        try:
+            yield crowd
+        finally:
+            await crowd.hush()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+
+async def until(holds: Callable[[], bool | Awaitable[bool]], patience_s: float) -> None:
+    """Wait for what nobody tells of."""
+    async with asyncio.timeout(patience_s):
+        while True:
+            found = holds()
+            if found if isinstance(found, bool) else await found:
+                return
+            await asyncio.sleep(0.05)

@@ -1,0 +1,112 @@
+"""Servers of a test module's own, to be killed, paused and emptied. Holds no test.
+
+Nobody else uses them: they have a directory and ports that the tests' shared stack does not know.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.cluster.running import Endpoints
+from tests.support import stack
+
+PARTS: Final = ("dynamodb", "kafka", "redis")
+
+
+class OwnServers:
+    """All three of them. Each comes back at its port; what is on the disk is kept."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._ports = {part: _free_port() for part in PARTS}
+        self._environment = os.environ | {
+            "STACK_DIR": str(directory),
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
+            **{f"STACK_{part.upper()}_PORT": str(port) for part, port in self._ports.items()},
+        }
+
+    @property
+    def endpoints(self) -> Endpoints:
+        return Endpoints(*(self._ports[part] for part in PARTS))
+
+    def up(self, *parts: str) -> None:
+        self._control("up", *parts)
+
+    async def start(self, part: str) -> None:
+        await asyncio.to_thread(self.up, part)
+
+    def kill(self, part: str) -> None:
+        """kill -9. Redis forgets everything by it; the others have it on the disk."""
+        os.kill(self._pid(part), signal.SIGKILL)
+
+    def pause(self, part: str) -> None:
+        """It answers nobody; what is sent to it waits."""
+        os.kill(self._pid(part), signal.SIGSTOP)
+
+    def go_on(self, part: str) -> None:
+        os.kill(self._pid(part), signal.SIGCONT)
+
+    async def empty_redis(self) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._ports["redis"])
+        try:
+            writer.write(b"FLUSHALL\r\n")
+            assert await reader.readline() == b"+OK\r\n"
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    def close(self) -> None:
+        for part in PARTS:
+            # One that is paused would not hear that it has to end.
+            if (self._directory / f"{part}.json").exists():
+                try:
+                    self.kill(part)
+                except ProcessLookupError:
+                    continue
+        self._control("down")
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _pid(self, part: str) -> int:
+        pid: int = json.loads((self._directory / f"{part}.json").read_text())["pid"]
+        return pid
+
+    def _control(self, *arguments: str) -> None:
+        done = subprocess.run(
+            [sys.executable, str(stack.SCRIPT), *arguments],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=stack.START_SECONDS_MAX,
+            check=False,
+        )
+        if done.returncode:
+            raise stack.StackMissing(done.stderr.strip())
+
+
+@contextmanager
+def own_servers() -> Iterator[OwnServers]:
+    place = stack.MEMORY if stack.MEMORY.is_dir() else None
+    servers = OwnServers(Path(tempfile.mkdtemp(prefix="tidewire-faults-", dir=place)))
+    try:
+        servers.up()
+        yield servers
+    finally:
+        servers.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -1,0 +1,409 @@
+"""What a cluster rests on fails, one thing after the other, while people talk. Slow: real time.
+
+Goal: whatever dies, stops or stalls, everything acknowledged is there once, everybody has all of it
+in order, ticks never lie, and nobody has to come back who was not sent away. Method: servers and
+processes of this module's own are killed or stopped by their ids, or their traffic is held in a
+proxy. CLUSTER_FAULT_SECONDS=20 makes each fault as long as that, with the times of a real cluster.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from tests.cluster.crowd import Crowd, Town, settle_town, talking, until
+from tests.cluster.running import Balancer, Cluster, Member, metric_of
+from tests.cluster.servers import OwnServers, own_servers
+from tests.e2e.chatting import Address, Frame, Phone, new_key
+from tests.support.dynamodb_proxy import Fate, Proxy
+from tests.support.proxy import FaultyProxy
+
+FAULT_S: Final = float(os.environ.get("CLUSTER_FAULT_SECONDS", "6"))
+IS_FULL: Final = FAULT_S > 15
+PATIENCE_S: Final = 30 + 2 * FAULT_S
+
+SHORT: Final[dict[str, int]] = {
+    # As a real cluster's, but quicker: a fault of six seconds outlives all of it.
+    "redis__assert_ms": 1_500,
+    "redis__life_ms": 4_000,
+    "redis__drain_ms": 1_500,
+    "kafka__delivery_ms": 3_000,
+    "ingest__relay_poll_ms": 1_000,
+    "ingest__lease_ms": 4_000,
+}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(90 + 6 * FAULT_S),
+    # One after the other, in one process: they stop the servers of all of them.
+    pytest.mark.xdist_group("cluster-faults"),
+]
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[OwnServers]:
+    with own_servers() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def whole_cluster(
+    servers: OwnServers, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    settings = {} if IS_FULL else SHORT
+    cluster = Cluster(tmp_path_factory.mktemp("faults"), servers.endpoints, **settings)
+    try:
+        cluster.prepare()
+        cluster.launch(*(cluster.add(role) for role in ("gateway", "fanout") for _ in range(2)))
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="module")
+def town(whole_cluster: Cluster) -> Town:
+    return asyncio.run(settle_town(whole_cluster.gateways[0], whole_cluster.directory / "people"))
+
+
+@pytest.fixture
+def cluster(whole_cluster: Cluster) -> Iterator[Cluster]:
+    """Two gateways and two workers that run, also for the next test."""
+    yield whole_cluster
+    for member in whole_cluster.members[4:]:
+        member.kill()
+    del whole_cluster.members[4:]
+    gone = [member for member in whole_cluster.members if not member.is_running]
+    whole_cluster.launch(*gone)
+
+
+@asynccontextmanager
+async def under_load(
+    cluster: Cluster, town: Town, *addresses: Address, **more: Any
+) -> AsyncIterator[Crowd]:
+    """Whatever happens inside: at the end everybody has everything, and the store is sound."""
+    async with Balancer(*cluster.gateways[:2]) as balancer:
+        async with talking(town, *(addresses or (balancer,)), **more) as crowd:
+            await crowd.acked(20)
+            yield crowd
+            await crowd.all_complete()
+            await crowd.check()
+            assert await cluster.metric("fanout_dead_letters_total") == 0
+            assert cluster.complaints() == []
+        await asyncio.to_thread(cluster.verify)
+
+
+async def resyncs(cluster: Cluster) -> float:
+    return await cluster.metric("gateway_resyncs_total")
+
+
+class First(Balancer):
+    """Everybody goes to the first gateway for as long as it takes connections."""
+
+    async def _upstream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self._turn = -1
+        return await super()._upstream()
+
+
+@asynccontextmanager
+async def a_gateway_behind(
+    proxy: Proxy, cluster: Cluster, **settings: Any
+) -> AsyncIterator[Member]:
+    """One gateway more, which finds the database behind a proxy."""
+    endpoints = replace(cluster.endpoints, dynamodb_port=proxy.port)
+    gateway = cluster.add("gateway", endpoints, **settings)
+    await gateway.start()
+    try:
+        yield gateway
+    finally:
+        gateway.kill()
+
+
+async def two_people(cluster: Cluster) -> tuple[Any, Any, str]:
+    gateway = cluster.gateways[0]
+    ann, bob = await gateway.people("ann", "bob")
+    return ann, bob, await gateway.direct(ann, bob)
+
+
+async def gets(phone: Phone, chat_id: str, text: str) -> None:
+    """Wait until a text has come by itself: this device asks for nothing."""
+    await until(lambda: text in phone.pushed(chat_id), PATIENCE_S)
+
+
+async def insist(phone: Phone, chat_id: str, content: str, key: str) -> Frame:
+    """Send until it is acknowledged, as a client does: the same again."""
+    message = {"chat_id": chat_id, "content": content, "client_message_id": key}
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            answer = await phone.ask("send_message", message)
+            if answer["type"] == "send_message_ack":
+                acked: Frame = answer["payload"]
+                return acked
+            assert answer["payload"]["code"] == "SERVICE_UNAVAILABLE", answer
+
+
+# Without a fault.
+
+
+async def test_full_load_without_a_fault_has_no_resync(cluster: Cluster, town: Town) -> None:
+    async with under_load(cluster, town, pause_s=0.05) as crowd:
+        await asyncio.sleep(FAULT_S)
+    for name in (
+        "gateway_resyncs_total",
+        "fanout_resyncs_total",
+        "fanout_rewinds_total",
+        "redis_losses_total",
+        "redis_pushes_dropped_total",
+        "redis_routes_missing_total",
+    ):
+        assert await cluster.metric(name) == 0, name
+    assert crowd.acked_count > 20 * FAULT_S
+    assert set(crowd.times_offline) == {0}
+
+
+# Processes.
+
+
+async def test_kill_of_a_gateway(cluster: Cluster, town: Town) -> None:
+    async with under_load(cluster, town) as crowd:
+        killed = cluster.gateways[0]
+        connections = await metric_of(killed, "gateway_connections_active")
+        assert 0 < connections < len(crowd.people)
+        killed.kill()
+        await crowd.acked(100)
+        await until(lambda: sum(map(bool, crowd.times_offline)) == connections, PATIENCE_S)
+
+
+async def test_kill_of_a_fanout_worker(cluster: Cluster, town: Town) -> None:
+    before = await resyncs(cluster)
+    async with under_load(cluster, town) as crowd:
+        cluster.workers[0].kill()
+        await crowd.acked(20)
+        # The other one has all partitions now.
+        await cluster.shared()
+    assert set(crowd.times_offline) == {0}
+    assert await resyncs(cluster) == before
+
+
+async def test_kill_of_a_gateway_between_the_phases(cluster: Cluster, town: Town) -> None:
+    """A range is taken and never used: a gap. Its commit, late, finds another in its place."""
+    async with (
+        Proxy.running(cluster.endpoints.dynamodb_port) as proxy,
+        a_gateway_behind(proxy, cluster) as doomed,
+        First(doomed, *cluster.gateways[:2]) as own,
+        Balancer(*cluster.gateways[:2]) as balancer,
+    ):
+        gaps = await cluster.metric("durability_sequence_gaps_total")
+        async with under_load(cluster, town, own, *[balancer] * 7) as crowd:
+            held = asyncio.Event()
+            rule = proxy.rule("TransactWriteItems", Fate.PASS, table="messages", hold=held)
+            await asyncio.wait_for(rule.seen.wait(), PATIENCE_S)
+            doomed.kill()
+            waiting = [sent for sent in crowd.people[0].sent if sent.sequence is None]
+            assert waiting
+            await asyncio.wait_for(waiting[0].stored(), PATIENCE_S)
+            answered = proxy.answers
+            held.set()
+            await until(lambda: proxy.answers > answered, PATIENCE_S)
+            await crowd.acked(20)
+        assert await cluster.metric("durability_sequence_gaps_total") > gaps
+        assert crowd.times_offline == [1, *[0] * 7]
+
+
+async def test_kill_of_a_gateway_between_commit_and_publish(cluster: Cluster, town: Town) -> None:
+    """Another gateway's relay puts it into the log, and it is pushed: nobody has to sync."""
+    before = await resyncs(cluster)
+    ann, bob, chat_id = await two_people(cluster)
+    async with (
+        FaultyProxy(cluster.endpoints.kafka_port) as held,
+        under_load(cluster, town),
+        cluster.gateways[1].phone(bob) as listener,
+    ):
+        held.hold()
+        endpoints = replace(cluster.endpoints, kafka_port=held.port)
+        doomed = cluster.add("gateway", endpoints)
+        await doomed.start()
+        async with doomed.phone(ann) as sender:
+            await sender.say(chat_id, "last words")
+            assert await metric_of(doomed, "outbox_publishing") == 1
+            doomed.kill()
+        assert listener.pushed(chat_id) == []
+        await gets(listener, chat_id, "last words")
+        assert listener.all_of("resync") == []
+    assert await cluster.metric("outbox_relayed_total") > 0
+    assert await resyncs(cluster) == before
+
+
+async def test_paused_gateway_that_wakes_up(cluster: Cluster, town: Town) -> None:
+    """Its routes have run out meanwhile, so it has missed pushes and says so."""
+    ann, bob, chat_id = await two_people(cluster)
+    paused, other = cluster.gateways[:2]
+    async with (
+        under_load(cluster, town, paused, other) as crowd,
+        paused.phone(bob) as sleeper,
+        other.phone(ann) as sender,
+    ):
+        paused.pause()
+        await asyncio.sleep(FAULT_S)
+        await sender.say(chat_id, "are you there?")
+        paused.go_on()
+        await until(lambda: bool(sleeper.all_of("resync")), PATIENCE_S)
+        assert [one["content"] for one in await sleeper.sync(chat_id)] == ["are you there?"]
+        assert sender.all_of("resync") == []
+    assert set(crowd.times_offline) == {0}
+
+
+async def test_worker_joins_while_batches_are_being_handled(
+    cluster: Cluster, town: Town, servers: OwnServers
+) -> None:
+    async with under_load(cluster, town) as crowd:
+        newcomer = cluster.add("fanout")
+        await newcomer.start()
+        # What was read cannot be handed on, so nobody is between two batches.
+        servers.pause("redis")
+        try:
+            await asyncio.sleep(1)
+            parts = await metric_of(newcomer, "kafka_partitions")
+            waiting = [await metric_of(one, "redis_push_queue_bytes") for one in cluster.workers]
+        finally:
+            servers.go_on("redis")
+        assert parts == 0
+        assert max(waiting) > 0
+        await cluster.shared()
+        await crowd.acked(20)
+    assert set(crowd.times_offline) == {0}
+
+
+# Kafka.
+
+
+async def test_kafka_stopped(cluster: Cluster, town: Town, servers: OwnServers) -> None:
+    before = await resyncs(cluster)
+    ann, bob, chat_id = await two_people(cluster)
+    async with (
+        under_load(cluster, town) as crowd,
+        cluster.gateways[0].phone(ann) as sender,
+        cluster.gateways[1].phone(bob) as listener,
+    ):
+        servers.pause("kafka")
+        try:
+            await sender.say(chat_id, "later")
+            acked = crowd.acked_count
+            await asyncio.sleep(FAULT_S)
+            assert crowd.acked_count - acked > 10 * FAULT_S
+            assert listener.pushed(chat_id) == []
+        finally:
+            servers.go_on("kafka")
+        await gets(listener, chat_id, "later")
+        await cluster.shared()
+    assert set(crowd.times_offline) == {0}
+    assert await resyncs(cluster) == before
+
+
+# Redis.
+
+
+async def test_redis_killed_and_started_again(
+    cluster: Cluster, town: Town, servers: OwnServers
+) -> None:
+    ann, bob, chat_id = await two_people(cluster)
+    one, two = cluster.gateways[:2]
+    async with under_load(cluster, town) as crowd, one.phone(ann) as sender:
+        before = await resyncs(cluster)
+        servers.kill("redis")
+        try:
+            acked = crowd.acked_count
+            # Somebody comes, syncs and acknowledges.
+            async with two.phone(bob) as late:
+                said = await sender.say(chat_id, "now")
+                assert [one["content"] for one in await late.sync(chat_id)] == ["now"]
+                await late.ack(chat_id, said["sequence"])
+
+                async def is_acked() -> bool:
+                    view = await one.done("GET", f"/chats/{chat_id}", by=bob)
+                    return bool(view["my_membership"]["last_acked_sequence"] == said["sequence"])
+
+                await until(is_acked, PATIENCE_S)
+            await asyncio.sleep(FAULT_S)
+            assert crowd.acked_count - acked > 10 * FAULT_S
+            assert await resyncs(cluster) == before
+        finally:
+            await servers.start("redis")
+        await until(lambda: bool(sender.all_of("resync")), PATIENCE_S)
+    assert set(crowd.times_offline) == {0}
+
+
+async def test_redis_emptied(cluster: Cluster, town: Town, servers: OwnServers) -> None:
+    async with under_load(cluster, town) as crowd:
+        before = await resyncs(cluster)
+        await servers.empty_redis()
+
+        async def are_told() -> bool:
+            return await resyncs(cluster) - before >= len(crowd.people)
+
+        await until(are_told, PATIENCE_S)
+        await crowd.acked(20)
+    assert set(crowd.times_offline) == {0}
+
+
+# DynamoDB.
+
+
+async def test_dynamodb_killed_and_started_again(
+    cluster: Cluster, town: Town, servers: OwnServers
+) -> None:
+    async with under_load(cluster, town) as crowd:
+        servers.kill("dynamodb")
+        await asyncio.sleep(FAULT_S)
+        acked = crowd.acked_count
+        await servers.start("dynamodb")
+        assert acked < sum(len(person.sent) for person in crowd.people)
+        await crowd.acked(40)
+    assert set(crowd.times_offline) == {0}
+
+
+async def test_dynamodb_throttles(cluster: Cluster, town: Town) -> None:
+    async with (
+        Proxy.running(cluster.endpoints.dynamodb_port) as proxy,
+        a_gateway_behind(proxy, cluster) as slow,
+        under_load(cluster, town, slow, *cluster.gateways[:2]) as crowd,
+    ):
+        for operation in ("TransactWriteItems", "UpdateItem", "BatchGetItem", "Query"):
+            proxy.rule(operation, Fate.THROTTLE, times=10)
+        proxy.rule("TransactWriteItems", Fate.CONFLICT, times=5)
+        await until(lambda: all(rule.times == 0 for rule in proxy.rules), PATIENCE_S)
+        await crowd.acked(20)
+        assert await metric_of(slow, "dynamodb_retries_total", reason="throttled") >= 40
+    assert set(crowd.times_offline) == {0}
+
+
+async def test_dynamodb_times_out_after_the_commit(cluster: Cluster, town: Town) -> None:
+    """What is stored is answered as it was stored, also elsewhere, and never stored twice."""
+    ann, _, chat_id = await two_people(cluster)
+    key = new_key()
+    async with (
+        Proxy.running(cluster.endpoints.dynamodb_port) as proxy,
+        # Short of a send's deadline, so that it tries again by itself.
+        a_gateway_behind(proxy, cluster, dynamodb__attempt_ms=2_000) as deaf,
+    ):
+        async with under_load(cluster, town, deaf, *cluster.gateways[:2]) as crowd:
+            async with deaf.phone(ann) as sender:
+                rule = proxy.rule("TransactWriteItems", Fate.SWALLOW, table=chat_id)
+                more = proxy.rule("TransactWriteItems", Fate.SWALLOW, times=4, table="messages")
+                first = await insist(sender, chat_id, "once", key)
+                assert rule.seen.is_set()
+                await until(lambda: more.times == 0, PATIENCE_S)
+            async with cluster.gateways[0].phone(ann) as sender:
+                again = await sender.say(chat_id, "once", key)
+                assert len(await sender.sync(chat_id)) == 1
+            assert again == {**first, "deduplicated": True}
+
+            async def are_missed() -> bool:
+                return await metric_of(deaf, "dynamodb_retries_total", reason="answer_lost") >= 5
+
+            await until(are_missed, PATIENCE_S)
+            await crowd.acked(20)
+        assert set(crowd.times_offline) == {0}
