@@ -9,14 +9,14 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 UV    := $(BIN)/uv
 READY := $(VENV)/.ready
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # Tests start hundreds of processes; where this is set, each would compile all it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-fast check fmt lock bench soak torture stack stack-env stack-down clean
+.PHONY: help run test test-fast test-faults check fmt lock bench soak torture stack stack-env stack-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: check ## Everything, as CI does: check, unit tests with the coverage gate,
 
 test-fast: check ## The same without DynamoDB, Kafka and Redis; the last lines say what was left out
 	STACK=off $(PYTEST) tests
+
+test-faults: $(READY) ## Kill and stop what a cluster rests on, under load (CLUSTER_FAULT_SECONDS=20)
+	CLUSTER_FAULTS=on $(BIN)/python -m pytest tests/cluster/test_faults.py
 
 check: $(READY) ## Lint, types and layering only
 	$(BIN)/ruff format --check .

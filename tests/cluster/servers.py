@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.cluster.running import Endpoints
 from tests.support import stack
@@ -68,17 +68,31 @@ class OwnServers:
     def close(self) -> None:
         for part in PARTS:
             # One that is paused would not hear that it has to end.
-            if (self._directory / f"{part}.json").exists():
-                try:
-                    self.kill(part)
-                except ProcessLookupError:
-                    continue
+            if self._runs(part):
+                self.go_on(part)
         self._control("down")
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _pid(self, part: str) -> int:
-        pid: int = json.loads((self._directory / f"{part}.json").read_text())["pid"]
+        assert self._runs(part), f"{part} does not run"
+        pid: int = self._state(part)["pid"]
         return pid
+
+    def _runs(self, part: str) -> bool:
+        """The very process that was started: a number alone may be another's by now."""
+        state = self._state(part)
+        try:
+            stat = Path(f"/proc/{state.get('pid')}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return bool(stat.rpartition(")")[2].split()[19] == state["started"])
+
+    def _state(self, part: str) -> dict[str, Any]:
+        try:
+            state: dict[str, Any] = json.loads((self._directory / f"{part}.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return state
 
     def _control(self, *arguments: str) -> None:
         done = subprocess.run(

@@ -21,6 +21,7 @@ from tests.cluster.servers import OwnServers, own_servers
 from tests.e2e.chatting import Address, Frame, Phone, new_key
 from tests.support.dynamodb_proxy import Fate, Proxy
 from tests.support.proxy import FaultyProxy
+from tests.support.stack import HAS_FAULTS
 
 FAULT_S: Final = float(os.environ.get("CLUSTER_FAULT_SECONDS", "6"))
 IS_FULL: Final = FAULT_S > 15
@@ -39,8 +40,8 @@ SHORT: Final[dict[str, int]] = {
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(90 + 6 * FAULT_S),
-    # One after the other, in one process: they stop the servers of all of them.
-    pytest.mark.xdist_group("cluster-faults"),
+    # They want a machine to themselves, and minutes of it.
+    pytest.mark.skipif(not HAS_FAULTS, reason="make test-faults runs them"),
 ]
 
 
@@ -261,10 +262,10 @@ async def test_worker_joins_while_batches_are_being_handled(
 ) -> None:
     async with under_load(cluster, town) as crowd:
         newcomer = cluster.add("fanout")
-        await newcomer.start()
         # What was read cannot be handed on, so nobody is between two batches.
         servers.pause("redis")
         try:
+            await newcomer.start()
             await asyncio.sleep(1)
             parts = await metric_of(newcomer, "kafka_partitions")
             waiting = [await metric_of(one, "redis_push_queue_bytes") for one in cluster.workers]

@@ -22,6 +22,7 @@ START_SECONDS_MAX: Final = 900
 
 IS_OFF: Final = os.environ.get("STACK") == "off"
 IS_FULL: Final = os.environ.get("STACK") == "full"
+HAS_FAULTS: Final = os.environ.get("CLUSTER_FAULTS") == "on"
 
 TOO_SLOW: Final = ("test_history.py", "test_storage_access.py")
 """Contract tests of hundreds of acts, minutes on DynamoDB Local; and the table of permissions,
@@ -32,9 +33,10 @@ def left_out() -> list[str]:
     """What this run does not test, in words."""
     if IS_OFF:
         return ["STACK=off: the cluster and its engines (DynamoDB, Kafka, Redis)"]
+    left = [] if HAS_FAULTS else ["a cluster whose servers fail under load (make test-faults)"]
     if not IS_FULL:
-        return [f"on DynamoDB: {name} (STACK=full runs it)" for name in TOO_SLOW]
-    return []
+        left += [f"on DynamoDB: {name} (STACK=full runs it)" for name in TOO_SLOW]
+    return left
 
 
 STARTED_VARIABLE: Final = "STACK_STARTED_NOTE"
