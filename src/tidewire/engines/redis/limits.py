@@ -67,13 +67,18 @@ class LimitExchange:
                 view.learn(key, left_us, now_ms)
 
     async def _run(self) -> None:
+        is_alone = False
         try:
             while not self._stopping.is_set():
                 try:
                     await self.exchange()
                 except RedisLost as error:
                     self.failures += 1
-                    _logger.info("limits are each server's own for now: %s", error)
+                    if not is_alone:
+                        _logger.info("limits are each server's own for now: %s", error)
+                    is_alone = True
+                else:
+                    is_alone = False
                 try:
                     async with asyncio.timeout(self._options.limits_ms / 1000):
                         await self._stopping.wait()
