@@ -26,6 +26,11 @@ def backbone_metrics(backbone: Backbone) -> Iterator[Metric]:
             "Partitions of the log that this process reads.",
             backbone.reader.counters.partitions,
         )
+        yield counter(
+            "kafka_rejoins",
+            "How often it left the group and came back, having been given nothing for long.",
+            backbone.reader.counters.rejoins,
+        )
     yield from _redis(backbone)
 
 

@@ -120,6 +120,36 @@ async def test_batch_is_bounded_and_what_is_not_committed_is_read_again(
     } - committed
 
 
+async def test_reader_that_is_given_nothing_for_long_leaves_and_comes_back(
+    options: KafkaOptions,
+    open_log: OpenLog,
+    open_reader: OpenReader,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As seen after a broker had stood still: the client takes the partitions away, and is content
+    to wait for others ever after."""
+    monkeypatch.setattr(kafka_consumer, "REJOIN_SESSIONS", 0.05)
+    log, reader = open_log(options), open_reader(options)
+    sent = await publish(log, 2)
+    await read_all(reader, len(sent))
+    held = [TopicPartition(*place) for place in reader._held]
+    await reader._thread.do(lambda: reader._lost(reader._joined(), held))
+    assert reader.counters.partitions == 0
+    sent = await publish(log, 2)
+    await read_all(reader, len(sent))
+    assert reader.counters.rejoins == 1
+    assert reader.counters.partitions == len(held)
+
+
+async def read_all(reader: KafkaLogReader, count: int) -> None:
+    """Read and commit so many records."""
+    async with asyncio.timeout(40):
+        while count > 0:
+            records = await reader.read()
+            await reader.commit(records)
+            count -= len(records)
+
+
 async def test_poison_is_buried_with_every_field_and_the_next_record_is_handled(
     options: KafkaOptions, open_log: OpenLog, open_reader: OpenReader
 ) -> None:

@@ -6,6 +6,7 @@ more is read, so nothing is under way when partitions are taken away, which happ
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -22,6 +23,10 @@ READ_S_MAX: Final = 0.5
 """How long a read waits for a first record."""
 STATISTICS_MS: Final = 5_000
 CLOSE_S_MAX: Final = 3.0
+REJOIN_SESSIONS: Final = 3
+"""So many session times after its last partitions were taken away a reader that has none leaves
+the group and comes back, once: after a broker stood still for long, the client was seen to wait for
+ever while others had all. Where readers outnumber partitions, that is one rebalance more."""
 FETCH_KILOBYTES_MAX: Final = 16_384
 """What is fetched ahead: bounded, because readers may be slower than the log."""
 
@@ -33,7 +38,15 @@ _logger = logging.getLogger(__name__)
 class ReaderCounters:
     """What has happened so far, as plain numbers for whoever shows them."""
 
-    __slots__ = ("commits", "commits_failed", "partitions", "rebalances", "records", "rewinds")
+    __slots__ = (
+        "commits",
+        "commits_failed",
+        "partitions",
+        "rebalances",
+        "records",
+        "rejoins",
+        "rewinds",
+    )
 
     def __init__(self) -> None:
         self.records = 0
@@ -44,6 +57,8 @@ class ReaderCounters:
         self.rebalances = 0
         self.partitions = 0
         """How many this reader looks after now."""
+        self.rejoins = 0
+        """How often it left the group and came back, because it had been given none for long."""
 
 
 class KafkaLogReader:
@@ -59,6 +74,9 @@ class KafkaLogReader:
         # Dealt with, but the brokers do not know it yet: the next offset by partition.
         self._progress: dict[Place, int] = {}
         self._held: set[Place] = set()
+        # When its last partitions were taken away, on the monotonic clock; None: since then it has
+        # been given some, or has come back already.
+        self._empty_since_s: float | None = None
         self._lag: Mapping[Place, int] = {}
         self._is_reached = True
 
@@ -129,6 +147,11 @@ class KafkaLogReader:
 
     def _read(self) -> list[LogRecord]:
         """The first record as soon as it is there, and with it what else has come."""
+        if self._is_left_out():
+            _logger.warning("given no partitions for long: leaving the group and coming back")
+            self.counters.rejoins += 1
+            self._close()
+            self._empty_since_s = None
         consumer = self._joined()
         if self._is_closing:
             return []
@@ -152,6 +175,11 @@ class KafkaLogReader:
             _logger.warning("the event log is read again")
         self.counters.records += len(records)
         return records
+
+    def _is_left_out(self) -> bool:
+        since_s = self._empty_since_s
+        patience_s = REJOIN_SESSIONS * self._options.session_ms / 1000
+        return since_s is not None and time.monotonic() - since_s > patience_s
 
     def _pass_over(self, error: KafkaError) -> None:
         """Faults that the client gets over by itself; a fatal one ends the process."""
@@ -221,6 +249,10 @@ class KafkaLogReader:
         }
 
     def _hold(self, held: set[Place]) -> None:
+        if held:
+            self._empty_since_s = None
+        elif self._held:
+            self._empty_since_s = time.monotonic()
         self._held = held
         self.counters.partitions = len(held)
 
