@@ -21,7 +21,6 @@ from tests.cluster.servers import OwnServers, own_servers
 from tests.e2e.chatting import Address, Frame, Phone, new_key
 from tests.support.dynamodb_proxy import Fate, Proxy
 from tests.support.proxy import FaultyProxy
-from tests.support.stack import HAS_FAULTS
 
 FAULT_S: Final = float(os.environ.get("CLUSTER_FAULT_SECONDS", "6"))
 IS_FULL: Final = FAULT_S > 15
@@ -40,8 +39,6 @@ SHORT: Final[dict[str, int]] = {
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(90 + 6 * FAULT_S),
-    # They want a machine to themselves, and minutes of it.
-    pytest.mark.skipif(not HAS_FAULTS, reason="make test-faults runs them"),
 ]
 
 
