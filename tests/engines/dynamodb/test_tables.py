@@ -35,7 +35,7 @@ from tidewire.engines.dynamodb.options import DynamoOptions
 from tidewire.engines.dynamodb.repair import DynamoCounterRepair
 from tidewire.engines.dynamodb.restoring import after_restore
 from tidewire.engines.dynamodb.storage import DynamoStorage
-from tidewire.engines.dynamodb.tables import check_tables, create_tables
+from tidewire.engines.dynamodb.tables import check_tables, create_tables, disagree
 from tidewire.ops.recover import RecoveryOutcome, recover_counter
 
 pytestmark = pytest.mark.slow
@@ -202,6 +202,21 @@ async def test_shard_is_leased_by_one_until_it_runs_out_or_is_released(direct: W
     assert table == LeaseTable(("a", "b"), ())
     await storage.leave_relays("a")
     assert await storage.lease_table("b", until_ms=9_000, now_ms=2_500) == LeaseTable(("b",), ())
+
+
+async def test_first_value_that_processes_agree_on_stays_until_it_is_forgotten(
+    direct: World,
+) -> None:
+    """So a gateway with another key for tokens than the first one is refused."""
+    storage = direct.storage
+    assert isinstance(storage, DynamoStorage)
+    assert await storage.agree("token_key", "first") == "first"
+    assert await storage.agree("token_key", "other") == "first"
+    assert await storage.agree("token_key", "first") == "first"
+    assert isinstance(direct.engine, DynamoHarness)
+    async with a_backdoor(direct.engine.tables.options) as database:
+        await disagree(database, "token_key")
+    assert await storage.agree("token_key", "other") == "other"
 
 
 # Recovery.
