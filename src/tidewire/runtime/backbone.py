@@ -34,8 +34,6 @@ from tidewire.runtime.secret_files import SecretUnusable
 
 PUBLISH_MS_MAX: Final = 2_000
 """How long a stop waits for the event log; what it has not got by then is left to other relays."""
-
-
 ROSTER_AGE_MS_MAX: Final = 2_000
 LARGE_STATUS_MS: Final = 2_000
 TOKEN_KEY: Final = "token_key"  # noqa: S105 - the name of a row
@@ -142,7 +140,7 @@ def fit_ingest(options: IngestOptions) -> IngestOptions:
 
 
 def fit_fanout(options: FanoutOptions) -> FanoutOptions:
-    """For a process that is told of no changes, it must not believe a roster for long; and the
+    """Not every process is told of every change, so none may believe a roster for long; and the
     positions of a large chat are many requests (DESIGN 8)."""
     return replace(
         options,
@@ -206,10 +204,7 @@ def add_fanout_parts(
         router=backbone.router,
         clock=clock,
         tasks=tasks,
-        options=replace(
-            config.fanout,
-            status_large_interval_ms=config.fanout.status_large_interval_ms or LARGE_STATUS_MS,
-        ),
+        options=fit_fanout(config.fanout),
         can_replay=True,
     )
     backbone.reader = KafkaLogReader(config.kafka, reader_id=backbone.name)
