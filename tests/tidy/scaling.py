@@ -57,7 +57,7 @@ class Load:
     @property
     def read_units(self) -> float:
         told = self._given["told"] * (1 + self.members)
-        return self.commits * 3 + self.messages * (1 + 3 * self._given["moves"] + told)
+        return self.commits * 2 + self.messages * (1 + 3 * self._given["moves"] + told)
 
     @property
     def gateway_calls(self) -> float:

@@ -223,7 +223,7 @@ async def test_fanout_worker_may_do_what_it_asks_for_and_nothing_else() -> None:
     database = Database(client, DynamoOptions())
     with database.within_budget():
         assert await tables.read_epoch(database) == "e"
-        assert await rosters.read_roster(database, CHAT) is not None
+        assert await rosters.read_roster(database, RosterCache(), CHAT) is not None
         assert await positions.read_floors(database, RosterCache(), [CHAT]) != [None]
         standing = await positions.read_standing(database, RosterCache(), USERS[1], CHAT)
     assert standing is not None

@@ -14,7 +14,7 @@ from tidewire.domain.chats import Member
 from tidewire.domain.delivery import Positions
 from tidewire.domain.errors import CounterMissing, StoreUnavailable
 from tidewire.domain.events import Event, MessageAppended
-from tidewire.domain.ids import ChatId, ClientMessageId, UserId
+from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, UserId
 from tidewire.domain.limits import SEQUENCE_MAX
 from tidewire.domain.messages import Appended, AppendOutcome, Message, SendMessage
 from tidewire.engines.dynamodb import outbox_rows, rows, schema, values
@@ -81,7 +81,6 @@ class Batch:
         found = await self._database.get_many(
             [
                 (schema.CHATS, {"chat_id": chat_id}),
-                (schema.COUNTERS, {"chat_id": chat_id}),
                 *(
                     (
                         schema.KEYS,
@@ -92,23 +91,24 @@ class Batch:
                 *((schema.POSITIONS, {"user_id": user, "chat_id": chat_id}) for user in senders),
             ]
         )
-        head_row, counter_row, *rest = found
+        head_row, *rest = found
         chat = values.chat_of(head_row)
-        counter = None if counter_row is None else counter_row["sequence_counter"]
-        if chat is not None and counter is not None and counter < chat.head:
-            # Not read at one instant: only a counter read after the head can be behind it.
-            counter_row = await self._database.get(schema.COUNTERS, {"chat_id": chat_id})
-            counter = None if counter_row is None else counter_row["sequence_counter"]
         keys: dict[ClientMessageId, StoredKey] = {}
         for send, row in zip(sends, rest, strict=False):
             key = values.key_of(row, now_ms=self._now_ms)
             if key is not None:
                 keys[send.client_message_id] = key
+        is_taken = any(
+            key.sender_id != send.sender_id
+            for send in sends
+            if (key := keys.get(send.client_message_id)) is not None
+        )
         position_rows = rest[len(sends) :]
         return Known(
             chat=chat,
-            has_counter=counter is not None
-            and (0 if chat is None else chat.head) <= counter < SEQUENCE_MAX,
+            # Who is to get a number hears it from the counter. It is read for those who get none:
+            # that it is missing comes before somebody else's key.
+            has_counter=not is_taken or await self._has_counter(0 if chat is None else chat.head),
             keys=keys,
             members={} if chat is None else await self._members(senders, chat.membership_version),
             positions={
@@ -116,6 +116,10 @@ class Batch:
                 for user, row in zip(senders, position_rows, strict=True)
             },
         )
+
+    async def _has_counter(self, head: int) -> bool:
+        row = await self._database.get(schema.COUNTERS, {"chat_id": self._chat_id})
+        return row is not None and head <= row["sequence_counter"] < SEQUENCE_MAX
 
     async def _members(
         self, senders: Sequence[UserId], version: int
@@ -177,20 +181,8 @@ class Batch:
         tried = 0
         while True:
             try:
-                row = await self._database.write(
-                    rows.update(
-                        schema.COUNTERS,
-                        {"chat_id": self._chat_id},
-                        "ADD #sequence_counter :count SET #updated_at = :now",
-                        # Also absent is not between: a counter is never made here.
-                        condition="#sequence_counter BETWEEN :head AND :most",
-                        count=count,
-                        now=self._now_ms,
-                        head=head,
-                        most=SEQUENCE_MAX - count,
-                    ),
-                    returned="UPDATED_NEW",
-                )
+                take = take_numbers(self._chat_id, count, head=head, now_ms=self._now_ms)
+                row = await self._database.write(take, returned="UPDATED_NEW")
             except ConditionFailed:
                 return None
             except AnswerLost:
@@ -218,7 +210,14 @@ class Batch:
         messages = number(sends, first=self._first, prev_sequence=chat.head, now_ms=self._now_ms)
         self._has_tried = True
         try:
-            await self._database.transact(self._writes(known, sends, messages))
+            await self._database.transact(
+                commit_writes(
+                    messages,
+                    [send.origin_connection_id for send in sends],
+                    membership_version=chat.membership_version,
+                    now_ms=self._now_ms,
+                )
+            )
         except Cancelled as cancelled:
             self._check_sequences_are_free(cancelled)
             return False
@@ -227,40 +226,6 @@ class Batch:
         self._first += len(messages)
         self._taken -= len(messages)
         return True
-
-    def _writes(
-        self, known: Known, sends: Sequence[SendMessage], messages: list[Message]
-    ) -> list[Write]:
-        chat = known.chat
-        assert chat is not None
-        fence = rows.update(
-            schema.CHATS,
-            {"chat_id": self._chat_id},
-            "SET #last_sequence = :last, #last_message_at = :now",
-            condition="#last_sequence = :prev AND #membership_version = :version",
-            last=messages[-1].sequence,
-            now=self._now_ms,
-            prev=chat.head,
-            version=chat.membership_version,
-        )
-        outbox = outbox_rows.messages_row(
-            messages,
-            [send.origin_connection_id for send in sends],
-            membership_version=chat.membership_version,
-            now_ms=self._now_ms,
-        )
-        writes = [fence, rows.put_new(schema.OUTBOX, outbox)]
-        for message in messages:
-            writes += [
-                rows.put(
-                    schema.KEYS,
-                    values.key_row(message),
-                    condition="attribute_not_exists(#chat_id) OR #ttl <= :now",
-                    now=self._now_ms // 1000,
-                ),
-                rows.put_new(schema.MESSAGES, values.message_row(message)),
-            ]
-        return writes
 
     def _check_sequences_are_free(self, cancelled: Cancelled) -> None:
         """A message above the head, under a number that the counter gave out just now: the head row
@@ -291,6 +256,56 @@ class Batch:
                 before=known.positions[send.sender_id],
             )
         )
+
+
+def take_numbers(chat_id: ChatId, count: int, *, head: int, now_ms: int) -> Write:
+    """Phase 1: as many numbers as there are messages, all above the head."""
+    return rows.update(
+        schema.COUNTERS,
+        {"chat_id": chat_id},
+        "ADD #sequence_counter :count SET #updated_at = :now",
+        # Also absent is not between: a counter is never made here.
+        condition="#sequence_counter BETWEEN :head AND :most",
+        count=count,
+        now=now_ms,
+        head=head,
+        most=SEQUENCE_MAX - count,
+    )
+
+
+def commit_writes(
+    messages: Sequence[Message],
+    origins: Sequence[ConnectionId | None],
+    *,
+    membership_version: int,
+    now_ms: int,
+) -> list[Write]:
+    """Phase 2: the fence, the outbox row, and each message with its key."""
+    fence = rows.update(
+        schema.CHATS,
+        {"chat_id": messages[0].chat_id},
+        "SET #last_sequence = :last, #last_message_at = :now",
+        condition="#last_sequence = :prev AND #membership_version = :version",
+        last=messages[-1].sequence,
+        now=now_ms,
+        prev=messages[0].prev_sequence,
+        version=membership_version,
+    )
+    outbox = outbox_rows.messages_row(
+        messages, origins, membership_version=membership_version, now_ms=now_ms
+    )
+    writes = [fence, rows.put_new(schema.OUTBOX, outbox)]
+    for message in messages:
+        writes += [
+            rows.put(
+                schema.KEYS,
+                values.key_row(message),
+                condition="attribute_not_exists(#chat_id) OR #ttl <= :now",
+                now=now_ms // 1000,
+            ),
+            rows.put_new(schema.MESSAGES, values.message_row(message)),
+        ]
+    return writes
 
 
 async def move_authors(

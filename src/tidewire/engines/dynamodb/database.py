@@ -7,13 +7,13 @@ The vendor's own retries are off: an act has one budget, and every request and p
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession, get_session
@@ -21,8 +21,15 @@ from aiobotocore.session import AioSession, get_session
 from tidewire import __version__
 from tidewire.domain.errors import StoreUnavailable
 from tidewire.engines.dynamodb import backoff, rows, schema
-from tidewire.engines.dynamodb.backoff import Hindrance
-from tidewire.engines.dynamodb.errors import AnswerLost, Cancelled, hindrance, translated
+from tidewire.engines.dynamodb.backoff import CONDITION_FAILED, Hindrance
+from tidewire.engines.dynamodb.bodies import write_bodies
+from tidewire.engines.dynamodb.errors import (
+    AnswerLost,
+    Cancelled,
+    ConditionFailed,
+    hindrance,
+    translated,
+)
 from tidewire.engines.dynamodb.gathering import Gatherer
 from tidewire.engines.dynamodb.options import DynamoOptions
 from tidewire.engines.dynamodb.rows import Row, Value, Write
@@ -30,13 +37,21 @@ from tidewire.engines.dynamodb.rows import Row, Value, Write
 KEYS_PER_GET_MAX: Final = 100
 WRITES_MAX: Final = 100
 DELETES_MAX: Final = 25
-GETS_AT_ONCE_MAX: Final = 4
+GETS_AT_ONCE_MAX: Final = 2
 """Requests for rows that are under way side by side; what is asked for meanwhile goes together."""
+WRITES_AT_ONCE_MAX: Final = 2
+WRITES_TOGETHER_MAX: Final = 12
+"""The same for small writes. In a transaction each is billed twice, and one that finds its row in
+another's hands holds up the rest: so they go alone while few are under way, and never very many
+together."""
 TOO_SLOW: Final = "the database took too long; the same request may be sent again"
 
+Result = TypeVar("Result")
 Key = Mapping[str, Value]
 Wanted = tuple[str, Key]
 """A table, and which of its rows."""
+Unwritten = ConditionFailed | AnswerLost
+"""Why a write was not made, as far as is known."""
 
 _deadline: ContextVar[float] = ContextVar("deadline")
 
@@ -71,6 +86,9 @@ class Database:
         self._gets: Gatherer[Wanted, Row | None] = Gatherer(
             self._fetch, items_max=KEYS_PER_GET_MAX, at_once_max=GETS_AT_ONCE_MAX
         )
+        self._writes: Gatherer[Write, Unwritten | None] = Gatherer(
+            self._write_all, items_max=WRITES_TOGETHER_MAX, at_once_max=WRITES_AT_ONCE_MAX
+        )
 
     @classmethod
     @asynccontextmanager
@@ -88,6 +106,7 @@ class Database:
             "dynamodb", config=config, **options.client_arguments()
         )
         async with connecting as client:
+            write_bodies(client)
             yield cls(client, options)
 
     # Time.
@@ -175,12 +194,16 @@ class Database:
         found: list[Row | None] = []
         for start in range(0, len(wanted), KEYS_PER_GET_MAX):
             chunk = wanted[start : start + KEYS_PER_GET_MAX]
-            try:
-                async with asyncio.timeout(self._remaining()):
-                    found += await self._gets.ask(chunk)
-            except TimeoutError:
-                raise StoreUnavailable(TOO_SLOW) from None
+            found += await self._gathered(self._gets.ask(chunk))
         return found
+
+    async def _gathered(self, asking: Awaitable[Result]) -> Result:
+        """The request has a budget of its own; whoever asks waits no longer than his."""
+        try:
+            async with asyncio.timeout(self._remaining()):
+                return await asking
+        except TimeoutError:
+            raise StoreUnavailable(TOO_SLOW) from None
 
     async def _fetch(self, wanted: Sequence[Wanted]) -> list[Row | None]:
         """At most as many as one request takes, within a budget of its own."""
@@ -317,6 +340,35 @@ class Database:
         answer = await self.call(operation, repeatable=False, **request)
         return rows.unpack(answer.get("Attributes", {}))
 
+    async def write_among(self, write: Write) -> None:
+        """As `write`, but perhaps together with others that wait; each of another row.
+
+        Raises StoreUnavailable if it takes too long: then it may be made still."""
+        [failed] = await self._gathered(self._writes.ask([write]))
+        if failed is not None:
+            raise failed
+
+    async def _write_all(self, writes: Sequence[Write]) -> list[Unwritten | None]:
+        """Each whose condition holds is made, whatever becomes of the others."""
+        failed: dict[int, Unwritten] = {}
+        waiting = dict(enumerate(writes))
+        with self.within_budget():
+            while len(waiting) > 1:
+                try:
+                    await self.transact([*waiting.values()])
+                except Cancelled as cancelled:
+                    unmet = _unmet(waiting, cancelled)
+                    failed |= unmet
+                    waiting = {index: waiting[index] for index in waiting if index not in unmet}
+                else:
+                    waiting = {}
+            for index, write in waiting.items():
+                try:
+                    await self.write(write)
+                except (ConditionFailed, AnswerLost) as error:
+                    failed[index] = error
+        return [failed.get(index) for index in range(len(writes))]
+
     async def delete_many(self, table: str, keys: Sequence[Key]) -> None:
         """Delete rows, each by itself and whether it is there or not."""
         name = self.name_of(table)
@@ -334,6 +386,17 @@ class Database:
 
 def _key_values(table: str, row: Key) -> tuple[Value, ...]:
     return tuple(row[name] for name in schema.BY_NAME[table].keys)
+
+
+def _unmet(indexes: Iterable[int], cancelled: Cancelled) -> dict[int, ConditionFailed]:
+    """Which conditions did not hold, by the index of their write."""
+    unmet = {
+        index: ConditionFailed(row)
+        for index, code, row in zip(indexes, cancelled.codes, cancelled.rows, strict=True)
+        if code == CONDITION_FAILED
+    }
+    assert unmet
+    return unmet
 
 
 @cache

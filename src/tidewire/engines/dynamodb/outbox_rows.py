@@ -4,7 +4,7 @@ All leases lie in one partition, beside the relays that are there to hold them, 
 shows who looks after what.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -35,8 +35,8 @@ _KINDS: Final[dict[str, type[ChangeEvent]]] = {
 
 
 def messages_row(
-    messages: list[Message],
-    origins: list[ConnectionId | None],
+    messages: Sequence[Message],
+    origins: Sequence[ConnectionId | None],
     *,
     membership_version: int,
     now_ms: int,

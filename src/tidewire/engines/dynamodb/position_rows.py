@@ -60,7 +60,8 @@ async def moved(
         if after == start:
             return Moved(start, after)
         try:
-            await database.write(position_write(user_id, chat_id, before, after, now_ms=now_ms))
+            move = position_write(user_id, chat_id, before, after, now_ms=now_ms)
+            await database.write_among(move)
         except ConditionFailed as failed:
             before = None if failed.row is None else values.positions_of(failed.row)
         except AnswerLost:

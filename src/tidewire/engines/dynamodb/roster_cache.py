@@ -1,8 +1,7 @@
-"""Who is in which chat, each with the version it was read under. PURE.
+"""Who is in which chat as of which version. PURE.
 
-Members that were read after a head row are good for whoever reads a head row of the same version:
-should they be newer, then those who are missing are out, and whoever came owes nothing up to that
-head. A chat with another version is read anew.
+Every change of members raises the version of its chat, so members are as good as the head row that
+shows the same version. A chat with another version is read anew.
 """
 
 from collections import OrderedDict

@@ -17,7 +17,6 @@ from tidewire.domain.ids import ChatId, UserId
 from tidewire.engines.dynamodb import rows, schema, values
 from tidewire.engines.dynamodb.backoff import Hindrance
 from tidewire.engines.dynamodb.database import Database
-from tidewire.engines.dynamodb.reading import read_chat
 from tidewire.engines.dynamodb.roster_cache import RosterCache
 from tidewire.engines.dynamodb.values import MemberState
 
@@ -60,24 +59,27 @@ async def read_members(
     return {state.member.user_id: state for state in states}
 
 
-async def read_roster(database: Database, chat_id: ChatId) -> Roster | None:
+async def _read_head(database: Database, chat_id: ChatId) -> Chat | None:
+    [row] = await database.get_many([(schema.CHATS, {"chat_id": chat_id})])
+    return values.chat_of(row)
+
+
+async def read_roster(database: Database, cache: RosterCache, chat_id: ChatId) -> Roster | None:
     """The members and the version that is true of: read again if it moved meanwhile."""
     tried = 0
-    chat = await read_chat(database, chat_id)
+    chat = await _read_head(database, chat_id)
     while chat is not None:
-        members = await read_members(database, chat_id)
-        later = await read_chat(database, chat_id)
-        assert later is not None
-        if later.membership_version == chat.membership_version:
+        members, is_exact = await _members_of(database, cache, chat)
+        if is_exact:
             return Roster(
                 chat_id,
                 chat.membership_version,
                 sorted(members),
                 has_block=any(state.is_blocked for state in members.values()),
             )
-        chat = later
         await database.pause(Hindrance.CONFLICT, min(tried, 2))
         tried += 1
+        chat = await _read_head(database, chat_id)
     return None
 
 
@@ -88,16 +90,17 @@ async def read_full(
     a head, and a position, is one key of a request, not a request."""
     heads = await database.get_many([(schema.CHATS, {"chat_id": one}) for one in chat_ids])
     chats = [values.chat_of(row) for row in heads]
-    rosters = await asyncio.gather(
-        *(_members_of(database, cache, chat) for chat in chats if chat is not None)
-    )
+    there = [chat for chat in chats if chat is not None]
+    rosters = await asyncio.gather(*(_members_of(database, cache, chat) for chat in there))
+    members_by_chat = {
+        chat.chat_id: members for chat, (members, _) in zip(there, rosters, strict=True)
+    }
     wanted: list[tuple[str, dict[str, rows.Value]]] = [
         (schema.POSITIONS, {"user_id": user_id, "chat_id": chat_id})
-        for chat_id, members in rosters
+        for chat_id, members in members_by_chat.items()
         for user_id in members
     ]
     found = iter(await database.get_many(wanted))
-    members_by_chat = dict(rosters)
     return [
         None if chat is None else _full(chat, members_by_chat[chat.chat_id], found)
         for chat in chats
@@ -106,12 +109,18 @@ async def read_full(
 
 async def _members_of(
     database: Database, cache: RosterCache, chat: Chat
-) -> tuple[ChatId, Mapping[UserId, MemberState]]:
-    members = cache.find(chat.chat_id, chat.membership_version)
-    if members is None:
-        members = await read_members(database, chat.chat_id)
+) -> tuple[Mapping[UserId, MemberState], bool]:
+    """The members, and whether they are those of the version that the chat shows. They may be newer
+    otherwise: then those who are missing are out, and whoever came owes nothing up to that head."""
+    known = cache.find(chat.chat_id, chat.membership_version)
+    if known is not None:
+        return known, True
+    members = await read_members(database, chat.chat_id)
+    later = await _read_head(database, chat.chat_id)
+    is_exact = later is not None and later.membership_version == chat.membership_version
+    if is_exact:
         cache.remember(chat.chat_id, chat.membership_version, members)
-    return chat.chat_id, members
+    return members, is_exact
 
 
 def _full(

@@ -265,7 +265,7 @@ class DynamoStorage(DynamoAccounts):
         return [state.member for state in found.values()]
 
     async def roster(self, chat_id: ChatId) -> Roster | None:
-        return await self._act(read_roster, chat_id)
+        return await self._act(read_roster, self._rosters, chat_id)
 
     async def share_group(self, one: UserId, other: UserId) -> bool:
         return await self._act(creation.shared_group, one, other) is not None

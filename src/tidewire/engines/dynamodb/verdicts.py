@@ -19,7 +19,8 @@ class Known(msgspec.Struct, frozen=True):
 
     chat: Chat | None
     has_counter: bool
-    """False also for a counter that is behind its own chat: it would repeat itself (P-02)."""
+    """False also for a counter that is behind its own chat: it would repeat itself (P-02). Only
+    looked at where a key is somebody else's."""
     keys: Mapping[ClientMessageId, StoredKey]
     members: Mapping[UserId, MemberState | None]
     positions: Mapping[UserId, Positions | None]
