@@ -81,8 +81,8 @@ class LogReader(Protocol):
     async def commit(self, handled: Sequence[LogRecord]) -> None:
         """These records are dealt with: who reads their partitions next starts behind them.
 
-        They are all that was read of their partitions up to the last of them. If the log does not
-        take it now, it is told again with the next commit; until then they may be read twice.
+        They are all that was read of their partitions up to the last of them. The log is told at
+        once or a moment later, and again if it does not take it; until then they may be read twice.
         """
         ...
 

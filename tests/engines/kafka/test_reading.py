@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -166,6 +167,7 @@ async def test_poison_is_buried_with_every_field_and_the_next_record_is_handled(
         await consumer.step()
     assert set(fanout.handled) == sent
     assert consumer.counters.buried == 1
+    await consumer.step()  # Nothing is left to read: the brokers are told of the rest.
     assert await committed_offsets(options, reader) == len(sent) + 1
 
     letters = Consumer(
@@ -214,6 +216,41 @@ async def test_batch_that_fails_is_read_again_by_the_same_reader(
     while not set(fanout.handled) >= sent:
         await consumer.step()
     assert consumer.counters.rewinds == reader.counters.rewinds == 3
+    await consumer.step()
+    assert await committed_offsets(options, reader) == len(sent)
+
+
+async def test_brokers_are_told_of_progress_now_and_then_and_of_the_rest_when_it_is_quiet(
+    open_log: OpenLog, open_reader: OpenReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_consumer, "TELL_S", 1.0)
+    options = fresh_topics(batch_records_max=1)
+    log, reader, fanout = open_log(options), open_reader(options), Fanout()
+    sent = await publish(log, 2)
+    consumer = consumer_of(reader, log, fanout)
+    began_s = time.monotonic()
+    while not set(fanout.handled) >= sent:
+        await consumer.step()
+    tellings = reader.counters.commits
+    assert 1 <= tellings <= 1 + (time.monotonic() - began_s)
+    assert tellings < len(sent)
+    await consumer.step()
+    assert reader.counters.commits == tellings + 1
+    assert await committed_offsets(options, reader) == len(sent)
+
+
+async def test_progress_that_is_not_told_yet_is_told_on_leaving(
+    open_log: OpenLog, open_reader: OpenReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_consumer, "TELL_S", 60.0)
+    options = fresh_topics(batch_records_max=1)
+    log, reader, fanout = open_log(options), open_reader(options), Fanout()
+    sent = await publish(log, 1)
+    consumer = consumer_of(reader, log, fanout)
+    while not set(fanout.handled) >= sent:
+        await consumer.step()
+    assert await committed_offsets(options, reader) == 1
+    await reader.close()
     assert await committed_offsets(options, reader) == len(sent)
 
 

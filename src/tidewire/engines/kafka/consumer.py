@@ -21,6 +21,9 @@ from tidewire.ports.event_log import LogReader, LogRecord
 
 READ_S_MAX: Final = 0.5
 """How long a read waits for a first record."""
+TELL_S: Final = 0.1
+"""The brokers are told of progress at most this often: each telling is a write for them. Whoever
+reads on after a crash repeats that much more."""
 STATISTICS_MS: Final = 5_000
 CLOSE_S_MAX: Final = 3.0
 REJOIN_SESSIONS: Final = 3
@@ -73,6 +76,7 @@ class KafkaLogReader:
         self._is_closing = False
         # Dealt with, but the brokers do not know it yet: the next offset by partition.
         self._progress: dict[Place, int] = {}
+        self._told_s = 0.0
         self._held: set[Place] = set()
         # When its last partitions were taken away, on the monotonic clock; None: since then it has
         # been given some, or has come back already.
@@ -155,8 +159,9 @@ class KafkaLogReader:
         consumer = self._joined()
         if self._is_closing:
             return []
-        first = consumer.poll(READ_S_MAX)
+        first = consumer.poll(TELL_S if self._progress else READ_S_MAX)
         if first is None:
+            self._tell_progress(list(self._progress))
             return []
         found = [first]
         if self._options.batch_records_max > 1:
@@ -192,7 +197,8 @@ class KafkaLogReader:
             place = (one.topic, one.partition)
             if place in self._held:
                 self._progress[place] = max(one.offset + 1, self._progress.get(place, 0))
-        self._tell_progress(list(self._progress))
+        if time.monotonic() - self._told_s >= TELL_S:
+            self._tell_progress(list(self._progress))
 
     def _tell_progress(self, places: Sequence[Place]) -> None:
         offsets = [
@@ -202,6 +208,7 @@ class KafkaLogReader:
         ]
         if not offsets:
             return
+        self._told_s = time.monotonic()
         try:
             self._joined().commit(offsets=offsets, asynchronous=False)
         except KafkaException as failed:
