@@ -378,7 +378,9 @@ def _kafka(home: Path, state: dict[str, Any]) -> list[str]:
         "transaction.state.log.min.isr=1\n"
         "group.initial.rebalance.delay.ms=0\n"
     )
-    java = ["java", "-Xmx256m", "-cp", f"{jars}/*"]
+    # A broker that lives for minutes: the compiler's second stage and a collector with threads of
+    # its own would take more of a small machine than they give back.
+    java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
     tool = ["kafka.tools.StorageTool", "format", "--ignore-formatted"]
     cluster = ["-t", KAFKA_CLUSTER, "-c", str(settings)]
     _run([*java, *tool, *cluster], dict(os.environ), "Kafka's storage cannot be formatted")

@@ -55,7 +55,7 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         help="Start a gateway and a fan-out worker on the DynamoDB, Kafka and Redis of the "
-        "settings, and measure the database alone after it.",
+        "settings, and measure the database alone after it, with the same two requests.",
     ),
 ]
 Seconds = Annotated[float, typer.Option(min=0.1, help="How long it is measured.")]
@@ -279,7 +279,7 @@ def _cluster_ground(directory: Path) -> "ClusterGround":
     import secrets
     from dataclasses import replace
 
-    from tidewire.engines.kafka.topics import create_topics
+    from tidewire.engines.kafka.topics import create_topics, delete_topics
     from tidewire.ops.load.cluster import ClusterGround
     from tidewire.ops.load.target import Launch
     from tidewire.runtime.clock import SystemClock
@@ -307,6 +307,7 @@ def _cluster_ground(directory: Path) -> "ClusterGround":
         fanout=launch("fanout"),
         dynamodb=dynamodb,
         make_topics=lambda: _ignore(create_topics(kafka)),
+        delete_topics=lambda: delete_topics(kafka),
         secret=token_key(directory, key_file),
         limits=LIMITS,
         clock=SystemClock(),

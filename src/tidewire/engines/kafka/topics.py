@@ -43,6 +43,21 @@ def create_topics(options: KafkaOptions) -> list[str]:
         raise _translated(error) from error
 
 
+def delete_topics(options: KafkaOptions) -> None:
+    """Take away topics that were made for a while. Raises LogUnavailable."""
+    admin = AdminClient(options.common_settings())
+    try:
+        gone = admin.delete_topics(
+            [topic.name for topic in topics(options)],
+            operation_timeout=ANSWER_S_MAX,
+            request_timeout=ANSWER_S_MAX,
+        )
+        for future in gone.values():
+            future.result()
+    except KafkaException as error:
+        raise _translated(error) from error
+
+
 def check_topics(options: KafkaOptions) -> list[str]:
     """What differs from what is needed, in words. Raises LogUnavailable."""
     admin = AdminClient(options.common_settings())
