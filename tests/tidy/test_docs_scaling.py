@@ -49,7 +49,7 @@ def test_load_counts_units_as_the_page_on_aws_does() -> None:
     lone = read_inputs(TEXT) | {"batch": 1, "moves": 0, "told": 0}
     load = Load(lone, 1e6)
     assert load.write_units / load.messages == pytest.approx(12)
-    assert load.read_units / load.messages == pytest.approx(4)
+    assert load.read_units / load.messages == pytest.approx(3)
 
 
 @pytest.mark.parametrize(
