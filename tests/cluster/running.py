@@ -149,6 +149,19 @@ class Member(Address):
         self._process = None
         return code
 
+    async def start_in_vain(self) -> tuple[int, str]:
+        """Start one that ends by itself and never serves; the exit code, and what it has said."""
+        self.launch()
+        async with asyncio.timeout(START_S_MAX):
+            while self.is_running:
+                assert not await asyncio.to_thread(self._is_ready), f"{self.name} serves"
+                await asyncio.sleep(POLL_S)
+        code = self.process.wait()
+        self._process = None
+        with self._log_path.open() as log:
+            log.seek(self._log_start)
+            return code, log.read()
+
     async def restart(self) -> None:
         """Killed, and started again."""
         self.kill()

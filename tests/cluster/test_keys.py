@@ -1,0 +1,54 @@
+"""All gateways sign tokens with one key. Slow: real processes on real servers."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.running import Cluster, Member, running
+from tests.e2e.chatting import texts
+from tidewire.runtime.console import EXIT_NOT_DONE
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """One gateway. Nothing is pushed here, so nobody fans out."""
+    with running(tmp_path, gateways=1, workers=0) as cluster:
+        yield cluster
+
+
+async def assert_refused(gateway: Member) -> None:
+    """It ends with one sentence, which says what to do."""
+    code, said = await gateway.start_in_vain()
+    assert code == EXIT_NOT_DONE
+    [sentence] = said.splitlines()
+    assert sentence.startswith("tidewire: error: this is not the key ")
+    assert "give all the same cluster.token_key_file" in sentence
+    assert "stop all of them and run 'tidewire cluster new-key'" in sentence
+
+
+async def test_gateway_with_another_key_is_refused_until_the_first_is_given_up(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    [first] = cluster.gateways
+    ann, bob = await first.people("ann", "bob")
+    chat_id = await first.direct(ann, bob)
+    other = cluster.add("gateway", cluster__token_key_file=tmp_path / "another.key")
+    await assert_refused(other)
+    async with first.phone(ann) as phone:
+        await phone.say(chat_id, "nothing has happened here")
+    # The one that was refused has left no mark of its own: it is refused again.
+    await assert_refused(other)
+
+    # What the sentence says helps. From then on the other key is everybody's.
+    assert await first.stop() == 0
+    done = await asyncio.to_thread(cluster.command, "cluster", "new-key")
+    assert done.returncode == 0, done.stderr
+    await other.start()
+    await assert_refused(first)
+    assert (await other.call("GET", "/api/v1/chats", by=ann)).status_code == 401
+    async with other.phone(await other.login(ann)) as phone:
+        assert texts(await phone.sync(chat_id)) == ["nothing has happened here"]
