@@ -12,11 +12,12 @@ from tidewire.domain.accounts import external_session_id
 from tidewire.domain.errors import Unavailable
 from tidewire.domain.ids import SessionId, UserId
 from tidewire.ports.accounts import SessionStore
+from tidewire.ports.pausing import pause
 from tidewire.ports.runtime import Clock, Tasks
 from tidewire.ports.storage import UserStore
 
 SESSIONS_AT_ONCE: Final = 50
-RETRY_S: Final = 1.0
+RETRY_MS: Final = 1_000
 
 Connected = tuple[UserId, SessionId]
 
@@ -68,7 +69,7 @@ class SessionRecheck:
             try:
                 lives = await asyncio.gather(*(self._lives(*one) for one in connected))
             except Unavailable:
-                await self._pause()
+                await pause(RETRY_MS)
                 continue
             ended = [one[1] for one, is_live in zip(connected, lives, strict=True) if not is_live]
             if ended:
@@ -83,12 +84,3 @@ class SessionRecheck:
             user.disabled_at_ms is None and external_session_id(user) == session_id
             for user in await self._store.users([user_id])
         )
-
-    async def _pause(self) -> None:
-        loop = asyncio.get_running_loop()
-        paused = loop.create_future()
-        handle = loop.call_later(RETRY_S, paused.set_result, None)
-        try:
-            await paused
-        finally:
-            handle.cancel()

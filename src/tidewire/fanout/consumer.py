@@ -5,7 +5,6 @@ its offsets committed. If the store or the dead letters cannot be reached, the b
 (K-03): a push that comes twice does no harm, because clients tell messages by their sequences.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -13,6 +12,7 @@ from tidewire.domain.errors import Unavailable
 from tidewire.domain.events import Event, LoggedEvent
 from tidewire.fanout.options import FanoutOptions
 from tidewire.ports.event_log import DeadLetters, LogReader, LogRecord
+from tidewire.ports.pausing import pause
 from tidewire.ports.runtime import Clock
 from tidewire.wire.dead_letters import (
     DeadLetter,
@@ -101,7 +101,7 @@ class LogConsumer:
         except Unavailable:
             self.counters.rewinds += 1
             await self._reader.rewind(records)
-            await _pause(self._options.retry_ms)
+            await pause(self._options.retry_ms)
             return
         # Only here: what is not dealt with must never lie behind the offset.
         await self._reader.commit(records)
@@ -154,13 +154,3 @@ class LogConsumer:
         for record in records:
             known = counters.records_by_topic.get(record.topic, 0)
             counters.records_by_topic[record.topic] = known + 1
-
-
-async def _pause(delay_ms: int) -> None:
-    loop = asyncio.get_running_loop()
-    paused = loop.create_future()
-    handle = loop.call_later(delay_ms / 1000, paused.set_result, None)
-    try:
-        await paused
-    finally:
-        handle.cancel()

@@ -28,6 +28,7 @@ from tidewire.fanout.options import LARGE_MEMBERS, FanoutOptions
 from tidewire.fanout.plan import Push, own_status_push, push_of, status_pushes, typing_push
 from tidewire.fanout.rosters import Rosters
 from tidewire.fanout.ticks import DueChat, Ticks
+from tidewire.ports.pausing import pause
 from tidewire.ports.router import Router
 from tidewire.ports.runtime import Clock, Tasks
 from tidewire.ports.storage import ChatStore, PositionStore
@@ -199,7 +200,7 @@ class FanoutWorker:
                 if attempts >= self._options.read_attempts_max:
                     self._give_up(ResyncReason.STORE_UNAVAILABLE)
                     return
-                await self._pause()
+                await pause(self._options.retry_ms)
                 continue
             if self._waiting.get(chat_id) is not queue:
                 return
@@ -233,14 +234,6 @@ class FanoutWorker:
             return
         self.counters.resyncs += 1
         self._router.resync(None, reason)
-
-    async def _pause(self) -> None:
-        paused = self._loop.create_future()
-        handle = self._loop.call_later(self._options.retry_ms / 1000, paused.set_result, None)
-        try:
-            await paused
-        finally:
-            handle.cancel()
 
     # Ticks.
 

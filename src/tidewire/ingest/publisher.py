@@ -14,8 +14,8 @@ from tidewire.domain.events import Event, LoggedEvent, PositionsAdvanced
 from tidewire.domain.outbox import OutboxKey, key_of_commit
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.publishing import PublishBook
-from tidewire.ingest.waiting import pause
 from tidewire.ports.event_log import CommitListener, EventLog, Outbox
+from tidewire.ports.pausing import pause
 
 ROWS_PER_DELETE: Final = 100
 RETRY_MS: Final = 500

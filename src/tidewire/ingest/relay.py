@@ -15,8 +15,8 @@ from tidewire.domain.outbox import SHARDS, OutboxKey, OutboxRow, Unreadable
 from tidewire.ingest.backlog import Backlog, due_rows, pause_ms
 from tidewire.ingest.leases import plan_leases
 from tidewire.ingest.options import IngestOptions
-from tidewire.ingest.waiting import pause
 from tidewire.ports.event_log import EventLog, Outbox
+from tidewire.ports.pausing import pause
 from tidewire.ports.runtime import Clock
 
 UNREADABLE_TOLD_MAX: Final = 1_000

@@ -97,7 +97,7 @@ async def test_asked_for_often_it_looks_once_more_and_not_at_once(stage: Stage) 
 async def test_store_that_does_not_answer_is_asked_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RETRY_S", 0.001)
+    monkeypatch.setattr(module, "RETRY_MS", 1)
     anna = await stage.plane.registered("anna")
     stage.connected = [(anna.user.user_id, SessionId("sess_ghost"))]
     failures = 3
