@@ -1,8 +1,7 @@
 """The real servers that some tests need: started by the first test that asks, stopped at the end.
 
 A run without them fails with a sentence that says what to install. `STACK=off` leaves those tests
-out; `STACK=full` runs also those that are too slow for every run. The last lines of a run say what
-was left out.
+out. The last lines of a run say what was left out.
 """
 
 import json
@@ -21,22 +20,14 @@ START_SECONDS_MAX: Final = 900
 """On a machine that has never run it, packages and jars are fetched first."""
 
 IS_OFF: Final = os.environ.get("STACK") == "off"
-IS_FULL: Final = os.environ.get("STACK") == "full"
 HAS_FAULTS: Final = os.environ.get("CLUSTER_FAULTS") == "on"
-
-TOO_SLOW: Final = ("test_history.py", "test_storage_access.py")
-"""Contract tests of hundreds of acts, minutes on DynamoDB Local; and the table of permissions,
-which every engine takes from `domain.access`."""
 
 
 def left_out() -> list[str]:
     """What this run does not test, in words."""
     if IS_OFF:
         return ["STACK=off: the cluster and its engines (DynamoDB, Kafka, Redis)"]
-    left = [] if HAS_FAULTS else ["a cluster whose servers fail under load (make test-faults)"]
-    if not IS_FULL:
-        left += [f"on DynamoDB: {name} (STACK=full runs it)" for name in TOO_SLOW]
-    return left
+    return [] if HAS_FAULTS else ["a cluster whose servers fail under load (make test-faults)"]
 
 
 STARTED_VARIABLE: Final = "STACK_STARTED_NOTE"
