@@ -210,7 +210,7 @@ async def test_messages_before_gives_the_last_ones_below_a_sequence(world: World
     assert (sequences(first), first.has_more) == ([1], False)
 
 
-@pytest.mark.parametrize("sequence", [None, 1, 7])
+@pytest.mark.parametrize("sequence", [None, 0, 1, 7])
 async def test_messages_before_gives_an_empty_page_when_there_is_nothing(
     world: World, sequence: int | None
 ) -> None:
@@ -218,6 +218,17 @@ async def test_messages_before_gives_an_empty_page_when_there_is_nothing(
     chat = await world.direct(anna, ben)
     page = await before(world, ben, chat, sequence)
     assert (sequences(page), page.has_more, page.head) == ([], False, 0)
+
+
+@pytest.mark.parametrize("sequence", [0, 1])
+async def test_messages_before_gives_an_empty_page_when_nothing_is_below(
+    world: World, sequence: int
+) -> None:
+    anna, ben = await world.people(2)
+    chat = await world.direct(anna, ben)
+    await world.send_many(chat, anna, 2)
+    page = await before(world, ben, chat, sequence)
+    assert (sequences(page), page.has_more, page.synced_through, page.head) == ([], False, 0, 2)
 
 
 async def test_messages_before_takes_a_sequence_above_the_head(world: World) -> None:

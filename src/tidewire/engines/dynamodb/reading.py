@@ -114,6 +114,9 @@ async def _top(database: Database, chat_id: ChatId, before: int | None, head: in
     """The last message below a sequence, as the one that follows it says; 0 if there is none."""
     if before is None or before > head:
         return head
+    if before < 1:
+        # Sequences begin at 1: nothing is below, and no message would ever say so.
+        return 0
     tried = 0
     while True:
         rows = await database.query(schema.MESSAGES, chat_id, between=(before, head), limit=1)
