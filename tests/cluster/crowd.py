@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.cluster.watching import PositionWatch
 from tests.e2e.chatting import PASSWORD, Address
 from tidewire.client import (
     Chat,
@@ -49,11 +50,21 @@ class Town:
 
     folder: Path
     names: list[str]
+    user_ids: list[str]
     pairs: list[str]
     group: str
 
     def chats_of(self, number: int) -> list[str]:
         return [self.pairs[number // 2], self.group]
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Everybody in each of his chats."""
+        return [
+            (user_id, chat_id)
+            for number, user_id in enumerate(self.user_ids)
+            for chat_id in self.chats_of(number)
+        ]
 
     def store(self, number: int) -> Path:
         return self.folder / f"{number}.db"
@@ -73,7 +84,8 @@ async def settle_town(address: Address, folder: Path) -> Town:
         group = await clients[0].group("all", *names[1:])
         for client in clients:
             await client.ready()
-    return Town(folder, names, list(pairs), group.chat_id)
+        user_ids = [client.user_id or "" for client in clients]
+    return Town(folder, names, user_ids, list(pairs), group.chat_id)
 
 
 class Person:
@@ -88,7 +100,6 @@ class Person:
         """Sequences by chat, in the order in which the application was told of them."""
         self.faults: list[str] = []
         self.times_offline = 0
-        self._shown: dict[str, tuple[int, int]] = {}
 
     async def write(self, is_over: asyncio.Event, pause_s: float) -> None:
         """Into one chat after the other, until it is over."""
@@ -115,12 +126,7 @@ class Person:
 
     def _look_at_ticks(self, chat_id: str) -> None:
         place = self.client.driver.core.places[self.client.chat(chat_id).chat_id]
-        now = (place.others_delivered, place.others_read)
-        before = self._shown.get(chat_id, (0, 0))
-        if now[0] < before[0] or now[1] < before[1]:
-            self.faults.append(f"ticks of {chat_id} went back from {before} to {now}")
-        self._shown[chat_id] = now
-        shown = self._last_own(chat_id, up_to=now[0])
+        shown = self._last_own(chat_id, up_to=place.others_delivered)
         for other in self.others:
             if chat_id in other.chat_ids and other.client.chat(chat_id).last_sequence < shown:
                 self.faults.append(
@@ -147,9 +153,10 @@ class Person:
 
 
 class Crowd:
-    def __init__(self, town: Town, people: list[Person]) -> None:
+    def __init__(self, town: Town, people: list[Person], watch: PositionWatch) -> None:
         self.town = town
         self.people = people
+        self.watch = watch
         self._is_over = asyncio.Event()
         self._writing: list[asyncio.Task[None]] = []
 
@@ -212,6 +219,9 @@ class Crowd:
     async def check(self) -> None:
         """What everybody holds is the same, and is what was written: once, and in order."""
         assert [fault for person in self.people for fault in person.faults] == []
+        await self.watch.look()
+        assert self.watch.falls == [], self.watch.falls
+        assert self.watch.has_seen_everybody
         histories: dict[str, list[list[tuple[int, str]]]] = defaultdict(list)
         for person in self.people:
             for chat in person.chats:
@@ -240,7 +250,7 @@ class Crowd:
 
 @asynccontextmanager
 async def talking(
-    town: Town, *addresses: Address, pause_s: float = PAUSE_S
+    town: Town, watch: PositionWatch, *addresses: Address, pause_s: float = PAUSE_S
 ) -> AsyncIterator[Crowd]:
     """Everybody is connected, one here and the next there, and writes until `all_complete`."""
     # It makes this process, which is eight clients and their proxies, several times slower.
@@ -259,8 +269,9 @@ async def talking(
                 await person.client.flush()
         for person in people:
             person.others = [one for one in people if one is not person]
-        crowd = Crowd(town, people)
+        crowd = Crowd(town, people, watch)
         tasks = [asyncio.create_task(person.listen()) for person in people]
+        tasks.append(asyncio.create_task(watch.keep_looking()))
         crowd.talk(pause_s)
         try:
             yield crowd

@@ -1,9 +1,10 @@
 """What a cluster rests on fails, one thing after the other, while people talk. Slow: real time.
 
 Goal: whatever dies, stops or stalls, everything acknowledged is there once, everybody has all of it
-in order, ticks never lie, and nobody has to come back who was not sent away. Method: servers and
-processes of this module's own are killed or stopped by their ids, or their traffic is held in a
-proxy. CLUSTER_FAULT_SECONDS=20 makes each fault as long as that, with the times of a real cluster.
+in order, ticks never lie, no position ever falls, and nobody has to come back who was not sent
+away. Method: servers and processes of this module's own are killed or stopped by their ids, or
+their traffic is held in a proxy. CLUSTER_FAULT_SECONDS=20 makes each fault as long as that, with
+the times of a real cluster.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ import pytest
 from tests.cluster.crowd import Crowd, Town, settle_town, talking, until
 from tests.cluster.running import Balancer, Cluster, Member, metric_of
 from tests.cluster.servers import OwnServers, own_servers
+from tests.cluster.watching import watching
 from tests.e2e.chatting import Address, Frame, Phone, new_key
 from tests.support.dynamodb_proxy import Fate, Proxy
 from tests.support.proxy import FaultyProxy
@@ -83,8 +85,11 @@ async def under_load(
     cluster: Cluster, town: Town, *addresses: Address, **more: Any
 ) -> AsyncIterator[Crowd]:
     """Whatever happens inside: at the end everybody has everything, and the store is sound."""
-    async with Balancer(*cluster.gateways[:2]) as balancer:
-        async with talking(town, *(addresses or (balancer,)), **more) as crowd:
+    async with (
+        Balancer(*cluster.gateways[:2]) as balancer,
+        watching(cluster, town.places) as watch,
+    ):
+        async with talking(town, watch, *(addresses or (balancer,)), **more) as crowd:
             await crowd.acked(20)
             yield crowd
             await crowd.all_complete()
@@ -209,6 +214,29 @@ async def test_kill_of_a_gateway_between_the_phases(cluster: Cluster, town: Town
             await crowd.acked(20)
         assert await cluster.metric("durability_sequence_gaps_total") > gaps
         assert crowd.times_offline == [1, *[0] * 7]
+
+
+async def test_kill_of_a_gateway_before_positions_move(cluster: Cluster, town: Town) -> None:
+    """What it wanted to write, late, finds that its people have gone further elsewhere."""
+    async with (
+        Proxy.running(cluster.endpoints.dynamodb_port) as proxy,
+        a_gateway_behind(proxy, cluster) as doomed,
+        First(doomed, *cluster.gateways[:2]) as own,
+        Balancer(*cluster.gateways[:2]) as balancer,
+        under_load(cluster, town, own, *[balancer] * 7) as crowd,
+    ):
+        held = asyncio.Event()
+        rule = proxy.rule("TransactWriteItems", Fate.PASS, table="delivery_state", hold=held)
+        await asyncio.wait_for(rule.seen.wait(), PATIENCE_S)
+        doomed.kill()
+        await crowd.acked(40)
+        await crowd.all_complete()
+        # Everybody has read everything, and nobody will write there again.
+        await crowd.watch.look()
+        answered = proxy.answers
+        held.set()
+        await until(lambda: proxy.answers > answered, PATIENCE_S)
+    assert crowd.times_offline == [1, *[0] * 7]
 
 
 async def test_kill_of_a_gateway_between_commit_and_publish(cluster: Cluster, town: Town) -> None:
