@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.support.engines import IN_PROCESS_ENGINES, EngineHarness
+from tests.support.engines import ENGINES, IN_PROCESS_ENGINES, EngineHarness
 from tests.support.world import World
 from tidewire.domain.chats import Role
 from tidewire.domain.delivery import Tick, tick
@@ -84,18 +84,22 @@ class Watch:
 
 # Some hundred histories of a group, looked at from everybody's side after every act.
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", IN_PROCESS_ENGINES, ids=lambda harness: harness.name)
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda harness: harness.name)
 def test_boundary_never_falls_whoever_comes_and_goes(
     engine: type[EngineHarness], tmp_path: Path
 ) -> None:
     """One store for all examples, a new group for each."""
+    is_quick = engine in IN_PROCESS_ENGINES
+    # Shrinking would take longer than the test may.
+    phases = [one for one in Phase if one is not Phase.shrink or is_quick]
     harness = engine(tmp_path)
     world = World(harness)
     with asyncio.Runner() as runner:
         runner.run(harness.open())
         people = runner.run(world.people(PEOPLE))
 
-        @settings(max_examples=100)
+        @settings(max_examples=100 if is_quick else 8, phases=phases)
         @given(st.lists(acts, min_size=5, max_size=25))
         def live(history: list[tuple[str, int, int]]) -> None:
             runner.run(watch(history))
