@@ -38,6 +38,10 @@ SHORT: Final[dict[str, int]] = {
     "ingest__lease_ms": 4_000,
 }
 
+UNREACHED: Final = "no broker of the event log can be reached"
+"""What a process may say of a broker that stood still: it is then left out of the list of brokers
+until its controller has heard from it again."""
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(90 + 6 * FAULT_S),
@@ -95,7 +99,11 @@ async def under_load(
             await crowd.all_complete()
             await crowd.check()
             assert await cluster.metric("fanout_dead_letters_total") == 0
-            assert cluster.complaints() == []
+            assert [
+                (name, line)
+                for name, line in cluster.complaints()
+                if not line["event"].startswith(UNREACHED)
+            ] == []
         await asyncio.to_thread(cluster.verify)
 
 

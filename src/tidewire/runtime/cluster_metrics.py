@@ -27,9 +27,9 @@ def backbone_metrics(backbone: Backbone) -> Iterator[Metric]:
             backbone.reader.counters.partitions,
         )
         yield counter(
-            "kafka_rejoins",
-            "How often it left the group and came back, having been given nothing for long.",
-            backbone.reader.counters.rejoins,
+            "kafka_reader_renewals",
+            "How often the reading client had given up on the brokers and was made anew.",
+            backbone.reader.counters.renewals,
         )
     yield from _redis(backbone)
 

@@ -81,6 +81,16 @@ async def test_client_that_is_beyond_help_is_made_anew(
     assert outcome is None or isinstance(outcome, LogUnavailable)
 
 
+async def test_client_that_has_given_up_on_the_brokers_is_made_anew(
+    open_log: OpenLog, options: KafkaOptions
+) -> None:
+    log = open_log(options)
+    await log.publish([a_message(1)])
+    log._told_statistics('{"brokers": {}}')
+    await log.publish([a_message(2)])
+    assert log.counters.fatal == 1
+
+
 async def test_topic_that_is_missing_is_told_and_others_work(
     open_log: OpenLog, options: KafkaOptions
 ) -> None:

@@ -1,11 +1,13 @@
 """The reading end of the log: one reader of a group, on a thread of its own.
 
-The vendor's client is only touched on that thread. What was read is dealt with and committed before
-more is read, so nothing is under way when partitions are taken away, which happens while reading.
+The vendor's client is only touched on that thread. What was read is dealt with before more is read,
+so nothing is under way when partitions are taken away, which happens while reading. Nothing waits
+for a broker's answer: a client that has given up never gets one, and has to be made anew.
 """
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +16,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tidewire.engines.kafka import schema
+from tidewire.engines.kafka.brokers import is_given_up
 from tidewire.engines.kafka.lag import lag_of
 from tidewire.engines.kafka.options import KafkaOptions
 from tidewire.engines.kafka.thread import LoopThread
@@ -26,10 +29,6 @@ TELL_S: Final = 0.1
 reads on after a crash repeats that much more."""
 STATISTICS_MS: Final = 5_000
 CLOSE_S_MAX: Final = 3.0
-REJOIN_SESSIONS: Final = 3
-"""So many session times after its last partitions were taken away a reader that has none leaves
-the group and comes back, once: after a broker stood still for long, the client was seen to wait for
-ever while others had all. Where readers outnumber partitions, that is one rebalance more."""
 FETCH_KILOBYTES_MAX: Final = 16_384
 """What is fetched ahead: bounded, because readers may be slower than the log."""
 
@@ -47,7 +46,7 @@ class ReaderCounters:
         "partitions",
         "rebalances",
         "records",
-        "rejoins",
+        "renewals",
         "rewinds",
     )
 
@@ -60,8 +59,8 @@ class ReaderCounters:
         self.rebalances = 0
         self.partitions = 0
         """How many this reader looks after now."""
-        self.rejoins = 0
-        """How often it left the group and came back, because it had been given none for long."""
+        self.renewals = 0
+        """How often the client had given up on the brokers and was made anew."""
 
 
 class KafkaLogReader:
@@ -77,10 +76,10 @@ class KafkaLogReader:
         # Dealt with, but the brokers do not know it yet: the next offset by partition.
         self._progress: dict[Place, int] = {}
         self._told_s = 0.0
+        # How often they were told and have not answered yet.
+        self._unanswered = 0
         self._held: set[Place] = set()
-        # When its last partitions were taken away, on the monotonic clock; None: since then it has
-        # been given some, or has come back already.
-        self._empty_since_s: float | None = None
+        self._is_given_up = False
         self._lag: Mapping[Place, int] = {}
         self._is_reached = True
 
@@ -110,7 +109,7 @@ class KafkaLogReader:
         if self._is_closing:
             return
         self._is_closing = True
-        # The thread may be held by a commit until a broker is back: then the session runs out.
+        # The thread is held until the brokers have the last offsets: else the session runs out.
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S_MAX):
                 await self._thread.do(self._close)
@@ -138,6 +137,7 @@ class KafkaLogReader:
                 "queued.max.messages.kbytes": FETCH_KILOBYTES_MAX,
                 "statistics.interval.ms": STATISTICS_MS,
                 "stats_cb": self._told_statistics,
+                "on_commit": self._told_answer,
                 "error_cb": self._told_error,
             }
             self._consumer = Consumer(settings)
@@ -151,17 +151,14 @@ class KafkaLogReader:
 
     def _read(self) -> list[LogRecord]:
         """The first record as soon as it is there, and with it what else has come."""
-        if self._is_left_out():
-            _logger.warning("given no partitions for long: leaving the group and coming back")
-            self.counters.rejoins += 1
-            self._close()
-            self._empty_since_s = None
+        if self._is_given_up:
+            self._renew()
         consumer = self._joined()
         if self._is_closing:
             return []
         first = consumer.poll(TELL_S if self._progress else READ_S_MAX)
         if first is None:
-            self._tell_progress(list(self._progress))
+            self._tell_all_progress()
             return []
         found = [first]
         if self._options.batch_records_max > 1:
@@ -181,10 +178,17 @@ class KafkaLogReader:
         self.counters.records += len(records)
         return records
 
-    def _is_left_out(self) -> bool:
-        since_s = self._empty_since_s
-        patience_s = REJOIN_SESSIONS * self._options.session_ms / 1000
-        return since_s is not None and time.monotonic() - since_s > patience_s
+    def _renew(self) -> None:
+        """Let go of a client that asks nobody any more. Its group has given its partitions away."""
+        _logger.warning("the reader had given up on the brokers of the event log and is made anew")
+        self.counters.renewals += 1
+        self._is_given_up = False
+        # Not closed, and ended elsewhere: either may wait for brokers. Only the list holds it now.
+        old, self._consumer = [self._consumer], None
+        threading.Thread(target=old.clear, name="kafka-renewal", daemon=True).start()
+        self._hold(set())
+        self._progress.clear()
+        self._unanswered = 0
 
     def _pass_over(self, error: KafkaError) -> None:
         """Faults that the client gets over by itself; a fatal one ends the process."""
@@ -198,6 +202,11 @@ class KafkaLogReader:
             if place in self._held:
                 self._progress[place] = max(one.offset + 1, self._progress.get(place, 0))
         if time.monotonic() - self._told_s >= TELL_S:
+            self._tell_all_progress()
+
+    def _tell_all_progress(self) -> None:
+        # One at a time: what comes meanwhile is told with the next.
+        if not self._unanswered:
             self._tell_progress(list(self._progress))
 
     def _tell_progress(self, places: Sequence[Place]) -> None:
@@ -209,18 +218,8 @@ class KafkaLogReader:
         if not offsets:
             return
         self._told_s = time.monotonic()
-        try:
-            self._joined().commit(offsets=offsets, asynchronous=False)
-        except KafkaException as failed:
-            error = failed.args[0]
-            if error.fatal():
-                raise
-            self.counters.commits_failed += 1
-            _logger.warning("offsets could not be committed: %s", error.name())
-            return
-        self.counters.commits += 1
-        for one in offsets:
-            del self._progress[one.topic, one.partition]
+        self._joined().commit(offsets=offsets, asynchronous=True)
+        self._unanswered += 1
 
     def _rewind(self, unhandled: Sequence[LogRecord]) -> None:
         self.counters.rewinds += 1
@@ -256,14 +255,23 @@ class KafkaLogReader:
         }
 
     def _hold(self, held: set[Place]) -> None:
-        if held:
-            self._empty_since_s = None
-        elif self._held:
-            self._empty_since_s = time.monotonic()
         self._held = held
         self.counters.partitions = len(held)
 
+    def _told_answer(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        """The brokers have taken offsets, or not: then they are told again."""
+        self._unanswered -= 1
+        if error is not None:
+            self.counters.commits_failed += 1
+            _logger.warning("offsets could not be committed: %s", error.name())
+            return
+        self.counters.commits += 1
+        for one in offsets:
+            if self._progress.get(_place_of(one)) == one.offset and one.error is None:
+                del self._progress[_place_of(one)]
+
     def _told_statistics(self, statistics: str) -> None:
+        self._is_given_up = is_given_up(statistics.encode())
         lag = lag_of(statistics.encode())
         self._lag = {place: count for place, count in lag.items() if place in self._held}
 

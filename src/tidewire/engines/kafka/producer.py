@@ -19,6 +19,7 @@ from tidewire.domain.errors import LogUnavailable
 from tidewire.domain.events import LoggedEvent
 from tidewire.domain.ids import EVENT_PREFIX, UlidSource
 from tidewire.engines.kafka import schema
+from tidewire.engines.kafka.brokers import is_given_up
 from tidewire.engines.kafka.options import KafkaOptions
 from tidewire.ports.event_log import DeadLetters, EventLog, PublishDone
 from tidewire.ports.runtime import Clock
@@ -26,6 +27,7 @@ from tidewire.wire.event_records import encode_record, record_of
 
 BATCH_BYTES: Final = 65_536
 POLL_S: Final = 0.1
+STATISTICS_MS: Final = 5_000
 CLOSE_S_MAX: Final = 2.0
 """Shorter than a process has for its end, also when the brokers are gone."""
 PURGE_S_MAX: Final = 2.0
@@ -47,7 +49,7 @@ class ProducerCounters:
         self.refused = 0
         """Records that found the queue of this process full."""
         self.fatal = 0
-        """Times that the client had to be made anew."""
+        """Times that the client was beyond help and had to be made anew."""
 
 
 class _Waiting:
@@ -98,6 +100,8 @@ class KafkaEventLog:
             "queue.buffering.max.messages": options.queue_records_max,
             "queue.buffering.max.kbytes": options.queue_kilobytes_max,
             "error_cb": self._failed,
+            "statistics.interval.ms": STATISTICS_MS,
+            "stats_cb": self._told_statistics,
         }
         return Producer(settings)
 
@@ -187,7 +191,8 @@ class KafkaEventLog:
                 waiting.done(waiting.error)
 
     def _renew(self) -> None:
-        """After a fatal error a client takes nothing any more; what it holds is reported failed."""
+        """After a fatal error a client takes nothing any more, and one that has given up
+        on the brokers sends nothing; what it holds is reported failed."""
         self.counters.fatal += 1
         self._is_fatal = False
         old, self._producer = self._producer, self._made()
@@ -240,6 +245,13 @@ class KafkaEventLog:
         elif error.code() == KafkaError._ALL_BROKERS_DOWN and self._is_reached:
             self._is_reached = False
             _logger.error("no broker of the event log can be reached; events wait in the outbox")
+
+    def _told_statistics(self, statistics: str) -> None:
+        if not self._is_fatal and is_given_up(statistics.encode()):
+            self._is_fatal = True
+            _logger.warning(
+                "the producer had given up on the brokers of the event log and is made anew"
+            )
 
 
 def _let_go(producer: Producer) -> None:
