@@ -353,6 +353,7 @@ def _dynamodb(home: Path, state: dict[str, Any]) -> list[str]:
     return [
         "java",
         "-Xmx512m",
+        "-XX:+UseSerialGC",
         f"-Djava.library.path={jars}",
         "-cp",
         f"{jars}/*",

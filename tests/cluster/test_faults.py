@@ -293,19 +293,27 @@ async def test_paused_gateway_that_wakes_up(cluster: Cluster, town: Town) -> Non
 async def test_worker_joins_while_batches_are_being_handled(
     cluster: Cluster, town: Town, servers: OwnServers
 ) -> None:
-    async with under_load(cluster, town) as crowd:
-        newcomer = cluster.add("fanout")
+    async with (
+        FaultyProxy(cluster.endpoints.kafka_port) as door,
+        under_load(cluster, town) as crowd,
+    ):
+        # It runs, and finds no broker yet.
+        door.is_refusing = True
+        newcomer = cluster.add("fanout", replace(cluster.endpoints, kafka_port=door.port))
+        await newcomer.start()
         # What was read cannot be handed on, so nobody is between two batches.
         servers.pause("redis")
         try:
-            await newcomer.start()
             await asyncio.sleep(1)
-            parts = await metric_of(newcomer, "kafka_partitions")
             waiting = [await metric_of(one, "redis_push_queue_bytes") for one in cluster.workers]
+            door.heal()
+            # Time to find the broker and ask it for a share.
+            await asyncio.sleep(2)
+            parts = await metric_of(newcomer, "kafka_partitions")
         finally:
             servers.go_on("redis")
-        assert parts == 0
         assert max(waiting) > 0
+        assert parts == 0
         await cluster.shared()
         await crowd.acked(20)
     assert set(crowd.times_offline) == {0}

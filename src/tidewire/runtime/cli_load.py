@@ -55,7 +55,7 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         help="Start a gateway and a fan-out worker on the DynamoDB, Kafka and Redis of the "
-        "settings, and measure the database alone after it, with the same two requests.",
+        "settings, and measure the database alone before and after, with the same two requests.",
     ),
 ]
 Seconds = Annotated[float, typer.Option(min=0.1, help="How long it is measured.")]
@@ -92,7 +92,8 @@ def pairs(
         from tidewire.ops.load.talk import TalkLoad
 
         if cluster:
-            _run_on_cluster(TalkLoad.pairs(count, window), count, _timing(seconds, warm_up), json)
+            timing = _timing(seconds, warm_up)
+            _run_on_cluster(TalkLoad.pairs(count, window), count, window, timing, json)
             return
         _run(TalkLoad.pairs(count, window), url, data_dir, _timing(seconds, warm_up), json)
 
@@ -257,7 +258,9 @@ def _run_on_own_server(
     return uvloop.run(run_on_own_server(workload, ground, timing, progress))
 
 
-def _run_on_cluster(workload: "Workload", chats: int, timing: "Timing", is_json: bool) -> None:
+def _run_on_cluster(
+    workload: "Workload", chats: int, window: int, timing: "Timing", is_json: bool
+) -> None:
     import uvloop
 
     from tidewire.runtime import load_output
@@ -268,7 +271,7 @@ def _run_on_cluster(workload: "Workload", chats: int, timing: "Timing", is_json:
 
     with progress_bar() as progress, _fresh_directory(None) as directory:
         ground = _cluster_ground(directory)
-        figures = uvloop.run(run_on_cluster(workload, chats, ground, timing, progress))
+        figures = uvloop.run(run_on_cluster(workload, chats, window, ground, timing, progress))
     load_output.show(figures, is_json=is_json)
     if figures.fault_count:
         raise typer.Exit(EXIT_CHECK_FAILED)

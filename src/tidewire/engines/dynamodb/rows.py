@@ -7,6 +7,7 @@ reserved words, and every value `:name`.
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, assert_never
 
 from tidewire.engines.dynamodb import schema
@@ -17,6 +18,8 @@ Attribute = dict[str, Any]
 Item = dict[str, Attribute]
 Write = dict[str, dict[str, Any]]
 
+EXPRESSIONS_MAX: Final = 256
+"""More than there are in this engine; each is used again and again."""
 _NAME: Final = re.compile(r"#(\w+)")
 
 
@@ -70,7 +73,8 @@ def unpack(item: Item) -> Row:
     return {name: unpack_value(attribute) for name, attribute in item.items()}
 
 
-def names_in(*expressions: str) -> dict[str, str]:
+@lru_cache(EXPRESSIONS_MAX)
+def names_in(*expressions: str) -> Mapping[str, str]:
     """The attributes that expressions name."""
     return {f"#{name}": name for text in expressions for name in _NAME.findall(text)}
 

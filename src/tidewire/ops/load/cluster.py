@@ -1,8 +1,9 @@
 """A run on a cluster of its own: a gateway and a fan-out worker, in tables and topics of their own.
 
 Beside it, the limit of the database: the two requests that an append cannot do without, the very
-same rows, in a bare loop with as many chats and batches of the same size. DynamoDB Local is slow
-until its code is compiled: the bare loop also runs before, uncounted, so that both meet it warm.
+same rows, in a bare loop with as many chats and batches of the same size. It runs before and after,
+because machines are faster at one time than at another; DynamoDB Local is slow until its code is
+compiled, so at first it runs uncounted.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from tidewire.domain.messages import SendMessage
 from tidewire.engines.dynamodb import rows, schema
 from tidewire.engines.dynamodb.append import commit_writes, take_numbers
 from tidewire.engines.dynamodb.database import Database
-from tidewire.engines.dynamodb.options import DynamoOptions
+from tidewire.engines.dynamodb.options import SENDS_PER_TRANSACTION_MAX, DynamoOptions
 from tidewire.engines.dynamodb.storage import DynamoStorage
 from tidewire.engines.dynamodb.tables import create_tables
 from tidewire.engines.dynamodb.verdicts import number
@@ -42,12 +43,12 @@ from tidewire.ops.load.target import Launch, OwnServer, Target, raise_file_limit
 from tidewire.ops.load.workload import Outcome, Progress, Timing, Workload
 from tidewire.ports.runtime import Clock
 
-BARE_S: Final = 5.0
-"""How long the bare loop runs."""
+BARE_S: Final = 10.0
+"""How long the bare loop runs each time."""
 WARM_S: Final = 10.0
-"""How long it runs before, uncounted."""
-WARM_BATCH: Final = 5
+"""How long it runs at first, uncounted."""
 METRICS_S_MAX: Final = 10.0
+PATIENCE_MS: Final = 10_000
 _SAMPLE: Final = re.compile(r"^([^#\s]\S*) (\S+)$", re.MULTILINE)
 
 
@@ -68,9 +69,16 @@ class ClusterGround:
 
 
 async def run_on_cluster(
-    workload: Workload, chats: int, ground: ClusterGround, timing: Timing, progress: Progress
+    workload: Workload,
+    chats: int,
+    window: int,
+    ground: ClusterGround,
+    timing: Timing,
+    progress: Progress,
 ) -> Figures:
-    """Measure on fresh tables, and the database before and after it. Raises LoadImpossible."""
+    """Measure on fresh tables, and the database before and after it. Raises LoadImpossible.
+
+    With so many messages of a chat outstanding, batches are of that size if they can."""
     raise_file_limit(workload.connections)
     progress("tables", 0, None)
     await asyncio.to_thread(ground.make_topics)
@@ -79,10 +87,14 @@ async def run_on_cluster(
         async with _tables(ground.dynamodb, ""), _tables(ground.dynamodb, "bare_") as bare:
             await _prepare(workload, ground, progress)
             progress("warming the database", 0, None)
-            await bare_messages_per_s(bare, chats, WARM_BATCH, WARM_S)
-            figures = await _measure(workload, ground, timing, progress)
+            batch = min(window, SENDS_PER_TRANSACTION_MAX)
+            await bare_messages_per_s(bare, chats, batch, WARM_S)
             progress("the database alone", 0, None)
-            limit = await bare_messages_per_s(bare, chats, round(figures.mean_batch or 1))
+            before = await bare_messages_per_s(bare, chats, batch)
+            figures = await _measure(workload, ground, timing, progress)
+            progress("the database alone, again", 0, None)
+            after = await bare_messages_per_s(bare, chats, round(figures.mean_batch or 1))
+            limit = (before + after) / 2
     finally:
         await asyncio.to_thread(ground.delete_topics)
     return msgspec.structs.replace(
@@ -95,7 +107,13 @@ async def run_on_cluster(
 @contextlib.asynccontextmanager
 async def _tables(options: DynamoOptions, suffix: str) -> AsyncIterator[Database]:
     """Tables for as long as they are needed."""
-    prefixed = dataclasses.replace(options, table_prefix=options.table_prefix + suffix)
+    # Patient: a request that took too long would end the run.
+    prefixed = dataclasses.replace(
+        options,
+        table_prefix=options.table_prefix + suffix,
+        attempt_ms=PATIENCE_MS,
+        budget_ms=2 * PATIENCE_MS,
+    )
     async with Database.connect(prefixed) as database:
         await create_tables(database)
         try:
