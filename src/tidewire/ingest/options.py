@@ -22,7 +22,7 @@ class IngestOptions:
     """How many of them may be of one chat, where chats are appended side by side: a chat that the
     store is slow with must not use up the room of all the others."""
 
-    appends_in_flight_max: int = 12
+    appends_in_flight_max: int = 20
     """How many appends run at the same time, where chats are appended side by side. A process has
     nothing left to give long before that; with more of them under way, a store that is at its limit
     gets smaller batches and does less."""

@@ -37,9 +37,9 @@ from tidewire.engines.dynamodb.rows import Row, Value, Write
 KEYS_PER_GET_MAX: Final = 100
 WRITES_MAX: Final = 100
 DELETES_MAX: Final = 25
-GETS_AT_ONCE_MAX: Final = 6
+GETS_AT_ONCE_MAX: Final = 2
 """Requests for rows that are under way side by side; what is asked for meanwhile goes together."""
-WRITES_AT_ONCE_MAX: Final = 3
+WRITES_AT_ONCE_MAX: Final = 2
 WRITES_TOGETHER_MAX: Final = 12
 """The same for small writes. In a transaction each is billed twice, and one that finds its row in
 another's hands holds up the rest: so they go alone while few are under way, and never very many
