@@ -98,6 +98,19 @@ async def test_whoever_waits_too_long_for_a_shared_request_is_told(
         dynamodb._deadline.reset(token)
 
 
+async def test_whoever_has_no_time_left_asks_for_nothing(database: Database) -> None:
+    before = database.counts.requests
+    token = dynamodb._deadline.set(0.0)
+    try:
+        with pytest.raises(StoreUnavailable):
+            await database.write_among(move(1, before=None, after=1))
+        with pytest.raises(StoreUnavailable):
+            await database.get_many([(schema.POSITIONS, place(1))])
+    finally:
+        dynamodb._deadline.reset(token)
+    assert database.counts.requests == before
+
+
 class Restless(Database):
     """A chat whose members change while they are read, so many times."""
 

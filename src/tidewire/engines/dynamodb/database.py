@@ -7,7 +7,7 @@ The vendor's own retries are off: an act has one budget, and every request and p
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -46,7 +46,8 @@ another's hands holds up the rest: so they go alone while few are under way, and
 together."""
 TOO_SLOW: Final = "the database took too long; the same request may be sent again"
 
-Result = TypeVar("Result")
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 Key = Mapping[str, Value]
 Wanted = tuple[str, Key]
 """A table, and which of its rows."""
@@ -194,14 +195,16 @@ class Database:
         found: list[Row | None] = []
         for start in range(0, len(wanted), KEYS_PER_GET_MAX):
             chunk = wanted[start : start + KEYS_PER_GET_MAX]
-            found += await self._gathered(self._gets.ask(chunk))
+            found += await self._gathered(self._gets, chunk)
         return found
 
-    async def _gathered(self, asking: Awaitable[Result]) -> Result:
+    async def _gathered(
+        self, gatherer: Gatherer[Item, Found], items: Sequence[Item]
+    ) -> Sequence[Found]:
         """The request has a budget of its own; whoever asks waits no longer than his."""
         try:
             async with asyncio.timeout(self._remaining()):
-                return await asking
+                return await gatherer.ask(items)
         except TimeoutError:
             raise StoreUnavailable(TOO_SLOW) from None
 
@@ -344,7 +347,7 @@ class Database:
         """As `write`, but perhaps together with others that wait; each of another row.
 
         Raises StoreUnavailable if it takes too long: then it may be made still."""
-        [failed] = await self._gathered(self._writes.ask([write]))
+        [failed] = await self._gathered(self._writes, [write])
         if failed is not None:
             raise failed
 
