@@ -12,9 +12,12 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import ConsumerGroupState
+from confluent_kafka.admin import AdminClient
 
 from tests.cluster.crowd import Crowd, Town, settle_town, talking, until
 from tests.cluster.running import Balancer, Cluster, Member, metric_of
@@ -23,10 +26,13 @@ from tests.cluster.watching import watching
 from tests.e2e.chatting import Address, Frame, Phone, new_key
 from tests.support.dynamodb_proxy import Fate, Proxy
 from tests.support.proxy import FaultyProxy
+from tidewire.engines.kafka.options import KafkaOptions
 
 FAULT_S: Final = float(os.environ.get("CLUSTER_FAULT_SECONDS", "20"))
 IS_FULL: Final = FAULT_S > 15
 PATIENCE_S: Final = 30 + 2 * FAULT_S
+HELD_S_MAX: Final = 5.0
+"""Before a Redis that stands still is taken for lost."""
 
 SHORT: Final[dict[str, int]] = {
     # As a real cluster's, but quicker: a fault of six seconds outlives all of it.
@@ -154,6 +160,21 @@ async def insist(phone: Phone, chat_id: str, content: str, key: str) -> Frame:
                 acked: Frame = answer["payload"]
                 return acked
             assert answer["payload"]["code"] == "SERVICE_UNAVAILABLE", answer
+
+
+async def some_hold_pushes(cluster: Cluster) -> bool:
+    """Whether a worker cannot hand on what it has read."""
+    waiting = [await metric_of(one, "redis_push_queue_bytes") for one in cluster.workers]
+    return max(waiting) > 0
+
+
+async def is_rebalancing(cluster: Cluster) -> bool:
+    """Whether the broker waits for the readers, because one more has asked for a share."""
+    group = cluster.topic_prefix + KafkaOptions().group
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{cluster.endpoints.kafka_port}"})
+    [described] = admin.describe_consumer_groups([group]).values()
+    found = await asyncio.wrap_future(described)
+    return bool(found.state is ConsumerGroupState.PREPARING_REBALANCING)
 
 
 # Without a fault.
@@ -304,16 +325,13 @@ async def test_worker_joins_while_batches_are_being_handled(
         # What was read cannot be handed on, so nobody is between two batches.
         servers.pause("redis")
         try:
-            await asyncio.sleep(1)
-            waiting = [await metric_of(one, "redis_push_queue_bytes") for one in cluster.workers]
+            await until(partial(some_hold_pushes, cluster), HELD_S_MAX)
             door.heal()
-            # Time to find the broker and ask it for a share.
-            await asyncio.sleep(2)
-            parts = await metric_of(newcomer, "kafka_partitions")
+            await until(partial(is_rebalancing, cluster), HELD_S_MAX)
+            assert await some_hold_pushes(cluster)
+            assert await metric_of(newcomer, "kafka_partitions") == 0
         finally:
             servers.go_on("redis")
-        assert max(waiting) > 0
-        assert parts == 0
         await cluster.shared()
         await crowd.acked(20)
     assert set(crowd.times_offline) == {0}
