@@ -18,10 +18,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-fast test-faults check fmt lock bench soak torture stack stack-env stack-down clean
+.PHONY: help run test test-fast test-faults check fmt lock bench bench-against soak torture stack stack-env stack-down clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(READY) ## Start the server on 127.0.0.1:8080, data in ./data (ARGS="--port 9000")
 	$(BIN)/tidewire serve $(ARGS)
@@ -51,6 +51,10 @@ fmt: $(READY) ## Format the code and apply the safe fixes
 bench: $(READY) ## Durable appends next to a bare loop, then the server next to the sketch (5 min)
 	$(BIN)/tidewire bench ingest
 	$(BIN)/tidewire bench compare
+
+bench-against: $(READY) ## Server CPU a message of this tree and of commit REV, in turns (REV=HEAD~20)
+	$(if $(REV),,$(error name the commit to compare with: make bench-against REV=...))
+	$(BIN)/python -m tools.bench_against $(REV) $(ARGS)
 
 soak: $(READY) ## Mixed load for SOAK_SECONDS (an hour): all delivered, nothing grows
 	$(BIN)/tidewire bench soak --seconds $(SOAK_SECONDS)
