@@ -1,0 +1,66 @@
+"""The audit trail's words: what was done, by whom, to whom, from where and when. PURE.
+
+A record never holds a password, a token or the text of a message. Names of actions are promised
+(docs/operations.md): programs filter by them.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from tidewire.domain.ids import ChatId, SessionId
+
+OPERATOR: Final = "operator"
+"""The actor of what is done with commands on the server's own machine."""
+
+
+class AuditAction(StrEnum):
+    """What was done. New names may be added; an old one keeps its meaning."""
+
+    LOGIN = "login"
+    LOGIN_FAILED = "login.failed"
+    REGISTER_FAILED = "register.failed"
+    SESSION_ENDED = "session.ended"
+    TOKEN_ISSUED = "token.issued"  # noqa: S105 - the name of an action
+    PASSWORD_CHANGED = "password.changed"  # noqa: S105 - the name of an action
+    PASSWORD_FAILED = "password.failed"  # noqa: S105 - the name of an action
+    ACCOUNT_CREATED = "account.created"
+    ACCOUNT_DISABLED = "account.disabled"
+    ACCOUNT_ENABLED = "account.enabled"
+    ACCOUNT_DELETED = "account.deleted"
+    INVITE_CREATED = "invite.created"
+    MEMBER_ADDED = "member.added"
+    MEMBER_REMOVED = "member.removed"
+    MEMBER_LEFT = "member.left"
+    ROLE_CHANGED = "role.changed"
+    GROUP_CREATED = "group.created"
+    GROUP_HANDED_OVER = "group.handed_over"
+    GROUP_CLOSED = "group.closed"
+    KEY_ROTATED = "key.rotated"
+    OPERATOR_COMMAND = "operator.command"
+
+
+FAILURES: Final = frozenset(
+    {AuditAction.LOGIN_FAILED, AuditAction.REGISTER_FAILED, AuditAction.PASSWORD_FAILED}
+)
+"""What strangers can cause without limit. Kept apart, so that a flood pushes out nothing else."""
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of the trail."""
+
+    at_ms: int
+    action: AuditAction
+    actor: str | None = None
+    """A user id, or OPERATOR. None: a person that is not known, such as one who fails to log in."""
+    target: str | None = None
+    """What it was done to: most often a user id."""
+    address: str | None = None
+    """The client's IP address. None for commands on the server's own machine."""
+    chat_id: ChatId | None = None
+    session_id: SessionId | None = None
+    reason: str | None = None
+    """Why, or how, in a word that programs can compare."""
+    count: int | None = None
+    """How many, where one record stands for several (sessions that ended, failures of a minute)."""

@@ -1,0 +1,70 @@
+"""Where planes and commands report what an operator may have to look up later.
+
+The address of a client is known to the edge alone, and no rule of a plane depends on it. So the
+edge notes it for the request (`ORIGIN`), and the trail reads it there; planes name only the actor.
+"""
+
+from contextvars import ContextVar
+from typing import Final, Protocol
+
+import msgspec
+
+from tidewire.domain.audit import AuditAction
+from tidewire.domain.ids import ChatId, SessionId
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a request comes from."""
+
+    address: str | None = None
+    """The client's IP address, behind trusted proxies too."""
+    client: str | None = None
+    """What the client calls itself, cleaned and bounded."""
+
+
+NOWHERE: Final = Origin()
+"""Of what no client asked for."""
+
+ORIGIN: Final[ContextVar[Origin]] = ContextVar("ORIGIN", default=NOWHERE)
+"""The origin of the request that is being carried out."""
+
+
+class AuditTrail(Protocol):
+    """Takes records. To be called after the act is durable, or has failed."""
+
+    def record(
+        self,
+        action: AuditAction,
+        *,
+        actor: str | None,
+        target: str | None = None,
+        chat_id: ChatId | None = None,
+        session_id: SessionId | None = None,
+        reason: str | None = None,
+        count: int | None = None,
+    ) -> None:
+        """Note that it was done, now, from the origin of the current request.
+
+        Never raises and never waits. The fields are those of `domain.audit.AuditRecord`.
+        """
+        ...
+
+
+class NoTrail:
+    """Keeps nothing: for tests and tools."""
+
+    def record(
+        self,
+        action: AuditAction,
+        *,
+        actor: str | None,
+        target: str | None = None,
+        chat_id: ChatId | None = None,
+        session_id: SessionId | None = None,
+        reason: str | None = None,
+        count: int | None = None,
+    ) -> None:
+        """Forget it."""
+
+
+NO_TRAIL: Final[AuditTrail] = NoTrail()
