@@ -392,6 +392,18 @@ async def test_roster_names_everybody_with_its_version(world: World) -> None:
     assert roster.membership_version == (await world.chat(anna, chat)).membership_version
 
 
+async def test_roster_says_after_which_message_members_joined(world: World) -> None:
+    anna, ben, cleo = await world.people(3)
+    chat = await world.group(anna, ben)
+    await world.send_many(chat, anna, 2)
+    await world.add(anna, chat, cleo)
+    roster = await world.storage.roster(chat)
+    assert roster is not None
+    assert sorted(roster.readers_of(2)) == sorted([anna, ben])
+    assert sorted(roster.readers_of(3)) == sorted([anna, ben, cleo])
+    assert (dict(roster.joined), roster.joined_max) == ({cleo: 2}, 2)
+
+
 async def test_roster_is_none_when_there_is_no_such_chat(world: World) -> None:
     assert await world.storage.roster(world.no_chat()) is None
 

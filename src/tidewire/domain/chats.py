@@ -4,7 +4,7 @@ A direct chat has exactly two members and never changes; a group has one owner, 
 Who may do what is decided in `access`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -105,6 +105,36 @@ class Roster(msgspec.Struct, frozen=True):
     membership_version: int
     user_ids: Sequence[UserId]
     has_block: bool = False
+    joined: Mapping[UserId, int] = msgspec.field(default_factory=dict)
+    """The `joined_sequence` of those members for whom it is above 0."""
+    joined_max: int = 0
+    """The highest of them: a message above it concerns every member."""
+
+    def readers_of(self, sequence: int) -> Sequence[UserId]:
+        """The members who had joined when the message of this sequence was stored."""
+        if sequence > self.joined_max:
+            return self.user_ids
+        joined = self.joined
+        return tuple(user_id for user_id in self.user_ids if joined.get(user_id, 0) < sequence)
+
+
+def roster_of(
+    chat_id: ChatId,
+    membership_version: int,
+    members: Mapping[UserId, int],
+    *,
+    has_block: bool = False,
+) -> Roster:
+    """The roster of members, given with the `joined_sequence` of each."""
+    joined = {user_id: sequence for user_id, sequence in members.items() if sequence > 0}
+    return Roster(
+        chat_id,
+        membership_version,
+        tuple(members),
+        has_block=has_block,
+        joined=joined,
+        joined_max=max(joined.values(), default=0),
+    )
 
 
 def pair_key(one: UserId, other: UserId) -> str:

@@ -44,11 +44,13 @@ def push_of(
     *,
     now_ms: int,
 ) -> Push:
-    """The push of an event. The sender's other devices get his message, its own connection does
-    not (D-08); whoever was removed is told so, and nothing after it."""
+    """The push of an event. The sender's other devices get the message, its own connection does
+    not (D-08). A removed member is told of the removal and of nothing after it. The roster may be
+    newer than the event: a member who joined after a message was stored is not pushed it."""
     if isinstance(event, MessageAppended):
-        framed = frame_text(encode_message_push(event.message, now_ms))
-        return Push(roster.user_ids, framed, event.origin_connection_id)
+        message = event.message
+        framed = frame_text(encode_message_push(message, now_ms))
+        return Push(roster.readers_of(message.sequence), framed, event.origin_connection_id)
     user_ids = roster.user_ids
     if isinstance(event, MembershipChanged) and event.change is MembershipChange.REMOVED:
         user_ids = (*user_ids, event.user_id)

@@ -6,11 +6,9 @@ a roster without an event: whoever was reading it then has to read it again. A p
 no events trusts a roster only for a while.
 """
 
-from collections.abc import Sequence
-
-from tidewire.domain.chats import Roster
+from tidewire.domain.chats import Roster, roster_of
 from tidewire.domain.events import ChatCreated, ChatRenamed, MembershipChange, MembershipChanged
-from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.ids import ChatId
 
 
 class Reading:
@@ -126,15 +124,10 @@ class Rosters:
         if known.membership_version != version - 1:
             self.forget(chat.chat_id)
             return
-        users = known.user_ids
+        members = {user_id: known.joined.get(user_id, 0) for user_id in known.user_ids}
         if isinstance(event, MembershipChanged):
-            users = _changed(users, event)
-        self.learn(Roster(chat.chat_id, version, users, known.has_block), now_ms)
-
-
-def _changed(users: Sequence[UserId], event: MembershipChanged) -> Sequence[UserId]:
-    if event.change is MembershipChange.ADDED:
-        return (*users, event.user_id)
-    if event.change is MembershipChange.REMOVED:
-        return tuple(user_id for user_id in users if user_id != event.user_id)
-    return users
+            if event.change is MembershipChange.ADDED:
+                members[event.user_id] = event.joined_sequence
+            elif event.change is MembershipChange.REMOVED:
+                members.pop(event.user_id, None)
+        self.learn(roster_of(chat.chat_id, version, members, has_block=known.has_block), now_ms)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewire.domain.chats import check_chat_name, pair_key
+from tidewire.domain.chats import check_chat_name, pair_key, roster_of
 from tidewire.domain.errors import InvalidOperation
-from tidewire.domain.ids import UserId
+from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import CHAT_NAME_CHARACTERS_MAX
 
 users = st.text("abcXYZ019_", min_size=1, max_size=8).map(UserId)
@@ -44,3 +44,13 @@ def test_chat_name_that_nobody_could_read_is_refused(name: str) -> None:
 def test_chat_name_is_bounded_in_characters() -> None:
     assert CHAT_NAME_CHARACTERS_MAX == 128
     assert check_chat_name("🍲" * CHAT_NAME_CHARACTERS_MAX)
+
+
+@given(st.dictionaries(users, st.integers(0, 9), max_size=6), st.integers(1, 10))
+def test_readers_of_a_message_are_those_who_had_joined_before_it(
+    members: dict[UserId, int], sequence: int
+) -> None:
+    roster = roster_of(ChatId("chat_1"), 3, members)
+    assert list(roster.user_ids) == list(members)
+    expected = [user_id for user_id, joined in members.items() if joined < sequence]
+    assert list(roster.readers_of(sequence)) == expected

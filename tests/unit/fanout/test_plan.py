@@ -3,7 +3,7 @@
 import msgspec
 
 from tests.unit.fanout.test_rosters import ANN, BEN, CEM, CHAT, changed, chat
-from tidewire.domain.chats import ChatType, Roster
+from tidewire.domain.chats import ChatType, Roster, roster_of
 from tidewire.domain.delivery import DigestEntry, Floors, lowest_of
 from tidewire.domain.events import ChatCreated, ChatRenamed, MembershipChange, MessageAppended
 from tidewire.domain.ids import ClientMessageId, ConnectionId, MessageId
@@ -42,6 +42,14 @@ def test_message_goes_to_everybody_but_the_connection_it_came_from() -> None:
     assert frame(push)["type"] == "message"
     assert (payload(push)["sequence"], payload(push)["prev_sequence"]) == (2, 1)
     assert "request_id" not in frame(push)
+
+
+def test_message_is_not_pushed_to_a_member_who_joined_after_it() -> None:
+    """The roster may be newer than the event: whoever was out then is not pushed it (B9)."""
+    for joined, expected in ((1, (ANN, BEN, CEM)), (2, (ANN, BEN)), (7, (ANN, BEN))):
+        roster = roster_of(CHAT, 4, {ANN: 0, BEN: 1, CEM: joined})
+        push = push_of(MessageAppended(MESSAGE, 1, None), roster, now_ms=5)
+        assert tuple(push.user_ids) == expected
 
 
 def test_changes_go_to_all_members_and_a_removal_to_the_removed_too() -> None:

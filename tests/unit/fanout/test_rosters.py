@@ -28,13 +28,15 @@ def chat(version: int, chat_id: ChatId = CHAT) -> Chat:
     )
 
 
-def changed(version: int, change: MembershipChange, user_id: UserId) -> MembershipChanged:
+def changed(
+    version: int, change: MembershipChange, user_id: UserId, *, joined_sequence: int = 0
+) -> MembershipChanged:
     return MembershipChanged(
         chat=chat(version),
         user_id=user_id,
         change=change,
         role=Role.MEMBER,
-        joined_sequence=0,
+        joined_sequence=joined_sequence,
         changed_by=ANN,
         changed_at_ms=1,
     )
@@ -72,6 +74,21 @@ def test_roster_follows_changes_one_by_one() -> None:
     assert users(held, 4) == [ANN, BEN, CEM]
     held.follow(changed(5, MembershipChange.REMOVED, BEN), 0)
     assert users(held, 5) == [ANN, CEM]
+
+
+def test_roster_follows_who_joined_at_which_message() -> None:
+    held = rosters()
+    held.follow(ChatCreated(chat(1), (ANN, BEN)), 0)
+    held.follow(changed(2, MembershipChange.REMOVED, BEN), 0)
+    held.follow(changed(3, MembershipChange.ADDED, BEN, joined_sequence=5), 0)
+    held.follow(ChatRenamed(chat(4), ANN, 1), 0)
+    found = held.find(CHAT, 4, 0)
+    assert found is not None
+    assert (found.readers_of(5), found.readers_of(6)) == ((ANN,), (ANN, BEN))
+    held.follow(changed(5, MembershipChange.REMOVED, BEN), 0)
+    found = held.find(CHAT, 5, 0)
+    assert found is not None
+    assert (found.joined, found.joined_max) == ({}, 0)
 
 
 def test_roster_is_forgotten_when_a_change_was_missed() -> None:

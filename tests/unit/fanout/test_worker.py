@@ -80,6 +80,8 @@ class SlowRosters(MemoryStorage):
     gate: asyncio.Event
     answered: asyncio.Event
     """Cleared: what was read is on its way still."""
+    outdated: list[Roster]
+    """What is answered first, whatever is true."""
     failures = 0
     reads = 0
 
@@ -88,8 +90,10 @@ class SlowRosters(MemoryStorage):
         if self.failures:
             self.failures -= 1
             raise StoreUnavailable("the test says so")
-        roster = await super().roster(chat_id)
         self.reads += 1
+        if self.outdated:
+            return self.outdated.pop()
+        roster = await super().roster(chat_id)
         await self.answered.wait()
         return roster
 
@@ -97,7 +101,7 @@ class SlowRosters(MemoryStorage):
 class Harness(MemoryHarness):
     async def _open(self) -> SlowRosters:
         storage = SlowRosters(self._listen)
-        storage.gate, storage.answered = asyncio.Event(), asyncio.Event()
+        storage.gate, storage.answered, storage.outdated = asyncio.Event(), asyncio.Event(), []
         storage.gate.set()
         storage.answered.set()
         return storage
@@ -195,6 +199,67 @@ async def test_removed_member_is_told_and_gets_nothing_after_it(stage: Stage) ->
     assert stage.sequences(cem) == [1]
     last = stage.router.got(cem, "chat_update")[-1]
     assert (last["change"], last["user_id"]) == ("member_removed", cem)
+
+
+async def test_readded_member_is_not_pushed_what_was_sent_meanwhile(stage: Stage) -> None:
+    """The worker is late: it reads the members when the member is back already (B9)."""
+    ann, ben, cem = await stage.world.people(3)
+    chat_id = await stage.world.group(ann, ben, cem)
+    stage.world.new_commits()
+    stage.connect(ben, cem)
+    await stage.world.remove(ann, chat_id, cem)
+    await stage.world.send_many(chat_id, ann, 3)
+    await stage.world.add(ann, chat_id, cem)
+    await stage.world.send(chat_id, ann)
+    stage.fan_out()
+    await stage.router.until(lambda: stage.sequences(ben) == [1, 2, 3, 4])
+    assert stage.sequences(cem) == [4]
+
+
+# What a roster is good for, and the order of what waits for one (E13).
+
+
+async def two_changes_of_members(stage: Stage) -> tuple[ChatId, UserId, UserId, UserId]:
+    """Three in a chat, one of them removed; the worker has heard of the chat's creation only."""
+    ann, ben, cem = await stage.world.people(3)
+    chat_id = await stage.world.group(ann, ben, cem)
+    stage.connect(ann, ben, cem)
+    stage.fan_out()
+    await stage.world.remove(ann, chat_id, cem)
+    await stage.world.rename(ann, chat_id, "without Cem")
+    stage.world.new_commits()
+    return chat_id, ann, ben, cem
+
+
+async def test_roster_older_than_the_event_is_read_again(stage: Stage) -> None:
+    """The worker knows an older roster, and the store answers with one that is older still."""
+    chat_id, ann, ben, cem = await two_changes_of_members(stage)
+    stage.storage.outdated = [Roster(chat_id, 2, (ann, ben, cem))] * 2
+    await stage.world.send(chat_id, ann)
+    stage.fan_out()
+    await stage.router.until(lambda: stage.sequences(ben) == [1])
+    assert stage.sequences(cem) == []
+    assert stage.worker.counters.roster_reads == 3
+
+
+async def test_event_does_not_overtake_those_that_wait_for_members(stage: Stage) -> None:
+    """The second event would be content with the roster that is known; the first is not."""
+    chat_id, ann, ben, _ = await two_changes_of_members(stage)
+    await stage.world.send_many(chat_id, ann, 2)
+    [[first, second]] = [
+        [event for event in commit if isinstance(event, MessageAppended)]
+        for commit in stage.world.new_commits()
+    ]
+    stage.storage.gate.clear()
+    stage.worker.committed([first])
+    stage.worker.committed([msgspec.structs.replace(second, membership_version=1)])
+    stage.worker.typing(ann, chat_id, is_typing=True, origin=CONNECTION)
+    assert stage.router.connected[ben][1:] == []
+    stage.storage.gate.set()
+    await stage.router.until(lambda: len(stage.router.connected[ben]) == 4)
+    kinds = [frame["type"] for frame in stage.router.connected[ben]]
+    assert kinds == ["chat_update", "message", "message", "typing_indicator"]
+    assert stage.sequences(ben) == [1, 2]
 
 
 async def test_worker_tells_everybody_to_sync_when_members_cannot_be_read(stage: Stage) -> None:
@@ -377,7 +442,7 @@ class CountingFloors(SlowRosters):
 class CountingHarness(Harness):
     async def _open(self) -> CountingFloors:
         storage = CountingFloors(self._listen)
-        storage.gate, storage.answered = asyncio.Event(), asyncio.Event()
+        storage.gate, storage.answered, storage.outdated = asyncio.Event(), asyncio.Event(), []
         storage.gate.set()
         storage.answered.set()
         storage.asked = []

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from tidewire.domain.chats import Chat, Member, Roster
+from tidewire.domain.chats import Chat, Member, Roster, roster_of
 from tidewire.domain.delivery import (
     Floors,
     MemberDelivery,
@@ -71,10 +71,10 @@ async def read_roster(database: Database, cache: RosterCache, chat_id: ChatId) -
     while chat is not None:
         members, is_exact = await _members_of(database, cache, chat)
         if is_exact:
-            return Roster(
+            return roster_of(
                 chat_id,
                 chat.membership_version,
-                sorted(members),
+                {user_id: members[user_id].member.joined_sequence for user_id in sorted(members)},
                 has_block=any(state.is_blocked for state in members.values()),
             )
         await database.pause(Hindrance.CONFLICT, min(tried, 2))

@@ -22,6 +22,7 @@ from tidewire.domain.chats import (
     Roster,
     check_chat_name,
     pair_key,
+    roster_of,
 )
 from tidewire.domain.delivery import (
     Advance,
@@ -318,10 +319,13 @@ class MemoryStorage(MemoryAccounts):
         record = self._open_tables().chats.get(chat_id)
         if record is None:
             return None
-        return Roster(
+        return roster_of(
             chat_id,
             record.membership_version,
-            sorted(record.members),
+            {
+                user_id: record.members[user_id].joined_sequence
+                for user_id in sorted(record.members)
+            },
             has_block=bool(record.blocked),
         )
 

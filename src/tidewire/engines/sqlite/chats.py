@@ -19,6 +19,7 @@ from tidewire.domain.chats import (
     Roster,
     check_chat_name,
     pair_key,
+    roster_of,
 )
 from tidewire.domain.errors import ChatIsFull, InvalidOperation, UserNotFound
 from tidewire.domain.events import (
@@ -103,15 +104,15 @@ def roster(database: apsw.Connection, chat_id: ChatId) -> Roster | None:
     if version is None:
         return None
     rows: list[tuple[Any, ...]] = database.execute(
-        "SELECT user_id, blocked_at IS NOT NULL FROM chat_memberships"
+        "SELECT user_id, joined_sequence, blocked_at IS NOT NULL FROM chat_memberships"
         " WHERE chat_id = ? ORDER BY user_id",
         (chat_id,),
     ).fetchall()
-    return Roster(
+    return roster_of(
         chat_id,
         version[0],
-        tuple(user_id for user_id, _ in rows),
-        has_block=any(is_blocked for _, is_blocked in rows),
+        {user_id: joined_sequence for user_id, joined_sequence, _ in rows},
+        has_block=any(is_blocked for _, _, is_blocked in rows),
     )
 
 
