@@ -118,6 +118,36 @@ async def test_block_raises_the_version_and_tells_nobody(world: World) -> None:
     assert world.new_events() == []
 
 
+async def test_block_shows_in_no_number_that_members_see(world: World) -> None:
+    """A16: the fence's version rises, the version that the blocked person is shown does not."""
+    anna, ben = await world.people(2)
+    chat = await world.direct(anna, ben)
+    await world.send(chat, ben)
+    shown = (await world.chat(ben, chat)).shown_version
+    seen = [await world.entry(user_id, chat) for user_id in (anna, ben)]
+    await block(world, anna, ben)
+    for change in (world.storage.unblock(anna, ben), world.storage.block(ben, anna, now_ms=1)):
+        for user_id, entry in zip((anna, ben), seen, strict=True):
+            assert (await world.chat(user_id, chat)).shown_version == shown
+            assert await world.entry(user_id, chat) == entry
+            assert await world.storage.standing(user_id, chat) == entry
+        await change
+    found = await world.chat(ben, chat)
+    assert (found.membership_version, found.shown_version) == (shown + 3, shown)
+
+
+async def test_shown_version_rises_with_every_change_of_a_group(world: World) -> None:
+    anna, ben, cleo = await world.people(3)
+    chat = await world.group(anna, ben)
+    await block(world, ben, anna)
+    for number, change in enumerate(
+        (world.rename(anna, chat, "other"), world.add(anna, chat, cleo)), start=2
+    ):
+        await change
+        assert (await world.chat(anna, chat)).shown_version == number
+        assert (await world.entry(ben, chat)).membership_version == number
+
+
 async def test_block_holds_at_the_instant_of_every_append(world: World) -> None:
     """Whatever is stored after the block was answered is not the blocked one's."""
     anna, ben = await world.people(2)

@@ -26,10 +26,11 @@ class Role(StrEnum):
 
 
 class Chat(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat as its members see it.
+    """A chat as it is stored.
 
     `membership_version` rises with every change of members, roles, name or blocks (mute does not
-    count); `head` is the sequence of the last stored message, 0 if there is none.
+    count): writes are fenced and rosters compared by it. `head` is the sequence of the last stored
+    message, 0 if there is none.
     """
 
     chat_id: ChatId
@@ -41,6 +42,14 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     membership_version: int
     member_count: int
     head: int
+    block_changes: int = 0
+    """How many of the version's steps were blocks, set or taken back."""
+
+    @property
+    def shown_version(self) -> int:
+        """The version that members are shown. A block does not move it, because the blocked person
+        is shown it too."""
+        return self.membership_version - self.block_changes
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):

@@ -201,7 +201,10 @@ class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DigestEntry(msgspec.Struct, frozen=True):
-    """The state of one chat for one user: all a device needs to know what it has missed."""
+    """The state of one chat for one user: all a device needs to know what it has missed.
+
+    `membership_version` is the version that members are shown (`Chat.shown_version`).
+    """
 
     chat_id: ChatId
     chat_type: ChatType

@@ -43,6 +43,7 @@ class _ChatPayload(_Payload, frozen=True, kw_only=True):
     created_at: str
     updated_at: str
     membership_version: Count
+    block_changes: Count = 0
     head: Cursor
 
 
@@ -154,6 +155,7 @@ class _ChatFields(TypedDict):
     created_at: str
     updated_at: str
     membership_version: int
+    block_changes: int
     head: int
 
 
@@ -321,6 +323,7 @@ def _chat_fields(chat: Chat) -> _ChatFields:
         created_at=format_time_ms(chat.created_at_ms),
         updated_at=format_time_ms(chat.updated_at_ms),
         membership_version=chat.membership_version,
+        block_changes=chat.block_changes,
         head=chat.head,
     )
 
@@ -336,6 +339,7 @@ def _chat_of(payload: _ChatPayload, *, member_count: int) -> Chat:
         membership_version=payload.membership_version,
         member_count=member_count,
         head=payload.head,
+        block_changes=payload.block_changes,
     )
 
 

@@ -118,7 +118,7 @@ def chat_update_frame(
         timestamp=format_time_ms(now_ms),
         payload=ChatUpdatePayload(
             chat_id=chat.chat_id,
-            membership_version=chat.membership_version,
+            membership_version=chat.shown_version,
             change=change,
             chat_type=chat.chat_type,
             name=chat.name,

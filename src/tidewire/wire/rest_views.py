@@ -132,7 +132,7 @@ def chat_summary(chat: Chat) -> ChatSummary:
         created_at=format_time_ms(chat.created_at_ms),
         updated_at=format_time_ms(chat.updated_at_ms),
         member_count=chat.member_count,
-        membership_version=chat.membership_version,
+        membership_version=chat.shown_version,
     )
 
 
@@ -145,7 +145,7 @@ def created_chat_view(chat: Chat, members: Sequence[Member], names: Names) -> Cr
         created_at=format_time_ms(chat.created_at_ms),
         updated_at=format_time_ms(chat.updated_at_ms),
         member_count=chat.member_count,
-        membership_version=chat.membership_version,
+        membership_version=chat.shown_version,
         members=[member_view(member, names) for member in members],
     )
 
@@ -162,7 +162,7 @@ def chat_view(
         created_at=format_time_ms(chat.created_at_ms),
         updated_at=format_time_ms(chat.updated_at_ms),
         member_count=chat.member_count,
-        membership_version=chat.membership_version,
+        membership_version=chat.shown_version,
         members=[member_view(member, names) for member in members],
         current_sequence=chat.head,
         my_membership=_standing(access.me, positions),
@@ -179,7 +179,7 @@ def chat_list_entry(item: ChatListItem) -> ChatListEntry:
         created_at=format_time_ms(chat.created_at_ms),
         updated_at=format_time_ms(item.activity_at_ms),
         member_count=chat.member_count,
-        membership_version=chat.membership_version,
+        membership_version=chat.shown_version,
         current_sequence=chat.head,
         my_membership=_standing(item.me, item.positions),
         last_message=None if item.last_message is None else _last_message(item.last_message),

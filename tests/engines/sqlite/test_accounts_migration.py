@@ -30,6 +30,33 @@ INSERT INTO messages VALUES (1, '{CHAT}', 1, 0, 'msg_1', '{ANNA}',
     '00000000-0000-4000-8000-000000000000', 'from before', 'text/plain', 4);
 """
 
+OLD_ROWS_2 = (
+    OLD_ROWS.replace("'anna', 'Anna', 1, 1)", "'anna', 'Anna', 1, 1, NULL, NULL)")
+    .replace("'ben', 'Ben', 2, 2)", "'ben', 'Ben', 2, 2, NULL, NULL)")
+    .replace("3, 3, 1, 2)", "3, 3, 5, 2)")
+    .replace("NULL);\nINSERT INTO chat_m", "NULL, NULL);\nINSERT INTO chat_m")
+    .replace("99);", "99, NULL);")
+)
+"""The same in schema 2, where the chat's version is 5."""
+
+
+async def test_shown_version_goes_on_from_the_version_that_was_shown(tmp_path: Path) -> None:
+    """Schema 2 showed members the version that blocks raise: the shown one must not fall (A16)."""
+    database = apsw.Connection(str(tmp_path / DATABASE_NAME))
+    migrate(database, tmp_path, migrations()[:2])
+    database.execute(OLD_ROWS_2).fetchall()
+    database.close()
+    engine = SqliteHarness(tmp_path)
+    await engine.open()
+    try:
+        world = World(engine)
+        assert (await world.chat(BEN, CHAT)).shown_version == 5
+        await world.storage.block(ANNA, BEN, now_ms=world.now())
+        assert (await world.entry(BEN, CHAT)).membership_version == 5
+        assert (await world.chat(BEN, CHAT)).membership_version == 6
+    finally:
+        await engine.close()
+
 
 async def test_store_of_the_first_schema_goes_on(tmp_path: Path) -> None:
     database = apsw.Connection(str(tmp_path / DATABASE_NAME))

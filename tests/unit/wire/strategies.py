@@ -291,6 +291,7 @@ chats = st.builds(
     membership_version=counts,
     member_count=counts,
     head=cursors,
+    block_changes=counts,
 )
 
 logged_events: st.SearchStrategy[LoggedEvent] = st.one_of(

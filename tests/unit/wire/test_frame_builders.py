@@ -1,5 +1,6 @@
 """Domain values become frames with the times, numbers and words of the contract."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,6 +105,12 @@ def test_chat_update_of_a_new_chat_tells_its_members_where_they_start() -> None:
     assert (payload.changed_by, payload.changed_at) == (ANN, EARLIER)
     assert (payload.joined_sequence, payload.head, payload.membership_version) == (318, 318, 5)
     assert (payload.user_id, payload.role) == (None, None)
+
+
+def test_chat_update_shows_the_version_that_blocks_do_not_move() -> None:
+    chat = msgspec.structs.replace(GROUP, block_changes=2)
+    payload = chat_update_frame(ChatRenamed(chat, BOB, NOW_MS), now_ms=NOW_MS).payload
+    assert payload.membership_version == 3
 
 
 def test_chat_update_of_a_new_name_says_who_gave_it() -> None:

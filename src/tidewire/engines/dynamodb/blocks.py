@@ -71,10 +71,11 @@ async def _marks(
         rows.update(
             schema.CHATS,
             {"chat_id": chat.chat_id},
-            "SET #membership_version = :next",
+            "SET #membership_version = :next, #block_changes = :blocks",
             condition="#membership_version = :version",
             version=version,
             next=version + 1,
+            blocks=chat.block_changes + 1,
         ),
         rows.update(
             schema.MEMBERSHIPS,

@@ -291,7 +291,7 @@ async def _entry(database: Database, full: FullChat, user_id: UserId) -> DigestE
         chat_id=chat.chat_id,
         chat_type=chat.chat_type,
         head=chat.head,
-        membership_version=chat.membership_version,
+        membership_version=chat.shown_version,
         joined_sequence=joined,
         delivered=own.delivered,
         read=own.read,

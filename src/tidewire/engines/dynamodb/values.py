@@ -116,6 +116,7 @@ def chat_of(row: Row | None) -> Chat | None:
         membership_version=row["membership_version"],
         member_count=row["member_count"],
         head=row["last_sequence"],
+        block_changes=row.get("block_changes", 0),
     )
 
 
@@ -131,6 +132,8 @@ def chat_row(chat: Chat, *, status: str = ACTIVE) -> dict[str, Value]:
         "member_count": chat.member_count,
         "membership_version": chat.membership_version,
         "last_sequence": chat.head,
+        # Most chats have none, and need no attribute for it.
+        "block_changes": chat.block_changes or None,
         "last_message_at": 0,
     }
 

@@ -279,6 +279,7 @@ class MemoryAccounts:
         else:
             del record.blocked[blocked_id]
         record.membership_version += 1
+        record.block_changes += 1
         return BlockChange(changed=True, chat_id=chat_id)
 
     async def blocked_users(

@@ -47,6 +47,7 @@ class ChatRecord:
     created_at_ms: int
     updated_at_ms: int
     membership_version: int = 1
+    block_changes: int = 0
     members: dict[UserId, Member] = field(default_factory=dict)
     positions: dict[UserId, PositionRow] = field(default_factory=dict)
     blocked: dict[UserId, None] = field(default_factory=dict)
@@ -72,6 +73,7 @@ class ChatRecord:
             membership_version=self.membership_version,
             member_count=len(self.members),
             head=self.head,
+            block_changes=self.block_changes,
         )
 
     def add_member(self, member: Member) -> None:
@@ -149,7 +151,7 @@ class ChatRecord:
             chat_id=self.chat_id,
             chat_type=self.chat_type,
             head=self.head,
-            membership_version=self.membership_version,
+            membership_version=self.as_chat().shown_version,
             joined_sequence=member.joined_sequence,
             delivered=positions.delivered,
             read=positions.read,

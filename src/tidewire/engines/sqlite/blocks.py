@@ -85,8 +85,11 @@ def _mark(
         "UPDATE chat_memberships SET blocked_at = ? WHERE chat_id = ? AND user_id = ?",
         (blocked_at, row[0], blocked_id),
     )
-    # The version alone: `updated_at` would move the chat in the blocked one's list.
+    # The fence's version alone. The version that members are shown stays, and so does `updated_at`,
+    # which would move the chat in the blocked person's list.
     database.execute(
-        "UPDATE chats SET membership_version = membership_version + 1 WHERE chat_id = ?", row
+        "UPDATE chats SET membership_version = membership_version + 1,"
+        " block_changes = block_changes + 1 WHERE chat_id = ?",
+        row,
     )
     return BlockChange(changed=True, chat_id=row[0])

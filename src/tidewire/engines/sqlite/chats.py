@@ -34,8 +34,8 @@ from tidewire.engines.sqlite.blocks import is_blocked, share_group
 from tidewire.engines.sqlite.users import missing_users
 
 FIND_CHAT: Final = """
-SELECT chat_type, name, created_by, created_at, updated_at, membership_version, member_count,
-    coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chats.chat_id), 0)
+SELECT chat_type, name, created_by, created_at, updated_at, membership_version, block_changes,
+    member_count, coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chats.chat_id), 0)
 FROM chats WHERE chat_id = ?
 """
 
@@ -55,7 +55,7 @@ def find_chat(database: apsw.Connection, chat_id: ChatId) -> Chat | None:
     row = database.execute(FIND_CHAT, (chat_id,)).fetchone()
     if row is None:
         return None
-    chat_type, name, created_by, created_at, updated_at, version, count, head = row
+    chat_type, name, created_by, created_at, updated_at, version, blocks, count, head = row
     return Chat(
         chat_id=chat_id,
         chat_type=ChatType(chat_type),
@@ -66,6 +66,7 @@ def find_chat(database: apsw.Connection, chat_id: ChatId) -> Chat | None:
         membership_version=version,
         member_count=count,
         head=head,
+        block_changes=blocks,
     )
 
 
@@ -280,7 +281,8 @@ def _create(
 ) -> tuple[CreatedChat, list[Event]]:
     """The chat, its counter and its members, all at once: a chat never lacks its counter."""
     database.execute(
-        "INSERT INTO chats VALUES (?, ?, ?, ?, ?, ?, 1, ?)",
+        "INSERT INTO chats (chat_id, chat_type, name, created_by, created_at, updated_at,"
+        " membership_version, member_count) VALUES (?, ?, ?, ?, ?, ?, 1, ?)",
         (chat_id, chat_type, name, creator, now_ms, now_ms, len(roles)),
     )
     database.execute(

@@ -87,7 +87,8 @@ ORDER BY user_id
 # The lowest of the others is one of the two lowest of all, so the inner queries look at two rows.
 _STANDINGS: Final = f"""
 WITH mine AS (
-    SELECT chat.chat_id, chat.chat_type, chat.membership_version, state.joined_sequence,
+    SELECT chat.chat_id, chat.chat_type,
+        chat.membership_version - chat.block_changes AS shown_version, state.joined_sequence,
         state.last_acked_sequence, state.last_read_sequence, state.effective_read,
         coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chat.chat_id), 0) AS head
     FROM chat_memberships AS member
@@ -98,7 +99,7 @@ WITH mine AS (
     ORDER BY member.chat_id
     LIMIT ?3
 )
-SELECT chat_id, chat_type, head, membership_version, joined_sequence,
+SELECT chat_id, chat_type, head, shown_version, joined_sequence,
     last_acked_sequence, last_read_sequence,
     coalesce((
         SELECT effective_delivered FROM delivery_state AS other
