@@ -1,9 +1,9 @@
 """Compare the server of this tree with the server of an earlier commit: CPU time per message.
 
 `make bench-against REV=HEAD~20`. Both sides run `tidewire bench pairs 100 4` in turns, each with
-its own environment and its own load generator, in one sitting: machines differ from minute to minute,
-so only the ratio of two neighbouring runs says something. The order within a pair alternates, which
-cancels a drift. The exit code is 1 if the median ratio is above the limit.
+its own environment and its own load generator, in one sitting: machines differ from minute to
+minute, so only the ratio of two neighbouring runs says something. The order within a pair
+alternates, which cancels a drift. The exit code is 1 if the median ratio is above the limit.
 
 Needs nothing but the standard library; the two environments are made by `make`.
 """
