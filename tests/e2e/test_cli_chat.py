@@ -143,8 +143,10 @@ def test_send_waits_for_the_second_tick(people: People) -> None:
     assert "stored, but not delivered in 4 s" in done.err
     bob = people.start("tail", "@alice", "-n", "1", "--user", "bob")
     assert bob.line().endswith("#2 alice: x")
-    done = people.run("send", "@bob", "y", "--wait", "delivered", "--user", "alice")
-    assert (done.exit_code, done.out) == (0, "3\n")
+    done = people.run(
+        "send", "@bob", "y", "--wait", "delivered", "--timeout", "5", "--user", "alice"
+    )
+    assert (done.exit_code, done.out) == (0, "3\n"), done.err
     bob.process.send_signal(signal.SIGINT)
     assert bob.end()[0] == 130
 

@@ -1,8 +1,9 @@
 """When the server is told what this device holds and its user has read. PURE.
 
-After some messages or some time; never above what is on the disk; in bundles that stay below the
-server's limits. A new connection tells everything again: an acknowledgement that was lost with the
-old one is healed by that.
+At once in a chat in which nothing was told for a while, so that a tick takes no longer than the
+way there and back; after that some messages or some time are gathered. Never above what is on the
+disk; in bundles that stay below the server's limits. A new connection tells everything again: an
+acknowledgement that was lost with the old one is healed by that.
 """
 
 from collections.abc import Iterable
@@ -10,49 +11,54 @@ from typing import TYPE_CHECKING
 
 from tidewire.client.options import ClientOptions
 from tidewire.client.places import Place
+from tidewire.domain.chats import ChatType
 from tidewire.wire.client_frames import AckFrame, AckPayload, OneWayFrame, ReadFrame, ReadPayload
 
 if TYPE_CHECKING:
     from tidewire.domain.ids import ChatId
 
 
+class _Due:
+    """What is to be told of one chat, and when."""
+
+    __slots__ = ("at_ms", "messages", "place")
+
+    def __init__(self, place: Place, at_ms: int) -> None:
+        self.place = place
+        self.at_ms = at_ms
+        self.messages = 0
+
+
 class Acks:
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
         # Chats with something to tell, longest waiting first.
-        self._due: dict[ChatId, Place] = {}
-        self._messages = 0
+        self._due: dict[ChatId, _Due] = {}
+        # None of them before this: what comes with every frame need not look at every chat.
         self._due_at_ms: int | None = None
         self._not_before_ms = 0
 
     def reconnected(self, places: Iterable[Place], now_ms: int) -> None:
         """A new connection knows nothing of what the last one was told."""
         self._due.clear()
-        self._messages = 0
         self._due_at_ms = None
         for place in places:
             place.acked = place.read_told = 0
             if place.is_member and _frames(place):
-                self._due[place.chat_id] = place
-                self._due_at_ms = now_ms
+                self._tell(place, now_ms)
 
     def stored(self, place: Place, count: int, now_ms: int) -> None:
         """So many messages more are on the disk."""
         if not count:
             return
-        self._due.setdefault(place.chat_id, place)
-        self._messages += count
-        by_ms = (
-            now_ms
-            if self._messages >= self._options.ack_messages
-            else (now_ms + self._options.ack_ms)
-        )
-        self._due_by(by_ms)
+        due = self._tell(place, self._from_ms(place, now_ms))
+        due.messages += count
+        if due.messages >= self._options.ack_messages:
+            self._tell(place, now_ms)
 
     def read(self, place: Place, now_ms: int) -> None:
         """The user has read on: that is told at once."""
-        self._due.setdefault(place.chat_id, place)
-        self._due_by(now_ms)
+        self._tell(place, now_ms)
 
     def wait(self, until_ms: int) -> None:
         """The server wants fewer of these."""
@@ -66,22 +72,16 @@ class Acks:
                 return []
         frames: list[OneWayFrame] = []
         frames_max = self._options.ack_frames_max
-        for chat_id in list(self._due):
+        for chat_id, due in list(self._due.items()):
             if len(frames) >= frames_max and not is_last:
                 break
-            place = self._due.pop(chat_id)
-            told = _frames(place) if place.is_member else []
-            for frame in told:
-                if isinstance(frame, ReadFrame):
-                    place.read_told = frame.payload.last_read_sequence
-                    place.acked = max(place.acked, place.read_told)
-                else:
-                    place.acked = frame.payload.last_acked_sequence
-            frames.extend(told)
-        self._not_before_ms = now_ms + self._options.ack_interval_ms
-        if not self._due:
-            self._messages = 0
-            self._due_at_ms = None
+            if due.at_ms <= now_ms or is_last:
+                del self._due[chat_id]
+                frames.extend(self._told(due.place, now_ms))
+        # The same rate for small bundles and full ones.
+        pause_ms = -(-self._options.ack_interval_ms * len(frames) // frames_max)
+        self._not_before_ms = max(self._not_before_ms, now_ms + pause_ms)
+        self._due_at_ms = min((due.at_ms for due in self._due.values()), default=None)
         return frames
 
     def next_deadline_ms(self) -> int | None:
@@ -89,8 +89,37 @@ class Acks:
             return None
         return max(self._due_at_ms, self._not_before_ms)
 
-    def _due_by(self, by_ms: int) -> None:
-        self._due_at_ms = by_ms if self._due_at_ms is None else min(self._due_at_ms, by_ms)
+    def _told(self, place: Place, now_ms: int) -> list[AckFrame | ReadFrame]:
+        frames = _frames(place) if place.is_member else []
+        for frame in frames:
+            if isinstance(frame, ReadFrame):
+                place.read_told = frame.payload.last_read_sequence
+                place.acked = max(place.acked, place.read_told)
+            else:
+                place.acked = frame.payload.last_acked_sequence
+            place.told_at_ms = now_ms
+        return frames
+
+    def _from_ms(self, place: Place, now_ms: int) -> int:
+        """When one message more is told of, if no further ones come."""
+        options = self._options
+        if place.others_through <= place.acked:
+            # Only own ones are new: the server knows that their author has them.
+            return now_ms + options.ack_ms
+        if place.told_at_ms is None:
+            return now_ms
+        is_direct = place.chat_type is ChatType.DIRECT
+        wait_ms = min(options.ack_direct_ms, options.ack_ms) if is_direct else options.ack_ms
+        return max(now_ms, place.told_at_ms + wait_ms)
+
+    def _tell(self, place: Place, at_ms: int) -> _Due:
+        due = self._due.get(place.chat_id)
+        if due is None:
+            due = self._due[place.chat_id] = _Due(place, at_ms)
+        due.at_ms = min(due.at_ms, at_ms)
+        if self._due_at_ms is None or at_ms < self._due_at_ms:
+            self._due_at_ms = at_ms
+        return due
 
 
 def _frames(place: Place) -> list[AckFrame | ReadFrame]:

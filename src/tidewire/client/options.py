@@ -50,13 +50,17 @@ class ClientOptions:
     still fill it."""
 
     ack_messages: int = 10
-    """After how many stored messages the server is told."""
+    """After how many stored messages of a chat the server is told, whenever it was told last."""
+
+    ack_direct_ms: int = 250
+    """The least time between two acknowledgements of a direct chat with fewer messages. The first
+    one after a pause leaves at once: the other sees the second tick."""
 
     ack_ms: int = 5 * _SECOND_MS
-    """After what time the server is told of fewer."""
+    """The same in a group, where many acknowledge each message. No acknowledgement waits longer."""
 
     ack_interval_ms: int = 50
-    """The least time between two bundles of acknowledgements."""
+    """The least time after a full bundle of acknowledgements; less after a smaller one."""
 
     ack_frames_max: int = 20
     """How many acknowledgements a bundle has."""

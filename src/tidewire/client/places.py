@@ -61,12 +61,14 @@ class Place:
         "name",
         "others_delivered",
         "others_read",
+        "others_through",
         "read",
         "read_told",
         "seen",
         "sends_flying",
         "start",
         "stored",
+        "told_at_ms",
         "unread",
         "waiting",
         "waiting_max",
@@ -97,6 +99,10 @@ class Place:
         """The server may have less than is held here: only a sync can tell."""
         self.life = 0
         """Rises when the place begins again; what is stored for an earlier life does not count."""
+        self.others_through = 0
+        """The last message of somebody else that was received."""
+        self.told_at_ms: int | None = None
+        """When the server was last told what is held."""
         # What this connection has done so far.
         self.acked = 0
         self.read_told = 0
@@ -219,11 +225,14 @@ class Place:
                 self.unread = status.unread
 
     def count_unread(self, items: Sequence[Item], own_id: str) -> None:
-        """Count what was just received."""
+        """Count what was just received, and continues what is held."""
         for item in items:
+            is_own = item.sender_id == own_id
+            if not is_own:
+                self.others_through = item.sequence
             if item.sequence > self.counted_through:
                 self.counted_through = item.sequence
-                if item.sender_id != own_id and item.sequence > self.read:
+                if not is_own and item.sequence > self.read:
                     self.unread = min(self.unread + 1, UNREAD_MAX)
 
 

@@ -18,7 +18,7 @@ from tidewire.client import (
 )
 from tidewire.client.connection import Connection
 from tidewire.client.digests import Digests
-from tidewire.client.effects import Now, Refusal
+from tidewire.client.effects import Now, Refusal, Send
 from tidewire.client.errors import ClientClosed
 from tidewire.client.holdings import Holdings
 from tidewire.client.link import Link
@@ -29,6 +29,7 @@ from tidewire.client.syncs import Syncs
 from tidewire.client.writing import Writing
 from tidewire.domain.delivery import DigestEntry
 from tidewire.domain.errors import ErrorCode
+from tidewire.wire.client_frames import AckFrame, AckPayload
 from tidewire.wire.codec import UnknownFrame
 from tidewire.wire.server_frames import MessageFrame, MessagePayload
 
@@ -132,11 +133,14 @@ def acks_the_highest(patch: Patch) -> None:
 
 @mutant("AK-02")
 def acks_every_message(patch: Patch) -> None:
-    def mutated(self: Any, place: Place, count: int, now_ms: int) -> None:
-        self._due.setdefault(place.chat_id, place)
-        self._due_at_ms = self._not_before_ms = now_ms
+    original = Connection.stored
 
-    patch.setattr(acks.Acks, "stored", mutated)
+    def mutated(self: Any, place: Place, through: int, count: int, life: int, now: Now) -> Any:
+        payload = AckPayload(chat_id=place.chat_id, last_acked_sequence=through)
+        each = [Send(AckFrame(payload=payload))] * count
+        return [*original(self, place, through, count, life, now), *each]
+
+    patch.setattr(Connection, "stored", mutated)
 
 
 @mutant("AK-03")
@@ -191,10 +195,20 @@ def one_position_for_all_chats(patch: Patch) -> None:
 
 @mutant("AK-06")
 def acks_only_at_the_end(patch: Patch) -> None:
-    def mutated(self: Any, place: Place, count: int, now_ms: int) -> None:
-        self._due.setdefault(place.chat_id, place)
+    patch.setattr(acks.Acks, "next_deadline_ms", lambda self: None)
 
-    patch.setattr(acks.Acks, "stored", mutated)
+
+@mutant("TW-03")
+def second_tick_takes_five_seconds(patch: Patch) -> None:
+    patch.setattr(acks.Acks, "_from_ms", lambda self, place, now_ms: now_ms + self._options.ack_ms)
+
+
+@mutant("TW-03")
+def groups_are_like_direct_chats(patch: Patch) -> None:
+    def mutated(self: Any, place: Place, now_ms: int) -> int:
+        return now_ms
+
+    patch.setattr(acks.Acks, "_from_ms", mutated)
 
 
 # Recovering.

@@ -55,7 +55,8 @@ OTHER = ChatId("chat_2")
 
 
 def record(cursor: int, chat_id: ChatId = CHAT, **fields: Any) -> PlaceRecord:
-    return PlaceRecord(chat_id=chat_id, chat_type=ChatType.DIRECT, cursor=cursor, **fields)
+    given = {"chat_type": ChatType.DIRECT, **fields}
+    return PlaceRecord(chat_id=chat_id, cursor=cursor, **given)
 
 
 # Syncing.
@@ -230,15 +231,37 @@ def acked(effects: object) -> list[int]:
     return [frame.payload.last_acked_sequence for frame in frames(effects, AckFrame)]  # type: ignore[arg-type]
 
 
-def test_ten_messages_are_acknowledged_at_once_and_fewer_after_five_seconds() -> None:
+def test_message_of_a_direct_chat_is_acknowledged_at_once_and_the_next_ones_soon() -> None:
     stage = Stage(places=[record(0)])
     stage.connect(listed(0))
-    done = stage.receive(*(push(n) for n in range(1, 10)))
+    assert acked(stage.receive(push(1))) == [1]
+    done = stage.receive(*(push(n) for n in range(2, 5)))
+    assert acked(done + stage.wait(200)) == []
+    assert acked(stage.wait(50)) == [4]
+    stage.wait(250)
+    assert acked(stage.receive(push(5))) == [5]
+
+
+def test_group_gathers_ten_messages_or_five_seconds_after_its_first() -> None:
+    stage = Stage(places=[record(0, chat_type=ChatType.GROUP)])
+    stage.connect(listed(0))
+    assert acked(stage.receive(push(1))) == [1]
+    stage.wait(1_000)
+    done = stage.receive(*(push(n) for n in range(2, 11)))
     assert acked(done) == []
-    assert acked(stage.wait(4_900)) == []
-    assert acked(stage.wait(200)) == [9]
-    done = stage.receive(*(push(n) for n in range(10, 20)))
-    assert acked(done) == [19]
+    assert acked(stage.wait(3_900)) == []
+    assert acked(stage.wait(200)) == [10]
+    done = stage.receive(*(push(n) for n in range(11, 21)))
+    assert acked(done) == [20]
+
+
+def test_own_messages_are_acknowledged_late_because_the_server_knows() -> None:
+    stage = Stage(places=[record(0)])
+    stage.connect(listed(0))
+    done = stage.submit(entry(1))
+    done = stage.receive(send_ack(sends(done)[0], 1))
+    assert acked(done + stage.wait(4_900)) == []
+    assert acked(stage.wait(200)) == [1]
 
 
 def test_nothing_is_acknowledged_before_it_is_stored() -> None:
@@ -265,13 +288,13 @@ def test_everything_is_acknowledged_again_after_a_reconnect() -> None:
 def test_acknowledgements_are_flushed_before_a_close_and_when_one_is_announced() -> None:
     stage = Stage(places=[record(0)])
     stage.connect(listed(0))
-    stage.receive(push(1))
-    assert acked(stage.receive(closing("server_shutdown"))) == [1]
+    stage.receive(push(1), push(2))
+    assert acked(stage.receive(closing("server_shutdown"))) == [2]
     stage.lose()
     stage.wait(2_000)
-    stage.receive(established(), digest(listed(1)), push(2))
+    stage.receive(established(), digest(listed(2)), push(3), push(4))
     done = stage.did(stage.core.stop(stage.now, "closed"))
-    assert acked(done) == [2]
+    assert acked(done) == [4]
     assert of(done, Disconnect) == [Disconnect(1000)]
     assert str(stage.core.status) == "closed(closed)"
 
@@ -280,6 +303,7 @@ def test_read_is_told_and_never_above_what_is_held() -> None:
     stage = Stage(places=[record(0)])
     stage.connect(listed(0))
     stage.receive(push(1), push(2))
+    stage.wait(10)
     done = stage.did(stage.core.read(CHAT, 99, stage.now))
     assert [f.payload.last_read_sequence for f in frames(done, ReadFrame)] == [2]
     assert frames(stage.did(stage.core.read(CHAT, 1, stage.now)), ReadFrame) == []

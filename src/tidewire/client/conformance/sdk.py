@@ -15,7 +15,14 @@ from tidewire.domain.errors import TidewireError
 
 TIME_SCALE: Final = 0.2
 SHOWN_MAX: Final = 100_000
-SCALED: Final = ("backoff_ms", "backoff_ms_max", "ack_ms", "ack_interval_ms", "gap_grace_ms")
+SCALED: Final = (
+    "backoff_ms",
+    "backoff_ms_max",
+    "ack_ms",
+    "ack_direct_ms",
+    "ack_interval_ms",
+    "gap_grace_ms",
+)
 
 
 def scaled_options(scale: float) -> ClientOptions:

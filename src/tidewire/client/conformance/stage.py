@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 from tidewire.client.conformance.adapter import Adapter
 from tidewire.client.conformance.server import PlayedServer
 from tidewire.client.conformance.truth import PlayedChat
+from tidewire.domain.chats import ChatType
 
 PATIENCE_S: Final = 10.0
 """How long something may take that is not about time, besides the client's own backoff."""
@@ -78,9 +79,11 @@ class Stage:
 
     # The usual course of things.
 
-    async def begin(self, chats: int = 1, *, messages: int = 0) -> list[PlayedChat]:
+    async def begin(
+        self, chats: int = 1, *, messages: int = 0, chat_type: ChatType = ChatType.DIRECT
+    ) -> list[PlayedChat]:
         """Make chats with some messages, start the client, and wait until it holds them."""
-        made = [self.server.truth.new_chat() for _ in range(chats)]
+        made = [self.server.truth.new_chat(chat_type) for _ in range(chats)]
         await self.adapter.start(self.server.url, self.server.account)
         await self.ready()
         for chat in made:

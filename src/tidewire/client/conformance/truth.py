@@ -24,6 +24,7 @@ class PlayedChat:
     """One chat. `counter` is the last number that was given out; numbers may be skipped."""
 
     chat_id: ChatId
+    chat_type: ChatType = ChatType.DIRECT
     messages: list[Message] = field(default_factory=list)
     counter: int = 0
     membership_version: int = 1
@@ -59,8 +60,8 @@ class Truth:
         self._ids = UlidSource(random.Random(7).getrandbits)
         self._second = 0
 
-    def new_chat(self) -> PlayedChat:
-        chat = PlayedChat(self._ids.chat_id(BEGAN_AT_MS))
+    def new_chat(self, chat_type: ChatType = ChatType.DIRECT) -> PlayedChat:
+        chat = PlayedChat(self._ids.chat_id(BEGAN_AT_MS), chat_type)
         self.chats[chat.chat_id] = chat
         return chat
 
@@ -104,7 +105,7 @@ class Truth:
         return [
             DigestEntry(
                 chat_id=chat.chat_id,
-                chat_type=ChatType.DIRECT,
+                chat_type=chat.chat_type,
                 head=chat.head,
                 membership_version=chat.membership_version,
                 joined_sequence=0,

@@ -1,8 +1,12 @@
-"""AK-01 to AK-06: when a client says what it has stored."""
+"""AK-01 to AK-06 and TW-03: when a client says what it has stored."""
 
 from tidewire.client.conformance.checks.connecting import SLACK_S, unavailable
 from tidewire.client.conformance.registry import must, should
 from tidewire.client.conformance.stage import Stage
+from tidewire.domain.chats import ChatType
+
+SOON_S = 0.5
+"""What may be added on the way to a wait that is short itself."""
 
 
 @must("AK-01", "cumulative acks")
@@ -29,17 +33,23 @@ async def acks_are_cumulative(stage: Stage) -> None:
 
 @must("AK-02", "batch, not one per message")
 async def acks_are_batched(stage: Stage) -> None:
-    """Twenty messages come one by one, each with time for an acknowledgement after it; at most half
-    as many acknowledgements may come."""
+    """A hundred messages come at once; at most eleven acknowledgements may come: one for each ten,
+    and one for the first. In a direct chat, and in a group."""
     server = stage.server
-    (chat,) = await stage.begin()
-    count = 20
-    for number in range(1, count + 1):
-        server.say(chat, f"text {number}")
-        await server.until(lambda number=number: number in server.acked(chat), 0.04)  # type: ignore[misc]
-    await stage.shows(chat)
-    acks = len(server.acked(chat))
-    stage.expect(acks <= count // 2, f"it sent {acks} acknowledgements for {count} messages")
+    group = server.truth.new_chat(ChatType.GROUP)
+    (direct,) = await stage.begin()
+    for chat in (direct, group):
+        for number in range(1, 101):
+            server.say(chat, f"text {number}")
+    await stage.shows(direct)
+    await stage.shows(group)
+    if await stage.acked(direct, 100):
+        await stage.until(lambda: 100 in server.acked(group), "100 was not acknowledged")
+    else:
+        await stage.acked(group, 100)
+    for chat in (direct, group):
+        acks = len(server.acked(chat))
+        stage.expect(acks <= 11, f"it sent {acks} acknowledgements for 100 messages at once")
 
 
 @must("AK-03", "ack only after durable local store")
@@ -66,10 +76,14 @@ async def acks_mean_stored(stage: Stage) -> None:
 
 @must("AK-04", "flush acks before clean close")
 async def acks_are_flushed(stage: Stage) -> None:
-    """Three messages are shown, and the user ends the client at once; the third is acknowledged
-    before the connection ends."""
+    """A group's first message is acknowledged. Then two more are shown, and the user ends the
+    client at once; the third is acknowledged before the connection ends."""
     server = stage.server
-    (chat,) = await stage.begin(messages=3)
+    (chat,) = await stage.begin(messages=1, chat_type=ChatType.GROUP)
+    await server.until(lambda: 1 in server.acked(chat), 6 * stage.scale + 1)
+    server.say(chat, "second")
+    server.say(chat, "third")
+    await stage.shows(chat)
     await stage.adapter.stop()
     await stage.until(
         lambda: 3 in server.acked(chat) or server.line.is_over, "it did not end its connection"
@@ -117,3 +131,33 @@ async def acks_come_in_time(stage: Stage) -> None:
     await stage.in_time(
         lambda: 11 in server.acked(chat), in_time_s, "one was not acknowledged in time"
     )
+
+
+@should("TW-03", "the second tick comes at once")
+async def acks_come_soon(stage: Stage) -> None:
+    """Messages of a direct chat come one by one: each is acknowledged within 250 ms. The first one
+    of a group is acknowledged at once, and those that follow it are gathered: one acknowledgement
+    for ten of them or for 5 s."""
+    server = stage.server
+    group = server.truth.new_chat(ChatType.GROUP)
+    (direct,) = await stage.begin()
+    soon_s = 0.25 * stage.scale + SOON_S
+    for number in range(1, 6):
+        server.say(direct, f"text {number}")
+        await stage.in_time(
+            lambda number=number: number in server.acked(direct),  # type: ignore[misc]
+            soon_s,
+            "a message of a direct chat was not acknowledged in time",
+        )
+    server.say(group, "first")
+    await stage.in_time(
+        lambda: 1 in server.acked(group), soon_s, "the first of a group was not acknowledged"
+    )
+    began = server.now()
+    for number in range(20):
+        server.say(group, f"text {number}")
+        await stage.quiet(0.02)
+    await stage.shows(group)
+    acks = len(server.acked(group)) - 1
+    acks_max = 3 + (server.now() - began) / (5 * stage.scale)
+    stage.expect(acks <= acks_max, f"it sent {acks} acknowledgements for 20 messages of a group")
