@@ -1,5 +1,23 @@
-"""`python -m tidewire`: the same as the command `tidewire`."""
+"""The command `tidewire`, and `python -m tidewire`.
 
-from tidewire.runtime.cli import main
+Loading the program takes a moment in which Ctrl-C would end in a traceback. Until everything is
+loaded it ends the process at once instead, as it does any program that has not started its work.
+"""
 
-main()
+import signal
+
+
+def main() -> None:
+    """The entry point."""
+    before = signal.getsignal(signal.SIGINT)
+    # Processes in the background of a script ignore the signal, and go on ignoring it.
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from tidewire.runtime.cli import main as run
+
+    signal.signal(signal.SIGINT, before)
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -20,13 +20,8 @@ class ServerProcess:
         self.data_dir = data_dir
         self.process = process
         assert process.stdout is not None
-        self.greeting = ""
-        # What is left in the stream's buffer would be lost: read it to its last line.
-        for line in process.stdout:
-            self.greeting += line
-            if " say " in line and line.startswith("  "):
-                break
-        self.url = self.greeting.partition("\n")[0].rpartition(" ")[2]
+        said = process.stdout.readline()
+        self.url: str = json.loads(said)["address"] if said else ""
 
     @property
     def is_up(self) -> bool:

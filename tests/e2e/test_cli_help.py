@@ -1,13 +1,15 @@
 """The command line explains itself. Slow where the program has to be started."""
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from tests.e2e.commands import COLUMNS, tidewire
+from tests.e2e.commands import COLUMNS, PROGRAM, TIMEOUT_S, tidewire
 from tidewire import __version__
 from tidewire.runtime.cli import app
 
@@ -51,19 +53,63 @@ def test_help_fits_the_terminal_and_is_not_cut(command: tuple[str, ...]) -> None
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("nonsense",), "No such command 'nonsense'"),
-        (("verify",), "Missing argument 'DATA_DIR'"),
-        (("verify", "--nonsense", "x"), "No such option: --nonsense"),
-        (("recover-counter", "x"), "Missing argument 'CHAT_ID'"),
+        (("nonsense",), "no such command 'nonsense'"),
+        (("verify", "--nonsense", "x"), "no such option: --nonsense"),
+        (("verify", "x", "--cluster"), "--cluster takes no DATA_DIR"),
+        (("verify", "x", "--data-dir", "y"), "two data directories are named, x and y"),
+        (("recover-counter",), "missing argument '[DATA_DIR] CHAT_ID'"),
+        (("backup", "x", "y", "z"), "too many arguments: y"),
         (("serve", "--set", "server.port"), "'server.port' is not NAME=VALUE"),
-        (("serve", "--port", "http"), "Invalid value for '--port'"),
-        (("bench", "ingest", "--seconds", "soon"), "Invalid value for '--seconds'"),
+        (("serve", "--port", "http"), "invalid value for '--port'"),
+        (("bench", "ingest", "--seconds", "soon"), "invalid value for '--seconds'"),
     ],
 )
-def test_wrong_usage_is_told(arguments: tuple[str, ...], complaint: str) -> None:
+def test_wrong_usage_is_told_like_every_other_error(
+    arguments: tuple[str, ...], complaint: str
+) -> None:
     done = CliRunner().invoke(app, arguments, prog_name="tidewire")
     assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("tidewire: error: ")
     assert complaint in done.stderr
+    assert "--help" in done.stderr
+
+
+def test_short_option_asks_for_help() -> None:
+    runner = CliRunner(env={"COLUMNS": str(COLUMNS)})
+    short = runner.invoke(app, ["users", "add", "-h"], prog_name="tidewire")
+    long = runner.invoke(app, ["users", "add", "--help"], prog_name="tidewire")
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
+
+
+# A shell asks the program for what may follow.
+@pytest.mark.slow
+def test_completion_names_the_commands() -> None:
+    environment = {"_TIDEWIRE_COMPLETE": "complete_bash", "COMP_WORDS": "tidewire us"}
+    environment |= {"COMP_CWORD": "1", "PATH": ""}
+    command = Path(sys.executable).with_name("tidewire")
+    done = subprocess.run([command], capture_output=True, text=True, env=environment, check=False)
+    assert done.stdout.split() == ["users"], done.stderr
+
+
+# While it is still being loaded, and later. A moment in which Python itself is being loaded is not
+# ours: there its own traceback names none of our files.
+@pytest.mark.slow
+@pytest.mark.parametrize("after_s", [0.1, 0.2, 0.3, 1.5])
+def test_interrupted_benchmark_shows_no_traceback(tmp_path: Path, after_s: float) -> None:
+    process = subprocess.Popen(
+        [*PROGRAM, "bench", "endurance", "--data-dir", tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(after_s)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    assert "runtime/" not in err, err
+    assert "ops/" not in err, err
+    assert out == ""
+    assert process.returncode != 0
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

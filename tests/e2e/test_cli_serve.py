@@ -3,15 +3,19 @@
 Slow: each test starts the program, some of them more than once.
 """
 
+import json
+import shlex
 import signal
 import socket
 import stat
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.commands import tidewire
+from tests.e2e.commands import PROGRAM, tidewire
+from tests.e2e.ptys import on_a_terminal
 from tests.e2e.serving import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
@@ -23,7 +27,7 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_server_says_where_it_is_and_what_to_do_next(tmp_path: Path) -> None:
+def test_server_starts_and_ends_in_order(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     with serving(data_dir) as server:
         assert server.is_up
@@ -33,9 +37,6 @@ def test_server_says_where_it_is_and_what_to_do_next(tmp_path: Path) -> None:
         assert mode_of(data_dir / "control.sock") == 0o600
         exit_code, err = server.end()
     assert exit_code == 0
-    assert f"Its data is in {data_dir}\n" in server.greeting
-    assert f"users add alice --data-dir {data_dir}\n" in server.greeting
-    assert f"say alice bob 'Hello!' --data-dir {data_dir}\n" in server.greeting
     assert [line["event"] for line in ServerProcess.lines(err)] == [
         "listening",
         "stopping",
@@ -44,6 +45,46 @@ def test_server_says_where_it_is_and_what_to_do_next(tmp_path: Path) -> None:
     assert mode_of(data_dir) == 0o700
     assert mode_of(data_dir / "secrets" / "token.key") == 0o600
     assert not (data_dir / "control.sock").exists()
+
+
+def test_person_is_told_where_it_is_and_what_to_do_next(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with on_a_terminal(f"{shlex.join(PROGRAM)} serve {data_dir} --port 0", tmp_path) as first:
+        first.see("listens on http://127.0.0.1:")
+        first.see(f"Its data is in {data_dir}")
+        first.see(f"users add alice --data-dir {data_dir}")
+        first.see(f"say alice bob 'Hello!' --data-dir {data_dir}")
+        assert tidewire("users", "add", "alice", "--no-password", "--data-dir", data_dir)
+        first.process.send_signal(signal.SIGINT)
+        assert first.process.wait(STOP_S_MAX) == 0
+    with on_a_terminal(f"{shlex.join(PROGRAM)} serve {data_dir} --port 0", tmp_path) as second:
+        second.see(f"Its data is in {data_dir}")
+        second.process.send_signal(signal.SIGINT)
+        second.see("stopped")
+        assert "users add" not in second.seen
+
+
+def test_lines_for_programs_are_json_on_both_streams(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*PROGRAM, "serve", tmp_path, "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    lines = [json.loads(process.stdout.readline()) for _ in range(2)]
+    process.send_signal(signal.SIGTERM)
+    rest, _ = process.communicate(timeout=STOP_S_MAX)
+    lines += map(json.loads, rest.splitlines())
+    assert [line["event"] for line in lines] == ["listening", "listening", "stopping", "stopped"]
+
+
+def test_start_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = tidewire("serve", data_dir, "--port", str(taken.getsockname()[1]))
+    assert done.exit_code == 2
+    assert not data_dir.exists()
 
 
 def test_second_start_finds_the_data_and_the_key_again(tmp_path: Path) -> None:
@@ -70,6 +111,7 @@ def test_second_server_on_the_same_data_is_refused(tmp_path: Path) -> None:
 
 
 def test_port_that_is_taken_is_told_and_the_data_stays_usable(tmp_path: Path) -> None:
+    assert tidewire("users", "add", "alice", "--no-password", "--data-dir", tmp_path).exit_code == 0
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = tidewire("serve", tmp_path, "--port", str(port))

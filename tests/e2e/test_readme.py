@@ -5,23 +5,18 @@ their output, in which `...` stands for anything. One shell runs them all, in or
 that looks like a clone and beside a server whose data is in `./data`, as the README has it.
 """
 
-import fcntl
 import os
-import pty
 import re
 import shutil
-import struct
 import subprocess
 import sys
-import termios
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.e2e import curl
+from tests.e2e.ptys import Terminal, on_a_terminal
 from tests.e2e.serving import serving
 from tests.tidy.repository import ROOT
 
@@ -122,55 +117,7 @@ def test_readme_shows_the_example_that_it_runs() -> None:
 CHAT = re.compile(r"^```\n(\S+/tidewire chat --user (\w+))\n```", re.MULTILINE)
 STEP = re.compile(r"^\| (\w+)'s \| (.*?) ?\| (.*?) ?\|$", re.MULTILINE)
 CODE = re.compile(r"`([^`]+)`")
-KEYS = {"Enter": b"\r", "^q": b"\x11"}
 PASSWORD = "correct horse"
-
-
-class Terminal:
-    """A program on a terminal of 80 by 24. What it writes is kept, and taken when it is seen."""
-
-    def __init__(self, ours: int, process: "subprocess.Popen[bytes]") -> None:
-        self.ours = ours
-        self.process = process
-        self._written = b""
-
-    def see(self, text: str) -> None:
-        watch = threading.Timer(20, self.process.kill)
-        watch.start()
-        try:
-            while text.encode() not in self._written:
-                self._written += os.read(self.ours, 65_536)
-        except OSError:
-            raise AssertionError(f"{text!r} was not seen in {self._written!r}") from None
-        finally:
-            watch.cancel()
-
-    def press(self, keys: str) -> None:
-        # What was written before is no answer to this.
-        self._written = b""
-        os.write(self.ours, KEYS.get(keys, keys.encode()))
-
-
-@contextmanager
-def on_a_terminal(command: str, directory: Path) -> Iterator[Terminal]:
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    process = subprocess.Popen(
-        ["/bin/sh", "-c", f"exec {command}"],
-        cwd=directory,
-        env={**os.environ, "XDG_DATA_HOME": str(directory / "home"), "TERM": "xterm-256color"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    try:
-        yield Terminal(ours, process)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
 
 
 # A real server, and two real terminals.

@@ -70,9 +70,14 @@ class EdgeServer:
         scheme = "http" if self._options.tls_cert is None else "https"
         return f"{scheme}://{_in_url(self._options.host)}:{self.port}"
 
+    def listen_on(self, reserved: socket.socket) -> None:
+        """Use this socket of `reserve_port`; otherwise `start` takes the port itself."""
+        self._socket = reserved
+
     async def start(self) -> None:
         """Listen and serve from now on. Raises PortUnavailable."""
-        self._socket = _listen(self._options)
+        if self._socket is None:
+            self._socket = reserve_port(self._options)
         self._config.load()
         self._tasks.start("edge-server", self._serve())
         await self._server.is_up.wait()
@@ -168,7 +173,8 @@ class _HttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
 
-def _listen(options: EdgeOptions) -> socket.socket:
+def reserve_port(options: EdgeOptions) -> socket.socket:
+    """Take the address without listening on it yet. Raises PortUnavailable."""
     try:
         family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.socket(family, socket.SOCK_STREAM)

@@ -203,12 +203,12 @@ async def _run_product(
         for sender in senders:
             sender.samples = samples
         await asyncio.sleep(seconds)
-        figures = samples.figures()
+        return samples.figures()
+    finally:
+        # Also after Ctrl-C: what is under way then is refused, and that is no fault of the store.
         for sender in senders:
             sender.is_stopped = True
         await service.drain()
-        return figures
-    finally:
         await storage.close()
 
 
@@ -236,11 +236,12 @@ class _Sender:
         )
 
     def _done(self, outcome: AppendOutcome) -> None:
+        if self.is_stopped:
+            return
         if not isinstance(outcome, Appended):
             raise outcome
         self.samples.latencies_s.append(time.perf_counter() - self._sent_s)
-        if not self.is_stopped:
-            self.send()
+        self.send()
 
 
 # Both.

@@ -64,6 +64,7 @@ async def endure(
         await run.done.wait()
         await service.drain()
     finally:
+        run.is_over = True
         await storage.close()
     appended = rss_mb()
     appended_ms = machine.clock.monotonic_ms()
@@ -88,6 +89,8 @@ class _Run:
     def __init__(self, messages: int, progress: Callable[[str], None]) -> None:
         self.done = asyncio.Event()
         self.rss_halfway_mb = 0.0
+        self.is_over = False
+        """Done, or stopped by Ctrl-C: what the store refuses from now on is no fault of its own."""
         self._messages = messages
         self._progress = progress
         self._sent = 0
@@ -99,6 +102,8 @@ class _Run:
         self._sent += 1
 
         def stored(outcome: AppendOutcome) -> None:
+            if self.is_over:
+                return
             assert isinstance(outcome, Appended), outcome
             self._stored += 1
             if self._stored * 2 == self._messages:

@@ -14,7 +14,14 @@ except ModuleNotFoundError as missing:
 
 from tidewire import __version__
 from tidewire.runtime import cli_bench, cli_chat, cli_cluster, cli_serve, cli_users
-from tidewire.runtime.console import EXIT_CHECK_FAILED, errors_told, progress_bar, tell
+from tidewire.runtime.cli_options import DataDirOption, data_dir_or_default, one_data_dir
+from tidewire.runtime.console import (
+    EXIT_CHECK_FAILED,
+    Commands,
+    errors_told,
+    progress_bar,
+    tell,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +32,9 @@ if TYPE_CHECKING:
 app: Final = typer.Typer(
     name="tidewire",
     help="A self-hosted messaging server: stored once, in order, for good.",
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -46,9 +54,6 @@ app.add_typer(cli_bench.bench_app, name="bench")
 ClusterOption = Annotated[
     bool,
     typer.Option("--cluster", help="The cluster's database, by the settings, and no DATA_DIR."),
-]
-DataDir = Annotated[
-    Path, typer.Argument(metavar="DATA_DIR", help="The directory that holds tidewire.db.")
 ]
 
 
@@ -73,11 +78,12 @@ def verify(
     store: Annotated[
         Path | None,
         typer.Argument(
-            metavar="DATA_DIR",
+            metavar="[DATA_DIR]",
             help="The directory that holds tidewire.db, or a backup file.",
             show_default=False,
         ),
     ] = None,
+    data_dir: DataDirOption = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON, for programs.")
     ] = False,
@@ -94,7 +100,7 @@ def verify(
         from tidewire.runtime import verify_output
         from tidewire.runtime.clock import SystemClock
 
-        path, inspect = _inspected(store, cluster)
+        path, inspect = _inspected(one_data_dir(store, data_dir), cluster)
         clock = SystemClock()
         started_ms = clock.monotonic_ms()
         with progress_bar() as progress:
@@ -110,9 +116,9 @@ def verify(
 
 def _inspected(store: Path | None, cluster: bool) -> "tuple[Path, Callable[[], Inspector]]":
     """What is looked at, by its name, and how it is opened."""
-    if cluster == (store is not None):
-        raise typer.BadParameter("Missing argument 'DATA_DIR', or --cluster without one")
-    if store is None:
+    if cluster:
+        if store is not None:
+            raise typer.BadParameter("--cluster takes no DATA_DIR")
         options = cli_cluster.cluster_options()
 
         from tidewire.engines.dynamodb.inspect import DynamoInspector
@@ -122,21 +128,22 @@ def _inspected(store: Path | None, cluster: bool) -> "tuple[Path, Callable[[], I
     from tidewire.engines.sqlite.database import DATABASE_NAME
     from tidewire.engines.sqlite.inspect import SqliteInspector
 
+    store = data_dir_or_default(store, None)
     path = store if store.is_file() else store / DATABASE_NAME
     return path, lambda: SqliteInspector(path)
 
 
 @app.command("recover-counter")
 def recover_counter(
-    data_dir: Annotated[
-        str, typer.Argument(metavar="DATA_DIR", help="The directory that holds tidewire.db.")
-    ],
-    chat_id: Annotated[
-        str | None,
+    arguments: Annotated[
+        list[str],
         typer.Argument(
-            metavar="CHAT_ID", help="The chat whose counter is missing.", show_default=False
+            metavar="[DATA_DIR] CHAT_ID",
+            help="The chat whose counter is missing, after the directory that holds tidewire.db.",
+            show_default=False,
         ),
-    ] = None,
+    ],
+    data_dir: DataDirOption = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Do it. Without this, only say what would be done.")
     ] = False,
@@ -150,12 +157,20 @@ def recover_counter(
     With --cluster there is no DATA_DIR: 'tidewire recover-counter --cluster CHAT_ID'.
     """
     with errors_told():
+        *directory, chat_id = arguments
         if cluster:
-            _recover_in_cluster(data_dir if chat_id is None else chat_id, apply=apply)
+            if directory or data_dir is not None:
+                raise typer.BadParameter("--cluster takes no DATA_DIR")
+            _recover_in_cluster(chat_id, apply=apply)
             return
-        if chat_id is None:
-            raise typer.BadParameter("Missing argument 'CHAT_ID'")
-        _recover_here(Path(data_dir), chat_id, apply=apply)
+        _recover_here(_data_dir_before(directory, data_dir), chat_id, apply=apply)
+
+
+def _data_dir_before(directory: list[str], data_dir: Path | None) -> Path:
+    """The directory that may stand before what a command is about."""
+    if len(directory) > 1:
+        raise typer.BadParameter(f"too many arguments: {' '.join(directory[1:])}")
+    return data_dir_or_default(Path(directory[0]) if directory else None, data_dir)
 
 
 def _recover_in_cluster(chat_id: str, *, apply: bool) -> None:
@@ -223,10 +238,16 @@ def _recovery_text(done: "Recovery") -> str:
 
 @app.command()
 def backup(
-    data_dir: DataDir,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The backup to write. Must not exist yet.")
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[DATA_DIR] FILE",
+            help="The backup to write, which must not exist yet, after the directory that holds "
+            "tidewire.db.",
+            show_default=False,
+        ),
     ],
+    data_dir: DataDirOption = None,
 ) -> None:
     """Copy the database of a live server into a file.
 
@@ -236,14 +257,16 @@ def backup(
         from tidewire.engines.sqlite.backup import backup as backup_store
         from tidewire.runtime import control
 
+        *directory, last = arguments
+        place, file = _data_dir_before(directory, data_dir), Path(last)
         with progress_bar() as progress:
 
             def show(done: int, total: int) -> None:
                 progress("pages", done, total)
 
-            arguments = {"file": str(file.absolute())}
-            if control.ask(data_dir, "backup", arguments, show) is None:
-                backup_store(data_dir, file, show)
+            asked = {"file": str(file.absolute())}
+            if control.ask(place, "backup", asked, show) is None:
+                backup_store(place, file, show)
         size_mb = file.stat().st_size / 1e6
         tell(f"{file}: {size_mb:.1f} MB. Check it with: tidewire verify {file}")
 
@@ -251,10 +274,15 @@ def backup(
 @app.command()
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that backup has written.")],
-    data_dir: Annotated[
-        Path,
-        typer.Argument(metavar="DATA_DIR", help="Where the database goes. Must not have one yet."),
-    ],
+    directory: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DATA_DIR]",
+            help="Where the database goes. Must not have one yet.",
+            show_default=False,
+        ),
+    ] = None,
+    data_dir: DataDirOption = None,
     keep_sessions: Annotated[
         bool,
         typer.Option(
@@ -272,8 +300,9 @@ def restore(
     with errors_told():
         from tidewire.engines.sqlite.backup import restore as restore_store
 
-        epoch = restore_store(file, data_dir, keep_sessions=keep_sessions)
-        tell(f"{data_dir} holds the backup now; its epoch is {epoch}.")
+        place = data_dir_or_default(directory, data_dir)
+        epoch = restore_store(file, place, keep_sessions=keep_sessions)
+        tell(f"{place} holds the backup now; its epoch is {epoch}.")
         if not keep_sessions:
             tell("All sessions have ended: people log in again, bots need new tokens.")
 

@@ -41,6 +41,20 @@ SetOption = Annotated[
 ]
 
 
+def one_data_dir(argument: Path | None, option: Path | None) -> Path | None:
+    """The directory that was named, either way; None if it was not."""
+    if argument is not None and option is not None and argument != option:
+        raise typer.BadParameter(f"two data directories are named, {argument} and {option}")
+    return argument if option is None else option
+
+
+def data_dir_or_default(argument: Path | None, option: Path | None) -> Path:
+    """The directory that was named, or the one that a server takes when none is."""
+    from tidewire.runtime.config import default_data_dir
+
+    return one_data_dir(argument, option) or default_data_dir()
+
+
 def load_settings(
     data_dir: Path | None,
     file: Path | None = None,

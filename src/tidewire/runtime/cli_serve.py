@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidewire.runtime.cli_options import ConfigOption, SetOption, load_settings
+from tidewire.runtime.cli_options import (
+    ConfigOption,
+    DataDirOption,
+    SetOption,
+    load_settings,
+    one_data_dir,
+)
 from tidewire.runtime.console import errors_told, tell
 
 if TYPE_CHECKING:
@@ -15,7 +21,7 @@ DataDirArgument = Annotated[
     Path | None,
     typer.Argument(
         metavar="[DATA_DIR]",
-        help="Where everything is kept. Default: TIDEWIRE_DATA_DIR, or ./data.",
+        help="Where everything is kept; --data-dir says the same.",
         show_default=False,
     ),
 ]
@@ -44,7 +50,8 @@ RoleOption = Annotated[
 
 
 def serve(
-    data_dir: DataDirArgument = None,
+    directory: DataDirArgument = None,
+    data_dir: DataDirOption = None,
     host: HostOption = None,
     port: PortOption = None,
     tls_cert: CertOption = None,
@@ -70,7 +77,7 @@ def serve(
             "server.tls_key": tls_key,
             "cluster.role": role,
         }
-        loaded = load_settings(data_dir, config, flags, named)
+        loaded = load_settings(one_data_dir(directory, data_dir), config, flags, named)
         if loaded.config.cluster.role.is_clustered:
             from tidewire.runtime.cli_cluster import check_vendors
 
@@ -82,7 +89,8 @@ def serve(
 
 
 def config(
-    data_dir: DataDirArgument = None,
+    directory: DataDirArgument = None,
+    data_dir: DataDirOption = None,
     file: ConfigOption = None,
     named: SetOption = None,
     changed: Annotated[
@@ -97,7 +105,7 @@ def config(
     FIELD under [NAME] in the file. Secrets are not shown.
     """
     with errors_told():
-        loaded = load_settings(data_dir, file, named=named)
+        loaded = load_settings(one_data_dir(directory, data_dir), file, named=named)
         from tidewire.runtime.settings import DEFAULT
 
         shown = [one for one in loaded.settings if not changed or one.source != DEFAULT]

@@ -216,6 +216,13 @@ def load(
     return Loaded(config, tuple(settings), file)
 
 
+def default_data_dir() -> Path:
+    """Where a server's data is if no directory is named."""
+    place = _data_dir(None, os.environ).value
+    assert isinstance(place, Path)
+    return place
+
+
 def _data_dir(data_dir: Path | None, environ: Mapping[str, str]) -> Setting:
     if data_dir is not None:
         return Setting("data_dir", data_dir, "argument")

@@ -10,9 +10,13 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NoReturn, TextIO
+from typing import Any, Final, NoReturn, TextIO
 
 import typer
+
+# typer carries its own copy of click and exports only some of its errors.
+from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
+from typer.core import TyperGroup
 
 from tidewire.domain.errors import TidewireError
 from tidewire.ports.inspection import Damaged
@@ -20,6 +24,44 @@ from tidewire.ports.inspection import Damaged
 EXIT_CHECK_FAILED: Final = 1
 EXIT_NOT_DONE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+
+
+class Commands(TyperGroup):
+    """All commands. Wrong usage is told in the one form that all errors of ours have."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        try:
+            result = super().main(
+                args, prog_name, complete_var, False, windows_expand_args, **extra
+            )
+        except NoArgsIsHelpError as help_wanted:
+            help_wanted.show()
+            sys.exit(help_wanted.exit_code)
+        except ClickException as fault:
+            say(f"error: {_usage_sentence(fault)}")
+            sys.exit(EXIT_NOT_DONE)
+        except typer.Abort:
+            say("stopped")
+            sys.exit(EXIT_INTERRUPTED)
+        if standalone_mode:
+            sys.exit(result if isinstance(result, int) else os.EX_OK)
+        return result
+
+
+def _usage_sentence(fault: ClickException) -> str:
+    sentence = fault.format_message().removesuffix(".")
+    sentence = sentence[:1].lower() + sentence[1:]
+    if isinstance(fault, UsageError) and fault.ctx is not None:
+        sentence += f" (see '{fault.ctx.command_path} --help')"
+    return sentence
 
 
 @contextmanager

@@ -69,11 +69,16 @@ def hide_secrets(logger: object, method: str, event: EventDict) -> EventDict:
     return event
 
 
-def start_logging(options: LogOptions, stream: TextIO = sys.stderr) -> None:
-    """Send all logging of this process to the stream from now on."""
-    is_json = options.format is LogFormat.JSON or (
+def is_json_log(options: LogOptions, stream: TextIO = sys.stderr) -> bool:
+    """Whether the lines of the log are JSON."""
+    return options.format is LogFormat.JSON or (
         options.format is LogFormat.AUTO and not stream.isatty()
     )
+
+
+def start_logging(options: LogOptions, stream: TextIO = sys.stderr) -> None:
+    """Send all logging of this process to the stream from now on."""
+    is_json = is_json_log(options, stream)
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_formatter(is_json=is_json, has_colours=stream.isatty()))
     root = logging.getLogger()

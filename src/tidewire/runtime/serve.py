@@ -9,13 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import uvloop
 
 from tidewire import __version__
+from tidewire.edge.server import reserve_port
 from tidewire.runtime import lifecycle
 from tidewire.runtime.bootstrap import OpenStore, Server, build_server, open_sqlite
 from tidewire.runtime.config import DATA_DIR_DEFAULT, Config
-from tidewire.runtime.logs import start_logging
+from tidewire.runtime.logs import is_json_log, start_logging
 from tidewire.runtime.secret_files import token_key
 from tidewire.runtime.stopping import Stop
 from tidewire.runtime.supervise import TaskSupervisor
@@ -37,18 +39,25 @@ async def serve(
     """As `run`, on the loop that is there."""
     stop = Stop()
     stop.listen()
-    server = await build_server(
-        config,
-        key=token_key(config.data_dir, config.cluster.token_key_file),
-        tasks=TaskSupervisor(stop.died),
-        open_store=open_store,
-    )
+    # Before anything is made: a start that fails because the port is taken leaves nothing behind.
+    port = reserve_port(config.server)
+    try:
+        server = await build_server(
+            config,
+            key=token_key(config.data_dir, config.cluster.token_key_file),
+            tasks=TaskSupervisor(stop.died),
+            open_store=open_store,
+        )
+    except BaseException:
+        port.close()
+        raise
+    server.edge.listen_on(port)
     is_started = False
     try:
         await lifecycle.start(server)
         is_started = True
         _logger.info("listening", extra={"address": server.edge.url, "version": __version__})
-        greet(greeting(server))
+        greet(await greeting(server))
         await stop.wait()
     finally:
         await lifecycle.stop(server, is_started=is_started)
@@ -68,7 +77,10 @@ async def fan_out(config: Config, greet: Callable[[str], None]) -> int:
         await server.start()
         is_started = True
         _logger.info("fanning out", extra={"address": server.edge.url, "version": __version__})
-        greet(f"Tidewire {__version__} fans out; its health is at {server.edge.url}/readyz")
+        if is_for_people(config):
+            greet(f"Tidewire {__version__} fans out; its health is at {server.edge.url}/readyz")
+        else:
+            greet(_address_as_json(server.edge.url))
         await stop.wait()
     finally:
         await server.stop(is_started=is_started)
@@ -76,22 +88,33 @@ async def fan_out(config: Config, greet: Callable[[str], None]) -> int:
     return stop.exit_code
 
 
-def greeting(server: Server) -> str:
-    """What somebody who has just started it wants to know."""
-    data_dir = server.config.data_dir
-    command = _own_command()
-    place = "" if data_dir == DATA_DIR_DEFAULT else f" --data-dir {shlex.quote(str(data_dir))}"
-    return "\n".join(
-        (
-            f"Tidewire {__version__} listens on {server.edge.url}",
-            _place(server.config),
+def is_for_people(config: Config) -> bool:
+    """A person reads what is printed. Otherwise it may end up among the lines of the log, and has
+    to be JSON where these are."""
+    return sys.stdout.isatty() or not is_json_log(config.log)
+
+
+async def greeting(server: Server) -> str:
+    """What to print once the server is up: where it is, and on a first start what to do next."""
+    config = server.config
+    if not is_for_people(config):
+        return _address_as_json(server.edge.url)
+    lines = [f"Tidewire {__version__} listens on {server.edge.url}", _place(config)]
+    if not await server.planes.accounts.admin.list_users(count_max=1):
+        command = _own_command()
+        data_dir = config.data_dir
+        place = "" if data_dir == DATA_DIR_DEFAULT else f" --data-dir {shlex.quote(str(data_dir))}"
+        lines += [
             "",
             "In another terminal, make an account (and one more, bob), and say hello:",
             f"  {command} users add alice{place}",
             f"  {command} say alice bob 'Hello!'{place}",
-            "",
-        )
-    )
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _address_as_json(url: str) -> str:
+    return msgspec.json.encode({"event": "listening", "address": url}).decode()
 
 
 def _place(config: Config) -> str:
