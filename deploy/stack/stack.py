@@ -71,9 +71,12 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         parser.error(f"no such part: {', '.join(unknown)}")
     try:
-        with _lock():
+        with _lock(DIRECTORY / "lock"):
             if options.command == "up":
-                _install_missing(parts)
+                with _lock(CACHE / "jars.lock"):
+                    _install_missing(parts)
+                    for part in {*parts} & {*JAVA_PARTS}:
+                        _ensure_jars(part)
                 for part in parts:
                     _up(part)
             elif options.command == "down":
@@ -97,10 +100,11 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _lock() -> Iterator[None]:
-    """One at a time: several test processes may ask for the stack at once."""
-    DIRECTORY.mkdir(parents=True, exist_ok=True)
-    with (DIRECTORY / "lock").open("w") as file:
+def _lock(path: Path) -> Iterator[None]:
+    """One at a time: several test processes may ask for the stack at once, and several copies of
+    the project share one cache of jars."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -264,7 +268,7 @@ def _up(part: str) -> None:
     home.mkdir(parents=True, exist_ok=True)
     state: dict[str, Any] = {"port": _port(part)}
     if part == "kafka":
-        state["controller_port"] = _free_port()
+        state["controller_port"] = _port("kafka_controller")
     command = {"dynamodb": _dynamodb, "kafka": _kafka, "redis": _redis}[part](home, state)
     with (home / "log").open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 - our own commands
@@ -328,15 +332,29 @@ def _start_time(pid: int) -> str | None:
     return None if fields[0] == "Z" else fields[19]
 
 
-def _port(part: str) -> int:
-    return int(os.environ.get(f"STACK_{part.upper()}_PORT") or 0) or _free_port()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+def _port(name: str) -> int:
+    """The port that was asked for, or the one of the last time, or a free one: a server that was
+    stopped comes back where it was, so that settings in a shell go on being true."""
+    asked = int(os.environ.get(f"STACK_{name.upper()}_PORT") or 0)
+    if asked:
+        return asked
+    file = DIRECTORY / f"{name}.port"
+    wanted = int(file.read_text()) if file.exists() else 0
+    try:
+        port = _bindable(wanted)
+    except OSError:
+        port = _bindable(0)
+    file.write_text(str(port))
     return port
+
+
+def _bindable(port: int) -> int:
+    """The port, or a free one for 0. Raises OSError if another program has it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
+        bound: int = probe.getsockname()[1]
+    return bound
 
 
 def _tail(path: Path) -> str:

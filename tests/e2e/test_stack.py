@@ -1,5 +1,7 @@
 """`make stack` on a machine where something is missing or wrong: it says what, and what to do."""
 
+import fcntl
+import json
 import os
 import runpy
 import subprocess
@@ -67,3 +69,34 @@ def test_stack_does_not_stop_a_process_that_only_has_the_number(tmp_path: Path) 
     code, _ = run_stack("down", "redis", PATH="", STACK_DIR=str(tmp_path))
     assert code == 0
     assert not (tmp_path / "redis.json").exists()
+
+
+@pytest.mark.slow
+def test_stack_comes_back_on_its_ports(tmp_path: Path) -> None:
+    """Settings that a shell has taken over go on being true after a stop and a start."""
+    place = {"PATH": os.environ["PATH"], "STACK_DIR": str(tmp_path), "STACK_CACHE": str(tmp_path)}
+    seen = []
+    for _ in range(2):
+        assert run_stack("up", "redis", **place) == (0, "")
+        seen.append(json.loads((tmp_path / "redis.json").read_text())["port"])
+        assert run_stack("down", "redis", **place)[0] == 0
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.slow
+def test_stack_waits_while_another_copy_of_the_project_fetches_jars(tmp_path: Path) -> None:
+    """The cache of jars is one for all copies; two Mavens at once damage their work."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    with (cache / "jars.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = subprocess.Popen(
+            [sys.executable, str(SCRIPT), "up", "dynamodb"],
+            env={"PATH": "", "STACK_DIR": str(tmp_path / "stack"), "STACK_CACHE": str(cache)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(1)
+    _, told = waiting.communicate(timeout=30)
+    assert "not found; install it first" in told

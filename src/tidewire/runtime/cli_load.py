@@ -93,7 +93,8 @@ def pairs(
 
         if cluster:
             timing = _timing(seconds, warm_up)
-            _run_on_cluster(TalkLoad.pairs(count, window), count, window, timing, json)
+            load = TalkLoad.pairs(count, window)
+            _run_on_cluster(load, count, window, timing, data_dir, json)
             return
         _run(TalkLoad.pairs(count, window), url, data_dir, _timing(seconds, warm_up), json)
 
@@ -259,7 +260,12 @@ def _run_on_own_server(
 
 
 def _run_on_cluster(
-    workload: "Workload", chats: int, window: int, timing: "Timing", is_json: bool
+    workload: "Workload",
+    chats: int,
+    window: int,
+    timing: "Timing",
+    data_dir: Path | None,
+    is_json: bool,
 ) -> None:
     import uvloop
 
@@ -269,7 +275,7 @@ def _run_on_cluster(
     check_vendors()
     from tidewire.ops.load.cluster import run_on_cluster
 
-    with progress_bar() as progress, _fresh_directory(None) as directory:
+    with progress_bar() as progress, _fresh_directory(data_dir) as directory:
         ground = _cluster_ground(directory)
         figures = uvloop.run(run_on_cluster(workload, chats, window, ground, timing, progress))
     load_output.show(figures, is_json=is_json)
