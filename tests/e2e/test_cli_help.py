@@ -30,6 +30,7 @@ COMMANDS = [
     ("users", "invite"),
     ("tokens",),
     ("tokens", "issue"),
+    ("audit",),
     ("verify",),
     ("recover-counter",),
     ("backup",),

@@ -21,10 +21,12 @@ from tidewire.domain.accounts import (
     check_password,
     external_session_id,
 )
+from tidewire.domain.audit import OPERATOR, AuditAction
 from tidewire.domain.errors import InvalidOperation, UserNotFound
-from tidewire.domain.ids import UserId
+from tidewire.domain.ids import SessionId, UserId
 from tidewire.domain.limits import USERS_PAGE_MAX
 from tidewire.domain.users import User, check_display_name, check_username
+from tidewire.ports.audit import NO_TRAIL, AuditTrail
 from tidewire.ports.runtime import Clock, IdSource, RandomBytes
 from tidewire.ports.storage import Storage
 
@@ -62,6 +64,7 @@ class AccountAdmin:
         options: AccountOptions,
         on_revoked: OnRevoked,
         authenticator: TokenAuthenticator | None = None,
+        trail: AuditTrail = NO_TRAIL,
     ) -> None:
         """Without an authenticator (a command beside no server) there is nothing to note."""
         self._store = store
@@ -73,6 +76,7 @@ class AccountAdmin:
         self._options = options
         self._on_revoked = on_revoked
         self._authenticator = authenticator
+        self._trail = trail
 
     async def add_user(
         self, username: str, password: Secret | None, *, display_name: str | None = None
@@ -88,11 +92,14 @@ class AccountAdmin:
             updated_at_ms=now_ms,
         )
         if password is None:
-            return await self._store.add_user(user)
-        password_hash = await self._passwords.hash(check_password(password))
-        return await self._store.register(
-            NewAccount(user=user, password_hash=password_hash), now_ms=now_ms
-        )
+            user = await self._store.add_user(user)
+        else:
+            password_hash = await self._passwords.hash(check_password(password))
+            user = await self._store.register(
+                NewAccount(user=user, password_hash=password_hash), now_ms=now_ms
+            )
+        self._note(AuditAction.ACCOUNT_CREATED, user.user_id)
+        return user
 
     async def list_users(
         self, *, after: str | None = None, count_max: int = USERS_PAGE_MAX
@@ -119,6 +126,7 @@ class AccountAdmin:
         )
         if ended:
             self._on_revoked(ended)
+        self._note(AuditAction.PASSWORD_CHANGED, user_id, count=len(ended))
         return len(ended)
 
     async def disable_user(self, user_id: UserId) -> int:
@@ -128,11 +136,14 @@ class AccountAdmin:
         ended = await self._store.disable_user(user_id, now_ms=self._clock.wall_ms())
         # His identity provider may have let him in: those connections end too.
         self._on_revoked((*ended, *(external_session_id(user) for user in found)))
+        self._note(AuditAction.ACCOUNT_DISABLED, user_id, count=len(ended))
         return len(ended)
 
     async def enable_user(self, user_id: UserId) -> User:
         """Let him in again. Raises UserNotFound."""
-        return await self._store.enable_user(user_id, now_ms=self._clock.wall_ms())
+        user = await self._store.enable_user(user_id, now_ms=self._clock.wall_ms())
+        self._note(AuditAction.ACCOUNT_ENABLED, user_id)
+        return user
 
     async def issue_bot_token(
         self, user_id: UserId, label: str, *, life_ms: int | None = None
@@ -164,6 +175,7 @@ class AccountAdmin:
             sessions_max=self._options.sessions_max,
             now_ms=now_ms,
         )
+        self._note(AuditAction.TOKEN_ISSUED, user_id, session_id=session.session_id)
         token, expires_at_ms = self._tokens.issue(session, life_ms=life_ms, now_ms=now_ms)
         return BotToken(user=found[0], session=session, token=token, expires_at_ms=expires_at_ms)
 
@@ -178,6 +190,7 @@ class AccountAdmin:
             expires_at_ms=now_ms + self._options.invite_ms,
         )
         await self._store.add_invite(invite)
+        self._note(AuditAction.INVITE_CREATED)
         return NewInvite(code=code, expires_at_ms=invite.expires_at_ms)
 
     async def keep_house(self) -> int:
@@ -191,3 +204,15 @@ class AccountAdmin:
         if touched:
             await self._store.touch_sessions(touched, now_ms=now_ms)
         return await self._store.sweep_accounts(now_ms=now_ms, count_max=SWEEP_ROWS_MAX)
+
+    def _note(
+        self,
+        action: AuditAction,
+        target: UserId | None = None,
+        *,
+        session_id: SessionId | None = None,
+        count: int | None = None,
+    ) -> None:
+        self._trail.record(
+            action, actor=OPERATOR, target=target, session_id=session_id, count=count
+        )

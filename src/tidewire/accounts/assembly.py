@@ -13,6 +13,7 @@ from tidewire.accounts.service import AccountService, OnRevoked
 from tidewire.accounts.tokens import AccessTokens
 from tidewire.domain.accounts import Secret
 from tidewire.domain.ids import SessionId
+from tidewire.ports.audit import NO_TRAIL, AuditTrail
 from tidewire.ports.runtime import Clock, IdSource, RandomBytes, RunBlocking
 from tidewire.ports.storage import Storage
 
@@ -39,6 +40,7 @@ def assemble_accounts(
     external: ExternalOptions | None,
     on_revoked: OnRevoked,
     on_roster_changed: OnRosterChanged,
+    trail: AuditTrail = NO_TRAIL,
     hasher: PasswordHasher | None = None,
 ) -> Accounts:
     """`secret` is the server's own: 32 random bytes or more, as text, from its data directory.
@@ -78,6 +80,7 @@ def assemble_accounts(
             random_bytes=random_bytes,
             options=options,
             on_revoked=revoked,
+            trail=trail,
         ),
         people=PeopleService(store=store, clock=clock, on_roster_changed=on_roster_changed),
         admin=AccountAdmin(
@@ -90,5 +93,6 @@ def assemble_accounts(
             options=options,
             on_revoked=revoked,
             authenticator=authenticator,
+            trail=trail,
         ),
     )

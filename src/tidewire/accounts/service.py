@@ -5,7 +5,8 @@ Whatever ends a session tells `on_revoked` at once, so that its sockets close.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -34,10 +35,12 @@ from tidewire.domain.accounts import (
     check_device_id,
     check_password,
 )
+from tidewire.domain.audit import AuditAction
 from tidewire.domain.errors import (
     DeviceMismatch,
     Forbidden,
     InvalidCredentials,
+    InvalidInvite,
     InvalidRefreshToken,
     RateLimited,
     SessionNotFound,
@@ -47,6 +50,7 @@ from tidewire.domain.ids import SessionId, UserId, is_safe_token
 from tidewire.domain.shared_limits import SharedView
 from tidewire.domain.users import User, check_display_name, check_username
 from tidewire.ports.accounts import AccountStore
+from tidewire.ports.audit import NO_TRAIL, AuditTrail
 from tidewire.ports.runtime import Clock, IdSource, RandomBytes
 
 OnRevoked = Callable[[Sequence[SessionId]], None]
@@ -75,6 +79,15 @@ class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Tokens
 
 
+class _Attempt:
+    """What is known of a try while it goes on: the account that it is about, if there is one."""
+
+    __slots__ = ("user_id",)
+
+    def __init__(self) -> None:
+        self.user_id: UserId | None = None
+
+
 class AccountService:
     """What people do with their accounts. `on_revoked` must not raise."""
 
@@ -90,6 +103,7 @@ class AccountService:
         random_bytes: RandomBytes,
         options: AccountOptions,
         on_revoked: OnRevoked,
+        trail: AuditTrail = NO_TRAIL,
     ) -> None:
         """`secret` is the server's own, which access tokens are signed with too."""
         self._store = store
@@ -101,6 +115,7 @@ class AccountService:
         self._random_bytes = random_bytes
         self._options = options
         self._on_revoked = on_revoked
+        self._trail = trail
         limits = options.throttle
         self._by_name = self._throttle(limits.login_name_burst, limits.login_name_interval_ms)
         self._by_address = self._throttle(limits.login_ip_burst, limits.login_ip_interval_ms)
@@ -135,6 +150,26 @@ class AccountService:
         Raises InvalidOperation (a name or password that is none), Forbidden (closed, or an invite
         is needed), InvalidInvite, UsernameTaken, RateLimited, Overloaded.
         """
+        with self._failures_noted(AuditAction.REGISTER_FAILED):
+            return await self._register(
+                username,
+                password,
+                device_id=device_id,
+                client_ip=client_ip,
+                display_name=display_name,
+                invite=invite,
+            )
+
+    async def _register(
+        self,
+        username: str,
+        password: Secret,
+        *,
+        device_id: str,
+        client_ip: str,
+        display_name: str | None,
+        invite: Secret | None,
+    ) -> LoggedIn:
         device_id = check_device_id(device_id)
         check_username(username)
         check_display_name(display_name or username)
@@ -161,6 +196,7 @@ class AccountService:
             invite_hash=None if invite is None else invite_hash(invite),
         )
         user = await self._store.register(account, now_ms=now_ms)
+        self._trail.record(AuditAction.ACCOUNT_CREATED, actor=user.user_id, target=user.user_id)
         check = PasswordCheck(is_right=True)
         return await self._open(user, device_id, password_hash, check, is_new_user=True)
 
@@ -173,6 +209,12 @@ class AccountService:
         InvalidCredentials, Forbidden (disabled), RateLimited, Overloaded, InvalidOperation (not a
         device id).
         """
+        with self._failures_noted(AuditAction.LOGIN_FAILED) as attempt:
+            return await self._login(username, password, attempt, device_id, client_ip)
+
+    async def _login(
+        self, username: str, password: Secret, attempt: _Attempt, device_id: str, client_ip: str
+    ) -> LoggedIn:
         device_id = check_device_id(device_id)
         name_key, address = username[:64].casefold(), address_key(client_ip)
         # Counted before they are checked: many at once are many (S-07).
@@ -180,6 +222,8 @@ class AccountService:
         self._take(self._by_name, name_key)
         # What cannot be a name is nobody's, but takes as long.
         credentials = await self._store.credentials(username) if is_safe_token(username) else None
+        if credentials is not None:
+            attempt.user_id = credentials.user.user_id
         stored = None if credentials is None else credentials.password_hash
         check = await self._passwords.check(stored, password)
         if not check.is_right or credentials is None or stored is None:
@@ -232,6 +276,7 @@ class AccountService:
         identity provider, who alone can end it."""
         if await self._store.revoke_session(user_id, session_id):
             self._on_revoked((session_id,))
+            self._note_ended(user_id, "logout", session_id=session_id)
 
     async def sessions(self, user_id: UserId) -> list[Session]:
         """The user's sessions, bots' among them, the oldest first."""
@@ -242,11 +287,14 @@ class AccountService:
         if not await self._store.revoke_session(user_id, session_id):
             raise SessionNotFound
         self._on_revoked((session_id,))
+        self._note_ended(user_id, "revoked", session_id=session_id)
 
     async def revoke_sessions(self, user_id: UserId, *, keep: SessionId | None) -> int:
         """End all logins of the user but one (bots' sessions end one by one); how many."""
         ended = await self._store.revoke_sessions(user_id, keep=keep)
         self._ended(ended)
+        if ended:
+            self._note_ended(user_id, "revoked", count=len(ended))
         return len(ended)
 
     async def change_password(
@@ -255,6 +303,18 @@ class AccountService:
         """Change one's own password and end all other logins; how many. Raises
         InvalidCredentials, InvalidOperation, RateLimited, Overloaded."""
         check_password(new)
+        with self._failures_noted(AuditAction.PASSWORD_FAILED, actor=user_id) as attempt:
+            attempt.user_id = user_id
+            ended = await self._change_password(user_id, session_id, old=old, new=new)
+        self._ended(ended)
+        self._trail.record(
+            AuditAction.PASSWORD_CHANGED, actor=user_id, target=user_id, count=len(ended)
+        )
+        return len(ended)
+
+    async def _change_password(
+        self, user_id: UserId, session_id: SessionId, *, old: Secret, new: Secret
+    ) -> list[SessionId]:
         throttle_key = f"#{user_id}"
         self._take(self._by_name, throttle_key)
         credentials = await self._store.credentials_of(user_id)
@@ -270,9 +330,8 @@ class AccountService:
             keep=session_id,
             now_ms=self._clock.wall_ms(),
         )
-        self._ended(ended)
         self._by_name.give_back(throttle_key, self._clock.monotonic_ms())
-        return len(ended)
+        return ended
 
     # Inside.
 
@@ -306,6 +365,14 @@ class AccountService:
             now_ms=now_ms,
         )
         self._ended(opened.ended)
+        self._trail.record(
+            AuditAction.LOGIN,
+            actor=user.user_id,
+            target=user.user_id,
+            session_id=session.session_id,
+        )
+        if opened.ended:
+            self._note_ended(user.user_id, "replaced", count=len(opened.ended))
         return LoggedIn(
             user=user,
             session=session,
@@ -339,10 +406,49 @@ class AccountService:
             session.user_id,
         )
         self._on_revoked((session.session_id,))
+        self._trail.record(
+            AuditAction.SESSION_ENDED,
+            actor=None,
+            target=session.user_id,
+            session_id=session.session_id,
+            reason="refresh_token_reuse",
+        )
 
     def _ended(self, session_ids: Sequence[SessionId]) -> None:
         if session_ids:
             self._on_revoked(session_ids)
+
+    def _note_ended(
+        self,
+        user_id: UserId,
+        reason: str,
+        *,
+        session_id: SessionId | None = None,
+        count: int | None = None,
+    ) -> None:
+        self._trail.record(
+            AuditAction.SESSION_ENDED,
+            actor=user_id,
+            target=user_id,
+            session_id=session_id,
+            reason=reason,
+            count=count,
+        )
+
+    @contextmanager
+    def _failures_noted(
+        self, action: AuditAction, *, actor: UserId | None = None
+    ) -> Iterator[_Attempt]:
+        """Report a try that was refused. Of an account that does not exist not even the name is
+        kept: people type their password there."""
+        attempt = _Attempt()
+        try:
+            yield attempt
+        except (Forbidden, InvalidCredentials, InvalidInvite, RateLimited) as error:
+            self._trail.record(
+                action, actor=actor, target=attempt.user_id, reason=error.code.value.lower()
+            )
+            raise
 
     def _throttle(self, burst: int, interval_ms: int) -> Throttle:
         keys_max = self._options.throttle.keys_max

@@ -20,7 +20,11 @@ from tidewire.domain.ids import (
     encode_ulid,
     is_uuid,
 )
-from tidewire.domain.limits import PASSWORD_CHARACTERS_MAX, PASSWORD_CHARACTERS_MIN
+from tidewire.domain.limits import (
+    CLIENT_CHARACTERS_MAX,
+    PASSWORD_CHARACTERS_MAX,
+    PASSWORD_CHARACTERS_MIN,
+)
 from tidewire.domain.users import User
 
 
@@ -248,6 +252,17 @@ def check_password(password: Secret) -> Secret:
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InvalidOperation("a password is valid Unicode text")
     return password
+
+
+def clean_client(name: str | None) -> str | None:
+    """What a client calls itself (User-Agent), fit to be shown in a line; None if that is nothing.
+
+    It is the client's own claim: good for telling one's devices apart, and for nothing else.
+    """
+    if name is None:
+        return None
+    shown = "".join(letter if letter.isprintable() else " " for letter in name[:1_024])
+    return " ".join(shown.split())[:CLIENT_CHARACTERS_MAX].rstrip() or None
 
 
 def check_device_id(device_id: str) -> str:

@@ -60,6 +60,8 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The client's IP address. None for commands on the server's own machine."""
     chat_id: ChatId | None = None
     session_id: SessionId | None = None
+    command: str | None = None
+    """The operator's command, without its arguments."""
     reason: str | None = None
     """Why, or how, in a word that programs can compare."""
     count: int | None = None

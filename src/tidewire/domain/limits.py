@@ -32,6 +32,8 @@ MEMBERS_PAGE_MAX: Final = 200
 
 PASSWORD_CHARACTERS_MIN: Final = 8
 PASSWORD_CHARACTERS_MAX: Final = 1024
+CLIENT_CHARACTERS_MAX: Final = 120
+"""What is kept of the name that a client gives itself."""
 BLOCKS_MAX: Final = 10_000
 """How many people one user may block."""
 LOOKUP_NAMES_MAX: Final = 100

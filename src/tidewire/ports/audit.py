@@ -19,7 +19,7 @@ class Origin(msgspec.Struct, frozen=True):
     address: str | None = None
     """The client's IP address, behind trusted proxies too."""
     client: str | None = None
-    """What the client calls itself, cleaned and bounded."""
+    """What the client calls itself, as it came: to be cleaned before it is kept or shown."""
 
 
 NOWHERE: Final = Origin()
@@ -40,6 +40,7 @@ class AuditTrail(Protocol):
         target: str | None = None,
         chat_id: ChatId | None = None,
         session_id: SessionId | None = None,
+        command: str | None = None,
         reason: str | None = None,
         count: int | None = None,
     ) -> None:
@@ -61,6 +62,7 @@ class NoTrail:
         target: str | None = None,
         chat_id: ChatId | None = None,
         session_id: SessionId | None = None,
+        command: str | None = None,
         reason: str | None = None,
         count: int | None = None,
     ) -> None:

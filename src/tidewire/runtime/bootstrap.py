@@ -35,6 +35,7 @@ from tidewire.ports.event_log import CommitListener, ignore_commits
 from tidewire.ports.router import Router
 from tidewire.ports.runtime import Clock, IdSource, Tasks
 from tidewire.ports.storage import Storage
+from tidewire.runtime.audit import AuditRecorder
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.config import Config, IdentityOptions
 from tidewire.runtime.control import ControlServer
@@ -60,6 +61,7 @@ class Machine(NamedTuple):
     clock: Clock
     ids: IdSource
     tasks: Tasks
+    trail: AuditRecorder
 
 
 class CommitRelay:
@@ -99,6 +101,7 @@ class Server:
     readiness: Readiness
     operations: Operations
     lag: LoopLag
+    trail: AuditRecorder
     edge: EdgeServer
     control: ControlServer
     backbone: "Backbone | None"
@@ -114,7 +117,9 @@ async def build_server(
 ) -> Server:
     """Open the store and wire everything to it. Raises StoreUnusable."""
     relay = CommitRelay()
-    machine = Machine(SystemClock(), id_source(), tasks)
+    clock = SystemClock()
+    trail = AuditRecorder(config.data_dir, clock=clock, options=config.audit)
+    machine = Machine(clock, id_source(), tasks, trail)
     backbone = None
     if config.cluster.role.is_clustered:
         # The vendors of a cluster are not installed everywhere.
@@ -158,6 +163,7 @@ def _wire(
             rest=rest,
             tasks_count=lambda: len(asyncio.all_tasks()),
             revocations_count=lambda: planes.revocations.count,
+            trail=machine.trail,
         )
     )
     operations = Operations(
@@ -167,6 +173,7 @@ def _wire(
         sqlite=sqlite,
         data_dir=config.data_dir,
         clock=machine.clock,
+        trail=machine.trail,
     )
     services = _rest_services(config, planes, machine, readiness, metrics)
     app = build_rest_app(replace(services, counters=rest), config.rest)
@@ -177,6 +184,7 @@ def _wire(
         readiness=readiness,
         operations=operations,
         lag=lag,
+        trail=machine.trail,
         edge=EdgeServer(app, gateway=planes.gateway, tasks=tasks, options=config.server),
         control=ControlServer(config.data_dir, operations, tasks),
         backbone=backbone,
@@ -190,7 +198,7 @@ def _wire_cluster(
     from tidewire.engines.redis.limits import LimitExchange
     from tidewire.runtime.backbone import add_fanout_parts, add_gateway_parts, add_inbox
 
-    clock, _, tasks = machine
+    clock, _, tasks, _ = machine
     hub, authenticator = planes.hub, planes.accounts.authenticator
 
     def ended(session_ids: Sequence[SessionId]) -> None:
@@ -266,7 +274,7 @@ def _wire_planes(
     machine: Machine,
     backbone: "Backbone | None",
 ) -> Planes:
-    clock, ids, tasks = machine
+    clock, ids, tasks, trail = machine
     hub = Hub(clock=clock, options=config.gateway)
     others = _others(config, hub, backbone)
     fanout = FanoutWorker(
@@ -306,6 +314,7 @@ def _wire_planes(
         external=_external(config.identity),
         on_revoked=revocations,
         on_roster_changed=roster_changed,
+        trail=trail,
     )
     # One limiter for sends, whatever edge they come over.
     sends = send_limiter(config.gateway)

@@ -13,7 +13,7 @@ except ModuleNotFoundError as missing:
     )
 
 from tidewire import __version__
-from tidewire.runtime import cli_bench, cli_chat, cli_cluster, cli_serve, cli_users
+from tidewire.runtime import cli_audit, cli_bench, cli_chat, cli_cluster, cli_serve, cli_users
 from tidewire.runtime.cli_options import DataDirOption, data_dir_or_default, one_data_dir
 from tidewire.runtime.console import (
     EXIT_CHECK_FAILED,
@@ -47,6 +47,7 @@ app.command()(cli_chat.tail)
 app.add_typer(cli_users.users_app, name="users")
 app.add_typer(cli_users.tokens_app, name="tokens")
 app.command("say")(cli_users.say_hello)
+app.command()(cli_audit.audit)
 app.command()(cli_serve.config)
 app.add_typer(cli_cluster.cluster_app, name="cluster")
 app.add_typer(cli_bench.bench_app, name="bench")

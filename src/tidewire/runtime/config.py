@@ -28,6 +28,7 @@ from tidewire.engines.sqlite.database import SqliteOptions
 from tidewire.fanout.options import FanoutOptions
 from tidewire.gateway.options import GatewayOptions
 from tidewire.ingest.options import IngestOptions
+from tidewire.runtime.audit_files import AuditOptions
 from tidewire.runtime.roles import ClusterOptions
 from tidewire.runtime.settings import (
     CLIENT_VARIABLES,
@@ -133,6 +134,7 @@ class Config:
     redis: RedisOptions
     accounts: AccountOptions
     identity: IdentityOptions
+    audit: AuditOptions
     log: LogOptions
 
 
@@ -151,6 +153,7 @@ SECTIONS: Final[Mapping[str, type]] = {
     "redis": RedisOptions,
     "accounts": AccountOptions,
     "identity": IdentityOptions,
+    "audit": AuditOptions,
     "log": LogOptions,
 }
 

@@ -8,6 +8,7 @@ from tidewire.chats.service import ChatService
 from tidewire.domain.errors import InvalidOperation
 from tidewire.engines.sqlite.storage import SqliteStorage
 from tidewire.ingest.service import IngestService
+from tidewire.runtime.audit import AuditRecorder
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.config import Config
 from tidewire.runtime.control import Progress, Result
@@ -29,6 +30,7 @@ async def operate_directly(
             "name the data directory of one that does (--data-dir)"
         )
     tasks, clock, ids = TaskSupervisor(), SystemClock(), id_source()
+    trail = AuditRecorder(config.data_dir, clock=clock, options=config.audit)
     store = await SqliteStorage.open(config.data_dir, options=config.sqlite)
     try:
         accounts = assemble_accounts(
@@ -42,6 +44,7 @@ async def operate_directly(
             external=None,
             on_revoked=_nobody_is_connected,
             on_roster_changed=_nobody_is_connected,
+            trail=trail,
         )
         operations = Operations(
             admin=accounts.admin,
@@ -52,9 +55,12 @@ async def operate_directly(
             sqlite=store,
             data_dir=config.data_dir,
             clock=clock,
+            trail=trail,
         )
         return await operations.run(command, arguments, progress)
     finally:
+        # Under the lock of the directory, like everything that is written there.
+        trail.close()
         await tasks.close()
         await store.close()
 

@@ -64,6 +64,8 @@ async def stop(server: Server, *, is_started: bool = True) -> None:
         await server.tasks.close()
         if server.backbone is not None:
             await server.backbone.close()
+        # While the store still holds the lock of the directory that both write to.
+        await asyncio.to_thread(server.trail.close)
         await server.planes.store.close()
     finally:
         last_resort.cancel()
@@ -88,6 +90,7 @@ async def _within(seconds: float, work: Awaitable[None], what: str) -> None:
 async def _keep_house(server: Server) -> None:
     while True:
         await asyncio.sleep(HOUSE_S)
+        server.trail.tell_floods()
         try:
             await server.planes.accounts.admin.keep_house()
         except Unavailable as error:

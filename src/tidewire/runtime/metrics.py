@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from tidewire import __version__
 from tidewire.delivery.service import DeliveryService
+from tidewire.domain.audit import AuditAction
 from tidewire.domain.errors import ErrorCode
 from tidewire.domain.ids import ConnectionId
 from tidewire.edge.rest.counters import RestCounters
@@ -27,6 +28,7 @@ from tidewire.fanout.worker import FanoutWorker
 from tidewire.gateway.counters import Histogram
 from tidewire.gateway.hub import Hub
 from tidewire.ingest.service import IngestService
+from tidewire.runtime.audit import AuditRecorder
 from tidewire.runtime.lag import LoopLag
 from tidewire.runtime.metric_families import counter, counter_by, gauge, gauge_by
 
@@ -62,6 +64,7 @@ class Sources:
     tasks_count: Callable[[], int]
     """Everybody's tasks on the event loop, those of libraries included."""
     revocations_count: Callable[[], int]
+    trail: AuditRecorder
 
 
 @dataclass(slots=True, kw_only=True)
@@ -302,6 +305,17 @@ def _security(sources: Sources) -> Iterator[Metric]:
     )
     yield counter(
         "security_session_revocations", "Sessions that were ended.", sources.revocations_count()
+    )
+    yield counter_by(
+        "audit_records",
+        "What the audit trail was told.",
+        "action",
+        {action.value: sources.trail.counts[action] for action in AuditAction},
+    )
+    yield counter(
+        "audit_records_lost",
+        "Records that are in the log alone, because their file could not be written.",
+        sources.trail.lost_count,
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 from tidewire.accounts.admin import AccountAdmin
 from tidewire.chats.service import ChatService
 from tidewire.domain.accounts import Secret
+from tidewire.domain.audit import OPERATOR, AuditAction
 from tidewire.domain.errors import InvalidOperation, TidewireError
 from tidewire.domain.ids import ChatId, ClientMessageId
 from tidewire.domain.users import User
@@ -22,6 +23,7 @@ from tidewire.engines.sqlite.backup import backup
 from tidewire.engines.sqlite.storage import SqliteStorage
 from tidewire.ingest.service import IngestService
 from tidewire.ops.recover import decide_recovery, recovery_of
+from tidewire.ports.audit import AuditTrail
 from tidewire.ports.inspection import CounterEvidence, NewCounter
 from tidewire.ports.runtime import Clock
 from tidewire.runtime.control import Progress, Result, no_progress
@@ -46,6 +48,7 @@ class Operations:
         sqlite: SqliteStorage | None,
         data_dir: Path,
         clock: Clock,
+        trail: AuditTrail,
     ) -> None:
         self._admin = admin
         self._chats = chats
@@ -53,6 +56,7 @@ class Operations:
         self._sqlite = sqlite
         self._data_dir = data_dir
         self._clock = clock
+        self._trail = trail
         self._acts: Mapping[str, Callable[..., Awaitable[Result]]] = {
             "users.add": self._add_user,
             "users.list": self._list_users,
@@ -68,13 +72,35 @@ class Operations:
     async def run(
         self, name: str, arguments: Mapping[str, object], progress: Progress = no_progress
     ) -> Result:
-        """Do it. `progress` is called on the event loop."""
+        """Do it, and note in the audit trail that it was done or not. `progress` is called on the
+        event loop."""
+        if name != "backup" and name not in self._acts:
+            raise UnknownOperation(f"the server does not know how to do {name!r}")
+        reason: str | None = "failed"
         try:
             if name == "backup":
-                return await self._backup(progress, **arguments)  # type: ignore[arg-type]
-            return await self._acts[name](**arguments)
-        except KeyError:
-            raise UnknownOperation(f"the server does not know how to do {name!r}") from None
+                result = await self._backup(progress, **arguments)  # type: ignore[arg-type]
+            else:
+                result = await self._acts[name](**arguments)
+            reason = None
+        except TidewireError as error:
+            reason = type(error).__name__
+            raise
+        finally:
+            self._note(name, arguments, reason)
+        return result
+
+    def _note(self, name: str, arguments: Mapping[str, object], reason: str | None) -> None:
+        # Of the arguments only these: there may be a password among the others.
+        username, chat_id = arguments.get("username"), arguments.get("chat_id")
+        self._trail.record(
+            AuditAction.OPERATOR_COMMAND,
+            actor=OPERATOR,
+            target=None if username is None else str(username)[:64],
+            chat_id=None if chat_id is None else ChatId(str(chat_id)[:64]),
+            command=name,
+            reason=reason,
+        )
 
     async def _add_user(
         self, username: str, password: str | None, display_name: str | None

@@ -10,7 +10,9 @@ from tidewire.accounts.assembly import Accounts, assemble_accounts
 from tidewire.accounts.options import AccountOptions, ExternalOptions
 from tidewire.accounts.service import LoggedIn
 from tidewire.domain.accounts import Secret
+from tidewire.domain.audit import AuditAction
 from tidewire.domain.ids import ChatId, SessionId, UlidSource
+from tidewire.ports.audit import NoTrail
 from tidewire.ports.storage import Storage
 
 SERVER_SECRET = Secret("the server's own secret, long enough")
@@ -59,6 +61,21 @@ class PlainHasher:
         return not stored.startswith(f"v{self.version}:")
 
 
+class KeptTrail(NoTrail):
+    """The audit trail, as a list of what was reported."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[str, dict[str, object]]] = []
+
+    def record(self, action: AuditAction, **fields: object) -> None:
+        said = {name: value for name, value in fields.items() if value is not None}
+        self.records.append((action.value, said))
+
+    def take(self) -> list[tuple[str, dict[str, object]]]:
+        records, self.records = self.records, []
+        return records
+
+
 class Plane:
     """The plane with everything around it that a test wants to turn or to see."""
 
@@ -76,6 +93,7 @@ class Plane:
         self.hasher = PlainHasher()
         self.options = options or AccountOptions()
         self.revoked: list[SessionId] = []
+        self.trail = KeptTrail()
         self.rosters: list[ChatId] = []
         self.blocking_calls = 0
         self.random = Random(7)
@@ -94,6 +112,7 @@ class Plane:
             external=external,
             on_revoked=self.on_revoked,
             on_roster_changed=self.rosters.append,
+            trail=self.trail,
             hasher=self.hasher,
         )
 

@@ -1,9 +1,11 @@
 """Plain counters become what Prometheus expects."""
 
 import re
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
+from tidewire.domain.audit import AuditAction
 from tidewire.domain.errors import ErrorCode
 from tidewire.edge.rest.counters import RestCounters
 from tidewire.fanout.worker import FanoutCounters
@@ -43,6 +45,7 @@ def sources(**sqlite: Any) -> Sources:
         "fanout": SimpleNamespace(counters=FanoutCounters()),
         "sqlite": SimpleNamespace(**sqlite) if sqlite else None,
         "rest": rest,
+        "trail": SimpleNamespace(counts=Counter({AuditAction.LOGIN: 4}), lost_count=2),
         "lag": SimpleNamespace(last_s=0.5, highest_s=0.75),
     }
     return Sources(**cast("Any", fakes), tasks_count=lambda: 21, revocations_count=lambda: 13)
@@ -75,6 +78,9 @@ def test_counters_have_their_public_names() -> None:
     assert values["security_access_denied_total"] == 5 + 2
     assert values['rest_errors_sent_total{code="VALIDATION_ERROR"}'] == 2
     assert values["security_session_revocations_total"] == 13
+    assert values['audit_records_total{action="login"}'] == 4
+    assert values['audit_records_total{action="login.failed"}'] == 0
+    assert values["audit_records_lost_total"] == 2
     assert values["process_open_fds"] > 0
 
 
@@ -108,6 +114,7 @@ def test_store_that_counts_nothing_is_left_out() -> None:
 def test_labels_are_of_a_known_few_kinds() -> None:
     labels = {label for name in page(sources()) for label in re.findall(r"(\w+)=", name)}
     assert labels <= {
+        "action",
         "code",
         "error",
         "le",

@@ -12,7 +12,6 @@ from litestar.di import NamedDependency
 from litestar.handlers import BaseRouteHandler
 from litestar.params import SkipValidation
 
-from tidewire.accounts.throttle import address_key
 from tidewire.domain.errors import AuthFailure, RateLimited, Unauthorized
 from tidewire.edge.rest.options import RestOptions
 from tidewire.edge.rest.quotas import Allowance, Quota, take_all
@@ -104,9 +103,9 @@ class Gate:
         tier = handler.opt.get("tier", Tier.READ if method == "GET" else Tier.WRITE)
         self._count(state, self._quotas[tier], identity.user_id)
 
-    def address(self, peer_ip: str, forwarded_for: str | None) -> str:
-        """What a request without a token is counted by."""
-        return address_key(self._services.proxies.client_ip(peer_ip, forwarded_for))
+    def client_ip(self, peer_ip: str, forwarded_for: str | None) -> str:
+        """Where a request comes from, behind proxies that are trusted."""
+        return self._services.proxies.client_ip(peer_ip, forwarded_for)
 
     def allowance_of(self, address: str) -> Allowance:
         """What an address may do still."""

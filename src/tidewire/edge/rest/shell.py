@@ -10,10 +10,12 @@ from typing import Any, Final
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidewire.accounts.throttle import address_key
 from tidewire.domain.ids import is_uuid
 from tidewire.edge.rest.counters import RestCounters
 from tidewire.edge.rest.gate import Gate
 from tidewire.edge.rest.quotas import Allowance
+from tidewire.ports.audit import ORIGIN, Origin
 from tidewire.ports.runtime import Clock, RandomBytes
 
 _FIXED_HEADERS: Final = (
@@ -48,7 +50,8 @@ class RequestShell:
         headers = scope["headers"]
         request_id = self._request_id(_header(headers, b"x-request-id") or "")
         peer_ip = (scope["client"] or ("", 0))[0]
-        address = self._gate.address(peer_ip, _header(headers, b"x-forwarded-for"))
+        client_ip = self._gate.client_ip(peer_ip, _header(headers, b"x-forwarded-for"))
+        address = address_key(client_ip)
         state: dict[str, Any] = {
             "request_id": request_id,
             "address": address,
@@ -64,7 +67,11 @@ class RequestShell:
                 ]
             await send(message)
 
-        await self._app(scope, receive, answer)
+        origin = ORIGIN.set(Origin(client_ip or None, _header(headers, b"user-agent")))
+        try:
+            await self._app(scope, receive, answer)
+        finally:
+            ORIGIN.reset(origin)
 
     def _headers(self, present: Any, state: dict[str, Any]) -> list[tuple[bytes, bytes]]:
         names = {name.lower() for name, _ in present}

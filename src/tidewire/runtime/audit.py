@@ -1,0 +1,137 @@
+"""Keeps the audit trail: a log line at once, and a line in a file, written by a thread of its own.
+
+Records come from the event loop, which never waits for the disk. What cannot be written is counted
+and told; the log lines have it all the same.
+"""
+
+import logging
+import queue
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tidewire.domain.audit import AuditAction, AuditRecord
+from tidewire.domain.ids import ChatId, SessionId
+from tidewire.ports.audit import ORIGIN, AuditTrail
+from tidewire.ports.runtime import Clock
+from tidewire.runtime.audit_files import AuditFiles, AuditOptions, fields_of
+from tidewire.runtime.audit_floods import AuditFloods
+
+LOGGER_NAME: Final = "tidewire.audit"
+WAITING_MAX: Final = 10_000
+"""Records that wait for the disk; more are not written."""
+ADDRESSES_MAX: Final = 10_000
+"""Addresses whose failures are counted apart."""
+CLOSE_S_MAX: Final = 2.0
+"""How long an end waits for the disk."""
+
+_logger: Final = logging.getLogger(__name__)
+_lines: Final = logging.getLogger(LOGGER_NAME)
+
+
+class AuditRecorder:
+    """Satisfies `ports.audit.AuditTrail`. Is used on one thread, the event loop's."""
+
+    def __init__(self, data_dir: Path, *, clock: Clock, options: AuditOptions) -> None:
+        # The trail is told whatever level the other lines are cut at.
+        _lines.setLevel(logging.INFO)
+        self._files = AuditFiles(data_dir, options)
+        self._clock = clock
+        self._floods = AuditFloods(each_max=options.failures_per_minute, keys_max=ADDRESSES_MAX)
+        # None ends the thread.
+        self._waiting: queue.SimpleQueue[AuditRecord | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        self._is_failing = False
+        self.counts: Counter[AuditAction] = Counter()
+        """All that was reported, by action."""
+        self.lost_count = 0
+        """Records that are in no file, because it could not be written."""
+
+    def record(
+        self,
+        action: AuditAction,
+        *,
+        actor: str | None,
+        target: str | None = None,
+        chat_id: ChatId | None = None,
+        session_id: SessionId | None = None,
+        command: str | None = None,
+        reason: str | None = None,
+        count: int | None = None,
+    ) -> None:
+        self.counts[action] += 1
+        record = AuditRecord(
+            at_ms=self._clock.wall_ms(),
+            action=action,
+            actor=actor,
+            target=target,
+            address=ORIGIN.get().address,
+            chat_id=chat_id,
+            session_id=session_id,
+            command=command,
+            reason=reason,
+            count=count,
+        )
+        self.tell_floods()
+        if self._floods.admits(record, self._clock.monotonic_ms()):
+            self._keep(record)
+
+    def tell_floods(self) -> None:
+        """Write how many failures were left out in the minutes that are over. To be called now and
+        then; every record does."""
+        for record in self._floods.due(self._clock.monotonic_ms()):
+            self._keep(record)
+
+    def close(self) -> None:
+        """Write what waits. Blocks for as long as the disk takes, within a bound."""
+        if self._is_closed:
+            return
+        for record in self._floods.close():
+            self._keep(record)
+        self._is_closed = True
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join(CLOSE_S_MAX)
+
+    def _keep(self, record: AuditRecord) -> None:
+        fields = fields_of(record)
+        del fields["at"]
+        _lines.info("audit", extra=fields)
+        if self._is_closed or self._waiting.qsize() >= WAITING_MAX:
+            self.lost_count += 1
+            return
+        self._waiting.put(record)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="audit-writer", daemon=True)
+            self._thread.start()
+
+    # On the thread.
+
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            first = self._waiting.get()
+            batch = [first]
+            while not self._waiting.empty():
+                batch.append(self._waiting.get())
+            is_open = None not in batch
+            records = [record for record in batch if record is not None]
+            if records:
+                self._write(records)
+
+    def _write(self, records: Sequence[AuditRecord]) -> None:
+        try:
+            self._files.write(records)
+        except OSError as error:
+            self.lost_count += len(records)
+            if not self._is_failing:
+                _logger.warning("the audit trail cannot be written: %s", error)
+            self._is_failing = True
+        else:
+            self._is_failing = False
+
+
+_CONFORMS: type[AuditTrail] = AuditRecorder

@@ -1,0 +1,191 @@
+"""The files of the audit trail: JSON lines in the data directory, bounded by rotation.
+
+`audit.jsonl` is the newest, then come `audit.1.jsonl`, `audit.2.jsonl`, …; failures, which
+strangers can cause, have files of their own (`audit-failures.jsonl`, …). One process writes them:
+the one that holds the lock of the data directory. Any program of the same user may read them.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tidewire.domain.audit import FAILURES, AuditRecord
+from tidewire.domain.errors import TidewireError
+from tidewire.wire.timestamps import format_time_ms, parse_time_ms
+
+TRAIL_NAME: Final = "audit"
+FAILURES_NAME: Final = "audit-failures"
+_STEMS: Final = (TRAIL_NAME, FAILURES_NAME)
+_KIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditOptions:
+    """How much of the audit trail is kept in the data directory. An impossible value raises
+    ValueError."""
+
+    file_kib_max: int = 16 * _KIB
+    """KiB of one file; a fuller one is put aside and a new one begun. A record has about 200
+    bytes."""
+    files_max: int = 8
+    """Files of each kind (the trail, and failures); the oldest one is deleted for a new one."""
+    failures_per_minute: int = 20
+    """Failed logins of one address that are written one by one in a minute; those beyond become one
+    record with their number. A ban (fail2ban's `maxretry`) must need fewer."""
+
+    def __post_init__(self) -> None:
+        if self.file_kib_max < 1:
+            raise ValueError("file_kib_max is at least 1")
+        if self.files_max < 1:
+            raise ValueError("files_max is at least 1")
+        if self.failures_per_minute < 1:
+            raise ValueError("failures_per_minute is at least 1")
+
+
+class TrailUnusable(TidewireError):
+    """The trail cannot be read; the sentence says why."""
+
+
+def fields_of(record: AuditRecord) -> dict[str, Any]:
+    """A record as it is shown: its time as a text, and nothing that it does not have."""
+    fields: dict[str, Any] = msgspec.to_builtins(record)
+    return {"at": format_time_ms(fields.pop("at_ms")), **fields}
+
+
+class AuditFiles:
+    """Writes the files. Blocks; to be used by one thread."""
+
+    def __init__(self, data_dir: Path, options: AuditOptions) -> None:
+        self._data_dir = data_dir
+        self._bytes_max = options.file_kib_max * _KIB
+        self._files_max = options.files_max
+
+    def write(self, records: Sequence[AuditRecord]) -> None:
+        """Append them. Raises OSError; then some of them may have been written."""
+        for stem, is_failure in ((TRAIL_NAME, False), (FAILURES_NAME, True)):
+            lines = b"".join(
+                msgspec.json.encode(fields_of(record)) + b"\n"
+                for record in records
+                if (record.action in FAILURES) is is_failure
+            )
+            if lines:
+                self._append(stem, lines)
+
+    def _append(self, stem: str, lines: bytes) -> None:
+        file = _file(self._data_dir, stem, 0)
+        # Opened each time: an operator, or logrotate, may have taken it away.
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(handle).st_size
+            if size and size + len(lines) > self._bytes_max:
+                os.close(handle)
+                handle = -1
+                self._rotate(stem)
+                self._append(stem, lines)
+                return
+            if size and os.pread(handle, 1, size - 1) != b"\n":
+                # A crash, or a full disk, cut the last line off.
+                lines = b"\n" + lines
+            view = memoryview(lines)
+            while view:
+                view = view[os.write(handle, view) :]
+        finally:
+            if handle >= 0:
+                os.close(handle)
+
+    def _rotate(self, stem: str) -> None:
+        for number in reversed(range(self._files_max)):
+            file = _file(self._data_dir, stem, number)
+            if not file.exists():
+                continue
+            if number + 1 >= self._files_max:
+                file.unlink()
+            else:
+                file.rename(_file(self._data_dir, stem, number + 1))
+
+
+def read_trail(data_dir: Path) -> list[AuditRecord]:
+    """All that is kept, the oldest first. Raises TrailUnusable, OSError."""
+    found: list[AuditRecord] = []
+    for stem in _STEMS:
+        for file in _files(data_dir, stem):
+            found += records_of(file.read_bytes())
+    if not found and not data_dir.is_dir():
+        raise TrailUnusable(f"there is no directory {data_dir}; name it with --data-dir")
+    # Those of one file are in order already; sorting is stable.
+    found.sort(key=lambda record: record.at_ms)
+    return found
+
+
+def records_of(lines: bytes) -> Iterator[AuditRecord]:
+    """The records of a file; a line that was cut off, or is of a newer version, is passed over."""
+    for line in lines.splitlines():
+        try:
+            fields = msgspec.json.decode(line, type=dict[str, Any])
+            at_ms = parse_time_ms(fields.pop("at"))
+            yield msgspec.convert({"at_ms": at_ms, **fields}, AuditRecord)
+        except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError):
+            continue
+
+
+class TrailTail:
+    """Reads what is added to the files from now on, across rotations."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._files = [_file(data_dir, stem, 0) for stem in _STEMS]
+        # By file: its inode, and how far it was read.
+        self._read: dict[Path, tuple[int, int]] = {}
+        for file in self._files:
+            if file.exists():
+                stat = file.stat()
+                self._read[file] = (stat.st_ino, stat.st_size)
+
+    def more(self) -> list[AuditRecord]:
+        """What was added since the last call, in order of time. Raises OSError."""
+        found = [record for file in self._files for record in self._more_of(file)]
+        found.sort(key=lambda record: record.at_ms)
+        return found
+
+    def _more_of(self, file: Path) -> list[AuditRecord]:
+        found: list[AuditRecord] = []
+        inode, offset = self._read.get(file, (0, 0))
+        try:
+            now_inode = file.stat().st_ino
+        except FileNotFoundError:
+            return found
+        if inode and now_inode != inode:
+            # It was put aside: first what was added to it before that.
+            aside = _file(file.parent, file.name.removesuffix(".jsonl"), 1)
+            if aside.exists() and aside.stat().st_ino == inode:
+                found += records_of(_lines_from(aside, offset))
+            offset = 0
+        lines = _lines_from(file, offset)
+        self._read[file] = (now_inode, offset + len(lines))
+        return [*found, *records_of(lines)]
+
+
+def _lines_from(file: Path, offset: int) -> bytes:
+    """Whole lines: the end of the last one may still be on its way."""
+    with file.open("rb") as opened:
+        opened.seek(offset)
+        lines, newline, _ = opened.read().rpartition(b"\n")
+    return lines + newline
+
+
+def _files(data_dir: Path, stem: str) -> list[Path]:
+    """The files of a kind, the oldest first."""
+    numbers = [0]
+    for file in data_dir.glob(f"{stem}.*.jsonl"):
+        text = file.name.removeprefix(f"{stem}.").removesuffix(".jsonl")
+        if text.isdecimal():
+            numbers.append(int(text))
+    files = (_file(data_dir, stem, number) for number in sorted(numbers, reverse=True))
+    return [file for file in files if file.exists()]
+
+
+def _file(data_dir: Path, stem: str, number: int) -> Path:
+    return data_dir / (f"{stem}.{number}.jsonl" if number else f"{stem}.jsonl")

@@ -1,0 +1,84 @@
+"""Bounds how many failures of one address are written a minute, and counts the others. PURE.
+
+The first ones are written as they come: that is what a program that bans addresses needs. The
+others become one record with their number, once the minute is over.
+"""
+
+from typing import Final
+
+from tidewire.domain.audit import FAILURES, AuditAction, AuditRecord
+
+WINDOW_MS: Final = 60_000
+
+_Key = tuple[AuditAction, str | None]
+
+
+class _Window:
+    """A minute of one address."""
+
+    __slots__ = ("ends_at_ms", "last", "left_out", "written")
+
+    def __init__(self, ends_at_ms: int) -> None:
+        self.ends_at_ms = ends_at_ms
+        self.written = 0
+        self.left_out = 0
+        self.last: AuditRecord | None = None
+
+
+class AuditFloods:
+    """Time is monotonic and comes in with each call."""
+
+    def __init__(self, *, each_max: int, keys_max: int) -> None:
+        """`each_max` records of one address a minute; at most `keys_max` addresses are told apart,
+        the others share one window."""
+        self._each_max = each_max
+        self._keys_max = keys_max
+        # In the order in which they end.
+        self._windows: dict[_Key, _Window] = {}
+
+    def admits(self, record: AuditRecord, now_ms: int) -> bool:
+        """Whether the record is to be written; if not, it is counted."""
+        if record.action not in FAILURES:
+            return True
+        key: _Key = (record.action, record.address)
+        if key not in self._windows and len(self._windows) >= self._keys_max:
+            key = (record.action, None)
+        window = self._windows.get(key)
+        if window is None:
+            window = self._windows[key] = _Window(now_ms + WINDOW_MS)
+        if window.written < self._each_max:
+            window.written += 1
+            return True
+        window.left_out += 1
+        window.last = record
+        return False
+
+    def due(self, now_ms: int) -> list[AuditRecord]:
+        """The records of minutes that are over: one for all that was not written."""
+        found = []
+        while self._windows:
+            key, window = next(iter(self._windows.items()))
+            if window.ends_at_ms > now_ms:
+                break
+            found += self._close(key)
+        return found
+
+    def close(self) -> list[AuditRecord]:
+        """As `due`, whether the minutes are over or not."""
+        return [record for key in list(self._windows) for record in self._close(key)]
+
+    def _close(self, key: _Key) -> list[AuditRecord]:
+        window = self._windows.pop(key)
+        if window.last is None:
+            return []
+        action, address = key
+        at_ms = window.last.at_ms
+        return [
+            AuditRecord(
+                at_ms=at_ms,
+                action=action,
+                address=address,
+                reason="not_written_one_by_one",
+                count=window.left_out,
+            )
+        ]

@@ -1,0 +1,63 @@
+"""A flood of failures is counted, not written line by line."""
+
+from tidewire.domain.audit import AuditAction, AuditRecord
+from tidewire.runtime.audit_floods import WINDOW_MS, AuditFloods
+
+HERE, THERE = "192.0.2.1", "192.0.2.2"
+
+
+def failure(at_ms: int, address: str | None = HERE) -> AuditRecord:
+    return AuditRecord(at_ms=at_ms, action=AuditAction.LOGIN_FAILED, address=address)
+
+
+def test_failures_beyond_the_bound_become_one_record_when_the_minute_is_over() -> None:
+    floods = AuditFloods(each_max=2, keys_max=10)
+
+    assert [floods.admits(failure(at), 1_000) for at in range(5)] == [True, True, *[False] * 3]
+    assert floods.due(1_000 + WINDOW_MS - 1) == []
+    assert floods.due(1_000 + WINDOW_MS) == [
+        AuditRecord(
+            at_ms=4,
+            action=AuditAction.LOGIN_FAILED,
+            address=HERE,
+            reason="not_written_one_by_one",
+            count=3,
+        )
+    ]
+    assert floods.admits(failure(9), 1_000 + WINDOW_MS), "the next minute begins anew"
+
+
+def test_minute_without_a_flood_leaves_no_record() -> None:
+    floods = AuditFloods(each_max=2, keys_max=10)
+    assert floods.admits(failure(1), 0)
+    assert floods.due(WINDOW_MS) == []
+
+
+def test_addresses_are_counted_apart() -> None:
+    floods = AuditFloods(each_max=1, keys_max=10)
+    assert floods.admits(failure(1), 0)
+    assert floods.admits(failure(2, THERE), 0)
+    assert not floods.admits(failure(3), 0)
+
+
+def test_addresses_beyond_the_bound_share_one_window() -> None:
+    floods = AuditFloods(each_max=1, keys_max=1)
+    assert floods.admits(failure(1), 0)
+    assert floods.admits(failure(2, THERE), 0)
+    assert not floods.admits(failure(3, "192.0.2.3"), 0)
+    (left_out,) = floods.due(WINDOW_MS)
+    assert (left_out.address, left_out.count) == (None, 1)
+
+
+def test_other_actions_are_never_left_out() -> None:
+    floods = AuditFloods(each_max=1, keys_max=1)
+    login = AuditRecord(at_ms=1, action=AuditAction.LOGIN, address=HERE)
+    assert all(floods.admits(login, 0) for _ in range(10))
+
+
+def test_close_tells_what_was_left_out_so_far() -> None:
+    floods = AuditFloods(each_max=1, keys_max=10)
+    for at in range(3):
+        floods.admits(failure(at), 0)
+    assert [record.count for record in floods.close()] == [2]
+    assert floods.close() == []
