@@ -28,6 +28,7 @@ class Conversation:
         self.texts: list[bytes] = []
         self.pongs = 0
         self.is_lost = asyncio.Event()
+        self.is_closed_by_peer = False
         self.heard = asyncio.Event()
 
     def text_received(self, payload: bytes | memoryview) -> None:
@@ -38,8 +39,9 @@ class Conversation:
         self.pongs += 1
         self.heard.set()
 
-    def lost(self) -> None:
+    def lost(self, *, is_closed_by_peer: bool = False) -> None:
         assert not self.is_lost.is_set(), "told twice"
+        self.is_closed_by_peer = is_closed_by_peer
         self.is_lost.set()
 
 

@@ -21,6 +21,7 @@ async def test_http_and_websocket_share_a_port(server: EdgeServer, gateway: Echo
     assert await peer.receive() == (TEXT, b"hi")
     await peer.end()
     await gateway.conversations[0].is_lost.wait()
+    assert not gateway.conversations[0].is_closed_by_peer
 
 
 async def test_refusal_is_an_http_answer_and_reveals_nothing(
@@ -190,6 +191,7 @@ async def test_close_of_the_peer_is_answered_with_its_code(
     assert await peer.receive() == (CLOSE, (1001).to_bytes(2, "big"))
     assert await peer.reader.read() == b""
     await gateway.conversations[0].is_lost.wait()
+    assert gateway.conversations[0].is_closed_by_peer
     await peer.end()
 
 

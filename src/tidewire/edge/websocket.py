@@ -80,6 +80,7 @@ class Socket(WSListener):
         self._parts: list[bytes] | None = None
         self._parts_bytes = 0
         self._is_closing = False
+        self._is_closed_by_peer = False
         self._loop = asyncio.get_running_loop()
 
     # For the gateway (`ports.transport.SocketTransport`).
@@ -139,7 +140,7 @@ class Socket(WSListener):
         self._is_closing = True
         listener, self._listener = self._listener, None
         if listener is not None:
-            listener.lost()
+            listener.lost(is_closed_by_peer=self._is_closed_by_peer)
 
     def pause_writing(self) -> None:
         """The gateway asks for the unsent bytes itself."""
@@ -197,7 +198,7 @@ class Socket(WSListener):
     def _closed_by_peer(self, frame: WSFrame) -> None:
         """Complete the close handshake, whoever began it."""
         if not self._is_closing:
-            self._is_closing = True
+            self._is_closing = self._is_closed_by_peer = True
             code = frame.get_close_code()
             self._transport.send_close(WSCloseCode.OK if code == WSCloseCode.NO_INFO else code)
         self._transport.disconnect()

@@ -51,8 +51,8 @@ class GatewayCounters:
 
     def __init__(self) -> None:
         self.connections_by_status: dict[str, int] = {}
-        """`accepted`, `established`, and at the end why: a close reason, an error code or `lost`
-        (the peer went)."""
+        """`accepted`, `established`, and at the end why: a close reason, an error code,
+        `closed_by_client` (the peer said goodbye) or `lost` (it went without a word)."""
         self.handshakes_refused_by_error: dict[str, int] = {}
         self.auth_failures_by_reason: dict[str, int] = {}
         self.frames_received: dict[type, int] = {}

@@ -175,13 +175,14 @@ class ConnectionDriver:
     def pong_received(self) -> None:
         self.core.heard(self._desk.clock.monotonic_ms())
 
-    def lost(self) -> None:
+    def lost(self, *, is_closed_by_peer: bool = False) -> None:
         desk = self._desk
         now_ms = desk.clock.monotonic_ms()
         self._run(self.core.lost(), now_ms)
         self.out = None
         self._held = None
-        reason = self.core.close_reason or "lost"
+        went = "closed_by_client" if is_closed_by_peer else "lost"
+        reason = self.core.close_reason or went
         add(desk.counters.connections_by_status, reason)
         desk.switchboard.ended(self)
         _logger.info(

@@ -80,8 +80,11 @@ class SocketListener(Protocol):
         """A sign of life."""
         ...
 
-    def lost(self) -> None:
-        """The socket is gone, whoever closed it. Called once; nothing is received after it."""
+    def lost(self, *, is_closed_by_peer: bool = False) -> None:
+        """The socket is gone, whoever closed it. Called once; nothing is received after it.
+
+        `is_closed_by_peer`: the peer said goodbye of its own accord.
+        """
         ...
 
 

@@ -132,8 +132,8 @@ class Peer:
     def closed(self) -> tuple[int, str] | None:
         return self.transport.closed
 
-    def goes(self) -> None:
-        self.driver.lost()
+    def goes(self, *, says_goodbye: bool = False) -> None:
+        self.driver.lost(is_closed_by_peer=says_goodbye)
 
 
 class Stage:

@@ -433,6 +433,21 @@ async def test_end_of_a_connection_is_one_line_without_content(
     assert "a secret" not in str(fields)
 
 
+async def test_peer_that_says_goodbye_is_not_lost(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    ann, ben, _ = await stage.pair()
+    peer, closed = await stage.connect(ann), await stage.connect(ben)
+    caplog.set_level(logging.INFO, logger="tidewire")
+    peer.goes(says_goodbye=True)
+    # What the server itself had to say counts more than the answer to it.
+    closed.driver.end(CloseReason.SESSION_REVOKED)
+    closed.goes(says_goodbye=True)
+    reasons = [vars(record)["reason"] for record in caplog.records]
+    assert reasons == ["closed_by_client", "session_revoked"]
+    assert stage.hub.counters.connections_by_status["closed_by_client"] == 1
+
+
 async def test_first_confirmation_is_asked_for_once_per_chat_and_kind(stage: Stage) -> None:
     ann, _, chat_id = await stage.pair()
     driver = (await stage.connect(ann)).driver
