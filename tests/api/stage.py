@@ -4,9 +4,8 @@ Everything is real but the clock, the randomness, the password hash (plain) and 
 calls the application directly.
 """
 
-import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, TypeVar
@@ -29,6 +28,7 @@ from tidewire.gateway.options import GatewayOptions
 from tidewire.gateway.service import send_limiter
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.service import IngestService
+from tidewire.runtime.supervise import TaskSupervisor
 
 START_MS = 1_900_000_000_000
 PASSWORD = "correct horse"
@@ -65,18 +65,6 @@ class PlainHasher:
 
     def is_outdated(self, stored: str) -> bool:
         return False
-
-
-class LoopTasks:
-    """Satisfies `ports.runtime.Tasks`; a task that dies fails the test's loop."""
-
-    def __init__(self) -> None:
-        self._running: set[asyncio.Task[None]] = set()
-
-    def start(self, name: str, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
 
 
 @dataclass
@@ -218,7 +206,7 @@ def build_stage(
     *, accounts: AccountOptions | None = None, chats: ChatOptions | None = None
 ) -> Stage:
     clock, ids, random = ManualClock(), UlidSource(Random(8).getrandbits), Random(7)
-    store, tasks, revoked = MemoryStorage(), LoopTasks(), list[SessionId]()
+    store, tasks, revoked = MemoryStorage(), TaskSupervisor(_fail_the_loop), list[SessionId]()
 
     def run_blocking(work: Callable[[], Result]) -> Awaitable[Result]:
         async def run() -> Result:
@@ -260,6 +248,7 @@ def build_stage(
         ),
         store=store,
         sends=send_limiter(GatewayOptions()),
+        tasks=tasks,
         clock=clock,
         ids=ids,
         random_bytes=random.randbytes,
@@ -268,6 +257,10 @@ def build_stage(
         group_members_max=chat_options.group_members_max,
     )
     return Stage(services, assembled, clock, store, revoked)
+
+
+def _fail_the_loop(name: str, error: BaseException) -> None:
+    raise error
 
 
 async def _ready() -> None:

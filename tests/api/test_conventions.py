@@ -174,7 +174,7 @@ async def test_fault_of_ours_tells_nothing_but_its_id(
     assert (answer.status_code, code_of(answer)) == (500, "INTERNAL_ERROR")
     assert "secret place" not in answer.text
     assert "details" not in answer.json()["error"]
-    (record,) = [each for each in caplog.records if each.message == "request failed"]
+    (record,) = [each for each in caplog.records if each.message == "request failed unexpectedly"]
     assert record.__dict__["request_id"] == answer.headers["x-request-id"]
     assert record.exc_info is not None
 

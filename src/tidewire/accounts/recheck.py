@@ -1,7 +1,8 @@
 """Looks whether the sessions of all connections still live.
 
 For a process of a cluster that may have missed word of a revocation: it asks the store again, and
-those that have ended end here too. While the store does not answer, it goes on asking.
+those that have ended end here too. While the store does not answer, it goes on asking. A session
+that cannot be read for a reason that no code expected counts as ended: nothing shows that it lives.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from tidewire.domain.errors import Unavailable
 from tidewire.domain.ids import SessionId, UserId
 from tidewire.ports.accounts import SessionStore
 from tidewire.ports.pausing import pause
-from tidewire.ports.runtime import Clock, Tasks
+from tidewire.ports.runtime import Clock, RequestKind, Tasks
 from tidewire.ports.storage import UserStore
 
 SESSIONS_AT_ONCE: Final = 50
@@ -52,7 +53,7 @@ class SessionRecheck:
         self._is_due = True
         if not self._is_running:
             self._is_running = True
-            self._tasks.start("sessions-recheck", self._run())
+            self._tasks.start_service("sessions-recheck", self._run())
 
     async def _run(self) -> None:
         try:
@@ -77,6 +78,16 @@ class SessionRecheck:
             return
 
     async def _lives(self, user_id: UserId, session_id: SessionId) -> bool:
+        try:
+            return await self._is_live(user_id, session_id)
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - it concerns this session alone
+            names = {"user_id": user_id, "session_id": session_id}
+            self._tasks.request_failed(RequestKind.SESSION, error, names)
+            return False
+
+    async def _is_live(self, user_id: UserId, session_id: SessionId) -> bool:
         found = await self._store.session(session_id)
         if found is not None:
             return found.expires_at_ms > self._clock.wall_ms()

@@ -2,6 +2,10 @@
 
 The shell around the PURE tracker. Acknowledgements over a socket are one-way: they are gathered and
 written with the next commit. Over REST the caller waits for his answer.
+
+If the store raises something that no code expected, what was to be written is tried again one by
+one. What fails alone is logged, counted and dropped: its client acknowledges again on its next
+connection.
 """
 
 import asyncio
@@ -20,7 +24,7 @@ from tidewire.domain.delivery import (
 from tidewire.domain.errors import InvalidMessage, Unavailable
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import DIGEST_CHATS_MAX, SEQUENCE_MAX
-from tidewire.ports.runtime import Clock, Tasks
+from tidewire.ports.runtime import Clock, RequestKind, Tasks
 from tidewire.ports.storage import PositionStore
 
 Origin = TypeVar("Origin")
@@ -118,18 +122,34 @@ class DeliveryService(Generic[Origin]):
 
     def _start(self) -> None:
         self._retry = None
-        self._tasks.start("delivery-write", self._write())
+        self._tasks.start_service("delivery-write", self._write())
 
     async def _write(self) -> None:
         """Write until nothing waits. Runs once at a time."""
-        while wishes := self._tracker.take():
+        alone = 0
+        while wishes := self._tracker.take(1 if alone else None):
+            alone = max(0, alone - 1)
             try:
                 outcomes = await self._store.advance(wishes, now_ms=self._clock.wall_ms())
             except Unavailable:
                 self._tracker.failed()
                 self._retry = self._loop.call_later(self._options.retry_ms / 1000, self._start)
                 return
+            except Exception as error:  # noqa: BLE001 - it concerns one of these alone
+                self._tasks.request_failed(RequestKind.ACKNOWLEDGEMENT, error)
+                if len(wishes) == 1:
+                    self._tracker.dropped()
+                else:
+                    self._tracker.failed()
+                    alone = len(wishes)
+                continue
             for origin, wish, outcome in self._tracker.completed(outcomes):
-                self._on_advanced(origin, wish, outcome)
+                self._tell(origin, wish, outcome)
         self._is_writing = False
         self._idle.set()
+
+    def _tell(self, origin: Origin, wish: Advance, outcome: AdvanceOutcome) -> None:
+        try:
+            self._on_advanced(origin, wish, outcome)
+        except Exception as error:  # noqa: BLE001 - it concerns this acknowledgement alone
+            self._tasks.request_failed(RequestKind.ACKNOWLEDGEMENT, error)

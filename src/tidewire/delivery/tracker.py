@@ -6,6 +6,7 @@ lies above the head must not take another device's good one along.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 import msgspec
@@ -47,14 +48,15 @@ class Tracker(Generic[Origin]):
         self._waiting[key] = wish if before is None else _merged(before, wish)
         return True
 
-    def take(self) -> list[Advance]:
-        """What to write now; nothing while a batch is being written."""
+    def take(self, count_max: int | None = None) -> list[Advance]:
+        """What to write now, at most so many; nothing while a batch is being written."""
         if self._writing or not self._waiting:
             return []
-        if len(self._waiting) <= self._batch_max:
+        count_max = self._batch_max if count_max is None else min(count_max, self._batch_max)
+        if len(self._waiting) <= count_max:
             self._writing, self._waiting = self._waiting, {}
         else:
-            for key in list(self._waiting)[: self._batch_max]:
+            for key in list(islice(self._waiting, count_max)):
                 self._writing[key] = self._waiting.pop(key)
         return list(self._writing.values())
 
@@ -68,6 +70,10 @@ class Tracker(Generic[Origin]):
             (key[0], wish, outcome)
             for (key, wish), outcome in zip(written.items(), outcomes, strict=True)
         ]
+
+    def dropped(self) -> None:
+        """The batch can never be written: its clients acknowledge again, some day."""
+        self._writing = {}
 
     def failed(self) -> None:
         """The batch could not be written: it waits again, merged with what came meanwhile.

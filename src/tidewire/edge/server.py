@@ -79,7 +79,7 @@ class EdgeServer:
         if self._socket is None:
             self._socket = reserve_port(self._options)
         self._config.load()
-        self._tasks.start("edge-server", self._serve())
+        self._tasks.start_service("edge-server", self._serve())
         await self._server.is_up.wait()
 
     async def stop_accepting(self) -> None:

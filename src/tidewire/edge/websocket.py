@@ -25,7 +25,7 @@ from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
 from tidewire.domain.limits import FRAME_BYTES_MAX
 from tidewire.edge.upgrade import parse_upgrade, plain_head, refusal_response, upgrade_fault
-from tidewire.ports.runtime import Tasks
+from tidewire.ports.runtime import RequestKind, Tasks
 from tidewire.ports.transport import (
     Admission,
     HandshakeRefusal,
@@ -47,6 +47,7 @@ class CloseCode(IntEnum):
     UNSUPPORTED_DATA = 1003
     INVALID_TEXT = 1007
     MESSAGE_TOO_BIG = 1009
+    INTERNAL_ERROR = 1011
 
 
 _logger = logging.getLogger("tidewire.edge.websocket")
@@ -72,8 +73,9 @@ ClientIp = Callable[[UpgradeRequest], UpgradeRequest]
 class Socket(WSListener):
     """One open WebSocket: what the gateway writes to, and what feeds it."""
 
-    def __init__(self, begin: Callable[["Socket"], SocketListener]) -> None:
+    def __init__(self, begin: Callable[["Socket"], SocketListener], tasks: Tasks) -> None:
         self._begin = begin
+        self._tasks = tasks
         self._listener: SocketListener | None = None
         self._transport: Any = None
         self._socket: Any = None
@@ -100,9 +102,9 @@ class Socket(WSListener):
         if self._is_closing:
             return
         self._is_closing = True
+        self._loop.call_later(CLOSE_S_MAX, self._drop)
         if not self._has_said_goodbye():
             self._transport.send_close(code, reason.encode()[:120])
-        self._loop.call_later(CLOSE_S_MAX, self._drop)
 
     def _has_said_goodbye(self) -> bool:
         """A close frame went out, maybe by picows itself, over a frame that it could not read:
@@ -128,13 +130,17 @@ class Socket(WSListener):
         if kind != WSMsgType.CLOSE and self._has_said_goodbye():
             # picows goes on parsing after an error.
             return
-        if kind == WSMsgType.TEXT and frame.fin and self._parts is None:
-            if frame.rsv1 or frame.rsv2 or frame.rsv3:
-                self.close(CloseCode.PROTOCOL_ERROR, "reserved bits are set")
-                return
-            self._text(frame.get_payload_as_bytes())
-        else:
-            self._rare(frame, kind)
+        try:
+            if kind == WSMsgType.TEXT and frame.fin and self._parts is None:
+                if frame.rsv1 or frame.rsv2 or frame.rsv3:
+                    self.close(CloseCode.PROTOCOL_ERROR, "reserved bits are set")
+                    return
+                self._text(frame.get_payload_as_bytes())
+            else:
+                self._rare(frame, kind)
+        except Exception as error:  # noqa: BLE001 - it concerns this connection alone
+            self._tasks.request_failed(RequestKind.CONNECTION, error)
+            self.close(CloseCode.INTERNAL_ERROR, "INTERNAL_ERROR")
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         self._is_closing = True
@@ -213,6 +219,7 @@ class UpgradeProtocol(asyncio.Protocol):
         self._client_ip = client_ip
         self._transport: Any = None
         self._is_lost = False
+        self._is_accepted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -232,14 +239,19 @@ class UpgradeProtocol(asyncio.Protocol):
         if fault is not None:
             self._refuse(fault)
             return
-        self._tasks.start("edge-upgrade", self._answer(self._client_ip(request)))
+        self._tasks.start_request(
+            RequestKind.UPGRADE, self._answer(self._client_ip(request)), self._fail
+        )
+
+    def _fail(self, _: Exception) -> None:
+        """The upgrade could not be decided, or not be carried out."""
+        if self._is_accepted:
+            self._transport.abort()
+        else:
+            self._refuse(_BROKEN)
 
     async def _answer(self, request: UpgradeRequest) -> None:
-        try:
-            verdict = await self._gateway.authorise(request)
-        except Exception:
-            _logger.exception("an upgrade could not be decided")
-            verdict = _BROKEN
+        verdict = await self._gateway.authorise(request)
         if self._is_lost or self._transport.is_closing():
             return
         if isinstance(verdict, HandshakeRefusal):
@@ -259,7 +271,7 @@ class UpgradeProtocol(asyncio.Protocol):
             headers = None
             if admission.subprotocol is not None:
                 headers = {"Sec-WebSocket-Protocol": admission.subprotocol}
-            socket = Socket(lambda socket: self._gateway.connected(admission, socket))
+            socket = Socket(lambda socket: self._gateway.connected(admission, socket), self._tasks)
             response = WSUpgradeResponse.create_101_response(headers)
             return WSUpgradeResponseWithListener(response, socket)
 
@@ -280,6 +292,7 @@ class UpgradeProtocol(asyncio.Protocol):
             None,
             READ_BUFFER_BYTES,
         )
+        self._is_accepted = True
         protocol.connection_made(self._transport)
         self._transport.set_protocol(protocol)
         _feed(protocol, head)

@@ -3,12 +3,14 @@
 The shell around the PURE plan, rosters and ticks. In one process it is the store's commit listener,
 so it runs on the event loop before the senders are answered, and must be quick: what it needs is
 remembered as a rule. If the members of a chat are not known, its events wait, in order, until they
-have been read. What cannot be pushed is never dropped in silence: those concerned sync again.
+have been read. What cannot be pushed is never dropped in silence: those concerned sync again. That
+goes for what no code expected too: it is logged and counted, and the other chats go on.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import assert_never
 
 from tidewire.domain.chats import Roster
@@ -30,7 +32,7 @@ from tidewire.fanout.rosters import Rosters
 from tidewire.fanout.ticks import DueChat, Ticks
 from tidewire.ports.pausing import pause
 from tidewire.ports.router import Router
-from tidewire.ports.runtime import Clock, Tasks
+from tidewire.ports.runtime import Clock, RequestKind, Tasks
 from tidewire.ports.storage import ChatStore, PositionStore
 
 Pushed = MessageAppended | ChatCreated | ChatRenamed | MembershipChanged
@@ -102,21 +104,33 @@ class FanoutWorker:
         self.counters.events += len(events)
         now_ms = self._clock.wall_ms()
         for event in events:
-            match event:
-                case MessageAppended():
-                    message = event.message
-                    self._with_roster(message.chat_id, event.membership_version, event, now_ms)
-                case ChatCreated() | ChatRenamed() | MembershipChanged():
-                    self._rosters.follow(event, self._clock.monotonic_ms())
-                    chat = event.chat
-                    self._with_roster(chat.chat_id, chat.membership_version, event, now_ms)
-                    if isinstance(event, MembershipChanged):
-                        # Whoever leaves is waited for no longer: the boundary may rise.
-                        self.tell_status(chat.chat_id, event.user_id)
-                case PositionsAdvanced():
-                    self.tell_status(event.chat_id, event.user_id)
-                case _:
-                    assert_never(event)
+            try:
+                self._take(event, now_ms)
+            except Exception as error:  # noqa: BLE001 - it concerns this event alone
+                self._event_failed(error)
+
+    def _take(self, event: Event, now_ms: int) -> None:
+        match event:
+            case MessageAppended():
+                message = event.message
+                self._with_roster(message.chat_id, event.membership_version, event, now_ms)
+            case ChatCreated() | ChatRenamed() | MembershipChanged():
+                self._rosters.follow(event, self._clock.monotonic_ms())
+                chat = event.chat
+                self._with_roster(chat.chat_id, chat.membership_version, event, now_ms)
+                if isinstance(event, MembershipChanged):
+                    # Whoever leaves is waited for no longer: the boundary may rise.
+                    self.tell_status(chat.chat_id, event.user_id)
+            case PositionsAdvanced():
+                self.tell_status(event.chat_id, event.user_id)
+            case _:
+                assert_never(event)
+
+    def _event_failed(self, error: Exception) -> None:
+        """An event could not be pushed. Replaying it would fail again, so everybody syncs."""
+        self._tasks.request_failed(RequestKind.PUSH, error)
+        self.counters.resyncs += 1
+        self._router.resync(None, ResyncReason.PUSHES_LOST)
 
     async def settled(self) -> None:
         """Wait until nothing that was committed so far waits for the members of its chat.
@@ -187,7 +201,9 @@ class FanoutWorker:
             queue.append((version, act))
             return
         self._waiting[chat_id] = deque([(version, act)])
-        self._tasks.start("fanout-roster", self._read_roster(chat_id))
+        self._tasks.start_request(
+            RequestKind.PUSH, self._read_roster(chat_id), partial(self._roster_failed, chat_id)
+        )
 
     async def _read_roster(self, chat_id: ChatId) -> None:
         """Read the members of a chat until nothing of it waits."""
@@ -211,9 +227,24 @@ class FanoutWorker:
             while queue and queue[0][0] <= roster.membership_version:
                 _, act = queue.popleft()
                 self._waiting_count -= 1
-                act(roster)
+                try:
+                    act(roster)
+                except Exception as error:  # noqa: BLE001 - it concerns this event alone
+                    self._event_failed(error)
         self._waiting.pop(chat_id, None)
         self._tell_if_settled()
+
+    def _roster_failed(self, chat_id: ChatId, _: Exception) -> None:
+        """The members of a chat cannot be read, for a reason that no code expected."""
+        queue = self._waiting.pop(chat_id, None)
+        if queue is None:
+            return
+        self._waiting_count -= len(queue)
+        self._tell_if_settled()
+        if any(version > 0 for version, _ in queue):
+            # Not only typing was to be told.
+            self.counters.resyncs += 1
+            self._router.resync(None, ResyncReason.STORE_UNAVAILABLE)
 
     def _tell_if_settled(self) -> None:
         if self._waiting:
@@ -254,12 +285,18 @@ class FanoutWorker:
 
     def _on_status_timer(self) -> None:
         self._status_timer = None
+        try:
+            self._tell_due()
+        except Exception as error:  # noqa: BLE001 - without it no tick is told any more
+            self._tasks.service_failed("fanout-status", error)
+
+    def _tell_due(self) -> None:
         now_ms = self._clock.monotonic_ms()
         due = self._ticks.take(now_ms, self._options.status_batch_max)
         if due:
             self._is_telling = True
             self._status_read_at_ms = now_ms
-            self._tasks.start("fanout-status", self._tell(due))
+            self._tasks.start_service("fanout-status", self._tell(due))
         else:
             self._set_status_timer()
 
@@ -267,13 +304,9 @@ class FanoutWorker:
         """Read the latest numbers of these chats and push them to members who are connected."""
         untold = deque(due)
         try:
-            all_floors = await self._positions.floors([one.chat_id for one in due])
+            all_floors = await self._floors(due)
             for one, floors in zip(due, all_floors, strict=True):
-                members = 0 if floors is None else await self._tell_chat(one, floors)
-                is_large = members > LARGE_MEMBERS
-                interval_ms = self._options.status_large_interval_ms if is_large else None
-                now_ms = self._clock.monotonic_ms()
-                self._ticks.told(one, floors, now_ms, interval_ms=interval_ms)
+                await self._tell_one(one, floors)
                 untold.popleft()
         except Unavailable:
             for one in untold:
@@ -281,6 +314,31 @@ class FanoutWorker:
         finally:
             self._is_telling = False
             self._set_status_timer()
+
+    async def _floors(self, due: list[DueChat]) -> list[Floors | None]:
+        """The lowest positions of these chats; None where there are none, or they cannot be read
+        for a reason that no code expected."""
+        try:
+            return list(await self._positions.floors([one.chat_id for one in due]))
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - it concerns one of these chats alone
+            if len(due) == 1:
+                self._tasks.request_failed(RequestKind.STATUS, error, {"chat_id": due[0].chat_id})
+                return [None]
+        return [floors for one in due for floors in await self._floors([one])]
+
+    async def _tell_one(self, due: DueChat, floors: Floors | None) -> None:
+        members = 0
+        try:
+            members = 0 if floors is None else await self._tell_chat(due, floors)
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - it concerns this chat alone
+            self._tasks.request_failed(RequestKind.STATUS, error, {"chat_id": due.chat_id})
+        is_large = members > LARGE_MEMBERS
+        interval_ms = self._options.status_large_interval_ms if is_large else None
+        self._ticks.told(due, floors, self._clock.monotonic_ms(), interval_ms=interval_ms)
 
     async def _tell_chat(self, due: DueChat, floors: Floors) -> int:
         """How many members it has."""

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Final, assert_never
 
 from tidewire.domain.delivery import DigestPage
-from tidewire.domain.errors import SequenceAboveHead, TidewireError
+from tidewire.domain.errors import ErrorCode, SequenceAboveHead, TidewireError
 from tidewire.domain.ids import ConnectionId, UserId
 from tidewire.domain.messages import Appended, AppendOutcome, MessagePage
 from tidewire.domain.resync import ResyncReason
@@ -190,6 +190,20 @@ class Connection:
         self._lane.clear()
         self._linger_until_ms = None
         return (UNROUTE,) if is_routed else NOTHING
+
+    def broken(self, wall_ms: int) -> Effects:
+        """Something in this conversation failed that no code expected. What was decided may be half
+        done, so the connection ends; a new one begins from a clean state."""
+        if self.state is CLOSED:
+            return NOTHING
+        self.close_reason = ErrorCode.INTERNAL_ERROR
+        self._linger_until_ms = None
+        close = Close(CloseCode.INTERNAL_ERROR, ErrorCode.INTERNAL_ERROR)
+        if self.state is CLOSING:
+            return (close,)
+        self._transition(CLOSING)
+        self._lane.clear()
+        return UNROUTE, _error(None, error_payload(TidewireError()), wall_ms), close
 
     # Time.
 
@@ -430,6 +444,8 @@ class Connection:
 
     def _digest_failed(self, run: DigestRun, error: TidewireError, wall_ms: int) -> Effects:
         if self.state is CONNECTING:
+            if error.code is ErrorCode.INTERNAL_ERROR:
+                return self.broken(wall_ms)
             # Nothing was promised yet: come back later (N-08).
             self._transition(CLOSING)
             self._lane.clear()

@@ -2,6 +2,9 @@
 
 There may be ten thousand of these, most of them quiet: no task, no timer and no buffer of its own.
 What is to be written is gathered for one turn of the loop, by the hub, and goes out in one write.
+
+An exception that no code expected ends this connection, with 1011, and no other: whoever calls a
+driver catches it and calls `failed`, or the driver does so itself where the caller is the edge.
 """
 
 import asyncio
@@ -10,7 +13,12 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Final, Protocol, TypeVar, assert_never
 
-from tidewire.domain.errors import SequenceAboveHead, StoreUnavailable, TidewireError
+from tidewire.domain.errors import (
+    ErrorCode,
+    SequenceAboveHead,
+    StoreUnavailable,
+    TidewireError,
+)
 from tidewire.domain.ids import ChatId
 from tidewire.domain.messages import AppendOutcome
 from tidewire.domain.resync import ResyncReason
@@ -32,13 +40,13 @@ from tidewire.gateway.effects import (
     Unroute,
 )
 from tidewire.gateway.options import GatewayOptions
-from tidewire.ports.runtime import Clock, Tasks
+from tidewire.ports.runtime import Clock, RequestKind, Tasks
 from tidewire.ports.services import Acknowledger, MessageIntake, TypingRelay
 from tidewire.ports.storage import MessageStore, PositionStore
 from tidewire.ports.transport import Admission, SocketListener, SocketTransport
 from tidewire.wire.client_frames import SendMessageFrame, SyncRequestFrame
 from tidewire.wire.codec import FrameRefusal, decode_client_frame, encode_server_frame
-from tidewire.wire.error_table import CloseReason
+from tidewire.wire.error_table import CloseCode, CloseReason
 from tidewire.wire.framing import frame_text
 from tidewire.wire.server_frames import ErrorFrame, ServerFrame
 
@@ -168,9 +176,12 @@ class ConnectionDriver:
             kind = type(frame)
             received[kind] = received.get(kind, 0) + 1
         now_ms = desk.clock.monotonic_ms()
-        effects = self.core.receive(frame, now_ms, desk.clock.wall_ms())
-        if effects:
-            self._run(effects, now_ms)
+        try:
+            effects = self.core.receive(frame, now_ms, desk.clock.wall_ms())
+            if effects:
+                self._run(effects, now_ms)
+        except Exception as error:  # noqa: BLE001 - it concerns this connection alone
+            self.failed(error)
 
     def pong_received(self) -> None:
         self.core.heard(self._desk.clock.monotonic_ms())
@@ -178,7 +189,11 @@ class ConnectionDriver:
     def lost(self, *, is_closed_by_peer: bool = False) -> None:
         desk = self._desk
         now_ms = desk.clock.monotonic_ms()
-        self._run(self.core.lost(), now_ms)
+        try:
+            self._run(self.core.lost(), now_ms)
+        except Exception as error:  # noqa: BLE001 - it concerns this connection alone
+            desk.tasks.request_failed(RequestKind.CONNECTION, error, self._names())
+            desk.switchboard.unroute(self)
         self.out = None
         self._held = None
         went = "closed_by_client" if is_closed_by_peer else "lost"
@@ -191,6 +206,23 @@ class ConnectionDriver:
         )
 
     # From the hub.
+
+    def failed(self, error: Exception) -> None:
+        """Log and count what no code expected, and end this connection."""
+        self._desk.tasks.request_failed(RequestKind.CONNECTION, error, self._names())
+        self.break_off(error)
+
+    def break_off(self, _: Exception) -> None:
+        """End this connection with 1011, whatever state it is in."""
+        clock = self._desk.clock
+        try:
+            self._run(self.core.broken(clock.wall_ms()), clock.monotonic_ms())
+        except Exception as error:  # noqa: BLE001 - then without its core
+            self._desk.tasks.request_failed(RequestKind.CONNECTION, error, self._names())
+            self._desk.switchboard.unroute(self)
+            self.out = self._held = None
+            self._page_bytes = 0
+            self._transport.close(CloseCode.INTERNAL_ERROR, ErrorCode.INTERNAL_ERROR)
 
     def begin(self) -> None:
         """The route is registered."""
@@ -281,9 +313,13 @@ class ConnectionDriver:
                     self._page_bytes = len(framed)
                     self._write(framed)
                 case FetchPage():
-                    self._desk.tasks.start("gateway-sync", self._fetch_page(effect.request))
+                    self._desk.tasks.start_request(
+                        RequestKind.SYNC, self._fetch_page(effect.request), self.break_off
+                    )
                 case FetchDigest():
-                    self._desk.tasks.start("gateway-digest", self._fetch_digest(effect.after))
+                    self._desk.tasks.start_request(
+                        RequestKind.DIGEST, self._fetch_digest(effect.after), self.break_off
+                    )
                 case Establish():
                     self._establish(effect)
                 case Typing():
@@ -325,7 +361,10 @@ class ConnectionDriver:
         desk = self._desk
         now_ms = desk.clock.monotonic_ms()
         desk.counters.send_latency_ms.add(now_ms - received_at_ms)
-        self._run(self.core.submitted(frame, outcome, desk.clock.wall_ms()), now_ms)
+        try:
+            self._run(self.core.submitted(frame, outcome, desk.clock.wall_ms()), now_ms)
+        except Exception as error:  # noqa: BLE001 - it concerns this connection alone
+            self.failed(error)
 
     def _acknowledge(self, effect: Acknowledge) -> None:
         desk = self._desk
@@ -344,35 +383,41 @@ class ConnectionDriver:
         desk = self._desk
         payload = request.payload
         page = await self._within_time(
+            RequestKind.SYNC,
             desk.messages.messages_after(
                 self.core.user_id,
                 payload.chat_id,
                 payload.last_acked_sequence,
                 count_max=payload.limit,
                 bytes_max=desk.options.page_bytes_max,
-            )
+            ),
         )
         self._run(self.core.page_fetched(page, desk.clock.wall_ms()), desk.clock.monotonic_ms())
 
     async def _fetch_digest(self, after: ChatId | None) -> None:
         desk = self._desk
         page = await self._within_time(
+            RequestKind.DIGEST,
             desk.positions.digest(
                 self.core.user_id, after=after, count_max=desk.options.digest_chats_max
-            )
+            ),
         )
         self._run(self.core.digest_fetched(page, desk.clock.wall_ms()), desk.clock.monotonic_ms())
 
     async def _within_time(
-        self, reading: Coroutine[object, object, Result]
+        self, kind: RequestKind, reading: Coroutine[object, object, Result]
     ) -> Result | TidewireError:
+        """What was read, or the error to answer with: INTERNAL_ERROR if no code expected it."""
         try:
             async with asyncio.timeout(self._desk.options.store_timeout_ms / 1000):
                 return await reading
-        except TidewireError as error:
-            return error
         except TimeoutError:
             return StoreUnavailable("the store did not answer in time; ask again")
+        except Exception as error:  # noqa: BLE001 - it concerns this request alone
+            if isinstance(error, TidewireError) and error.code is not ErrorCode.INTERNAL_ERROR:
+                return error
+            self._desk.tasks.request_failed(kind, error, self._names())
+            return TidewireError()
 
     # Writing.
 

@@ -2,7 +2,8 @@
 
 The hub is the router of one process (`ports.router`), and the registry by user, session and id. It
 owns the few things that connections share so that none needs one of its own: one flush per turn of
-the loop, one timer for all deadlines, one for pages that drain.
+the loop, one timer for all deadlines, one for pages that drain. A connection that fails in one of
+them ends, and the others get their turn (`_each`).
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from tidewire.gateway.driver import ConnectionDriver, Switchboard
 from tidewire.gateway.options import GatewayOptions
 from tidewire.gateway.wheel import SLOT_MS, Wheel
 from tidewire.ports.router import LocalRouter, Registrar, Route, Router
-from tidewire.ports.runtime import Clock, Tasks
+from tidewire.ports.runtime import Clock, RequestKind, Tasks
 from tidewire.wire.error_table import CloseReason
 
 TICKS_PER_TURN_MAX: Final = 500
@@ -171,12 +172,15 @@ class Hub:
                 one for one in self._by_user.get(user_id, ()) if one.core.device_id == device_id
             ]
             self._route(driver)
-            for one in older:
-                one.end(CloseReason.DUPLICATE_CONNECTION)
+            _each(older, lambda one: one.end(CloseReason.DUPLICATE_CONNECTION))
             if self._registrar is None or self._tasks is None:
                 driver.begin()
             else:
-                self._tasks.start("hub-register", self._register(driver, self._registrar))
+                self._tasks.start_request(
+                    RequestKind.REGISTRATION,
+                    self._register(driver, self._registrar),
+                    driver.break_off,
+                )
 
     def close_session(self, session_ids: Iterable[SessionId]) -> None:
         """These sessions were revoked: their connections end at once, also those that are just
@@ -186,19 +190,17 @@ class Hub:
             self._revoked[session_id] = None
             if len(self._revoked) > self._options.revoked_sessions_max:
                 del self._revoked[next(iter(self._revoked))]
-            for driver in self._by_session.get(session_id, ()):
-                driver.end(CloseReason.SESSION_REVOKED)
+            _each(self._by_session.get(session_id, ()), _revoke)
 
     def close_user(self, user_id: UserId) -> None:
         """End all connections of a user. To keep him out, revoke his sessions."""
-        for driver in self._by_user.get(user_id, ()):
-            driver.end(CloseReason.SESSION_REVOKED)
+        _each(self._by_user.get(user_id, ()), _revoke)
 
     def close_duplicate(self, connection_id: ConnectionId) -> None:
         """The same device has connected to another process."""
         driver = self._by_id.get(connection_id)
         if driver is not None:
-            driver.end(CloseReason.DUPLICATE_CONNECTION)
+            _each((driver,), lambda one: one.end(CloseReason.DUPLICATE_CONNECTION))
 
     def shutdown(self) -> None:
         """Take nobody in any more, and tell everybody to come back later, not all at once.
@@ -208,9 +210,10 @@ class Hub:
         """
         self.is_shutting_down = True
         drivers = list(self._by_id.values())
-        for index, driver in enumerate(drivers):
-            delay_ms = self._return_delay_ms(index, len(drivers))
-            driver.end(CloseReason.SERVER_SHUTDOWN, delay_ms=delay_ms)
+        delays_ms = iter(
+            [self._return_delay_ms(index, len(drivers)) for index in range(len(drivers))]
+        )
+        _each(drivers, lambda one: one.end(CloseReason.SERVER_SHUTDOWN, delay_ms=next(delays_ms)))
 
     async def empty(self) -> None:
         """Wait until no connection is open. Peers may take their time: wait with a timeout."""
@@ -234,7 +237,7 @@ class Hub:
         elif isinstance(outcome, SequenceAboveHead):
             self.counters.acks_above_head += 1
             if driver is not None:
-                driver.position_refused(outcome)
+                _each((driver,), lambda one: one.position_refused(outcome))
         elif isinstance(outcome, NotAMember):
             # Said to nobody: an outsider must not learn that there is such a chat (D-12).
             self.counters.acks_not_a_member += 1
@@ -281,8 +284,8 @@ class Hub:
 
     def _tick_due(self) -> None:
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
-        for _ in range(min(len(self._due), TICKS_PER_TURN_MAX)):
-            self._due.popleft().tick(now_ms, wall_ms)
+        due = [self._due.popleft() for _ in range(min(len(self._due), TICKS_PER_TURN_MAX))]
+        _each(due, lambda driver: driver.tick(now_ms, wall_ms))
         if self._due:
             self._loop.call_soon(self._tick_due)
 
@@ -298,9 +301,12 @@ class Hub:
 
     def _on_drain_timer(self) -> None:
         self._drain_timer = None
-        for driver in list(self._draining):
+
+        def look(driver: ConnectionDriver) -> None:
             if driver.check_drained():
                 self._draining.pop(driver, None)
+
+        _each(list(self._draining), look)
         if self._draining:
             self.watch_drain(next(iter(self._draining)))
 
@@ -308,18 +314,13 @@ class Hub:
 
     def _flush(self) -> None:
         marked, self._marked = self._marked, []
-        rest = iter(marked)
-        try:
-            for driver in rest:
-                driver.flush()
-        finally:
-            # A transport that raises, which it must not, keeps nobody else from his frames.
-            for driver in rest:
-                self.mark(driver)
+        _each(marked, ConnectionDriver.flush)
 
     def _resync(self, drivers: Sequence[ConnectionDriver], reason: ResyncReason) -> None:
-        for index, driver in enumerate(drivers):
-            driver.resync(reason, self._return_delay_ms(index, len(drivers)))
+        delays_ms = iter(
+            [self._return_delay_ms(index, len(drivers)) for index in range(len(drivers))]
+        )
+        _each(drivers, lambda driver: driver.resync(reason, next(delays_ms)))
         self.counters.resyncs += len(drivers)
 
     async def _register(self, driver: ConnectionDriver, registrar: Registrar) -> None:
@@ -347,6 +348,19 @@ class Hub:
             count * 1000 // options.return_rate_per_second, options.return_spread_ms_max
         )
         return index * spread_ms // count
+
+
+def _each(drivers: Iterable[ConnectionDriver], act: Callable[[ConnectionDriver], None]) -> None:
+    """Do it for all of them. One that fails ends, and keeps no other from its turn."""
+    for driver in drivers:
+        try:
+            act(driver)
+        except Exception as error:  # noqa: BLE001 - it concerns this connection alone
+            driver.failed(error)
+
+
+def _revoke(driver: ConnectionDriver) -> None:
+    driver.end(CloseReason.SESSION_REVOKED)
 
 
 def _route_of(driver: ConnectionDriver) -> Route:

@@ -131,7 +131,10 @@ class Gateway:
             now_ms=now_ms,
         )
         driver = ConnectionDriver(self._desk, core, admission, transport)
-        self._hub.join(driver)
+        try:
+            self._hub.join(driver)
+        except Exception as error:  # noqa: BLE001 - it concerns this connection alone
+            driver.failed(error)
         return driver
 
     async def _authorise(self, request: UpgradeRequest) -> Admission | HandshakeRefusal:

@@ -6,17 +6,23 @@ and decides nothing about what goes together. All of it happens on one event loo
 Work is done by runners: a runner takes a batch, appends it, takes the next, and ends when there is
 nothing left. The first send of a loop turn starts one, which takes its batch in the next turn, so
 that all sends of a turn share a batch. Nothing waits for a batch to fill (DESIGN §4).
+
+A batch whose append raises something that no code expected is logged and counted, and its senders
+are told to send again: the key of a message makes that safe, whatever was stored. The process ends
+only if the store says that it can no longer be trusted (`StoreUnusable`), breaks its contract, or
+the service itself fails.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from tidewire.domain.errors import (
     CounterMissing,
     ErrorCode,
     StoreUnavailable,
+    StoreUnusable,
     TidewireError,
     Unavailable,
 )
@@ -25,10 +31,11 @@ from tidewire.domain.limits import CONTENT_TYPE_DEFAULT
 from tidewire.domain.messages import Appended, AppendOutcome, SendMessage, check_send
 from tidewire.ingest.batcher import Answers, Batch, Batcher
 from tidewire.ingest.options import IngestOptions
-from tidewire.ports.runtime import Clock, IdSource, Tasks
+from tidewire.ports.runtime import Clock, IdSource, RequestKind, Tasks
 from tidewire.ports.storage import AppendDone, MessageStore
 
 Done = Callable[[AppendOutcome], None]
+SERVICE: Final = "ingest"
 
 
 class AppendNowait(Protocol):
@@ -117,9 +124,9 @@ class IngestService:
     ) -> None:
         """Have a message stored, and `done` called with what became of it.
 
-        `done` is called exactly once, on the event loop, never before this has returned, and must
-        not raise. It gets the refusal as a value: invalid, too large, not a member, Overloaded (at
-        once, when too much is waiting), DeadlinePassed, and so on.
+        `done` is called exactly once, on the event loop, never before this has returned. It gets a
+        refusal as a value: invalid, too large, not a member, Overloaded (at once, when too much
+        is waiting), DeadlinePassed, and so on.
         Sends with the same `origin_connection_id` to one chat are stored in the order of the calls.
         `deadline_at_ms` is an instant of `Clock.monotonic_ms`; the default is `send_deadline_ms`
         from now.
@@ -217,11 +224,14 @@ class IngestService:
         if self._append_nowait is not None:
             self._loop.call_soon(self._begin_appends)
         else:
-            self._tasks.start("ingest-append", self._run())
+            self._tasks.start_service(SERVICE, self._run())
 
     def _begin_appends(self) -> None:
         self._runners_starting_count -= 1
-        self._hand_over()
+        try:
+            self._hand_over()
+        except Exception as error:  # noqa: BLE001 - without it nothing is stored any more
+            self._tasks.service_failed(SERVICE, error)
 
     def _hand_over(self) -> None:
         """Put the batches that may start into the hands of a store that answers by callback."""
@@ -230,32 +240,38 @@ class IngestService:
             now_ms = self._begin(batch)
             try:
                 self._append_nowait(batch.sends, now_ms=now_ms, done=partial(self._appended, batch))
-            except Unavailable as error:
-                self._answer_soon(self._batcher.failed(batch, error))
+            except Exception as error:  # noqa: BLE001 - it concerns this batch alone
+                self._answer_soon(self._batcher.failed(batch, self._failure(error)))
 
     def _appended(self, batch: Batch[Done], outcome: list[AppendOutcome] | Exception) -> None:
         """A batch came back. The next one is handed over before the answers are given, so that the
         store never idles while we write acks. Never raises: that would be the store's trouble."""
-        if isinstance(outcome, Unavailable):
-            self._answers += self._batcher.failed(batch, outcome)
-            self._hand_over()
-        elif isinstance(outcome, Exception):
-            self._break_off(batch, outcome)
-        else:
-            try:
-                self._answers += self._batcher.completed(batch, outcome)
-                self._hand_over()
-            except Exception as error:  # noqa: BLE001 - a bug; the owner of tasks is told
-                self._break_off(batch, error)
         try:
-            self._give_answers()
-        except Exception as error:  # noqa: BLE001 - somebody's `done` raised, which it must not
-            self._tasks.start("ingest-answer", _raise(error))
+            if isinstance(outcome, Exception):
+                self._answers += self._batcher.failed(batch, self._failure(outcome))
+            else:
+                self._answers += self._batcher.completed(batch, outcome)
+            self._hand_over()
+        except Exception as error:  # noqa: BLE001 - a bug of ours, or the store broke its contract
+            self._break_off(batch, error)
+        self._give_answers()
+
+    def _failure(self, error: Exception) -> Unavailable:
+        """What the senders of a batch are told whose append raised this."""
+        if isinstance(error, Unavailable):
+            return error
+        if isinstance(error, StoreUnusable):
+            # The store cannot say what it has committed: nothing more may be acknowledged.
+            self._tasks.service_failed(SERVICE, error)
+        else:
+            self._tasks.request_failed(RequestKind.SEND, error)
+        return _broken_off()
 
     def _break_off(self, batch: Batch[Done], bug: Exception) -> None:
-        """Something is broken: nobody knows what was stored, nobody may hang, the owner is told."""
-        self._answers += self._batcher.failed(batch, _broken_off())
-        self._tasks.start("ingest-append", _raise(bug))
+        """The service is broken: its process ends. Until then no sender may hang."""
+        self._tasks.service_failed(SERVICE, bug)
+        if batch.lane.in_flight is batch:
+            self._answers += self._batcher.failed(batch, _broken_off())
 
     async def _run(self) -> None:
         self._runners_starting_count -= 1
@@ -270,18 +286,22 @@ class IngestService:
     async def _append(self, batch: Batch[Done]) -> Answers[Done]:
         """One append and what follows from it. Whatever happens, the batch is answered."""
         now_ms = self._begin(batch)
-        answers: Answers[Done] | None = None
         try:
             outcomes = await self._store.append(batch.sends, now_ms=now_ms)
-            answers = self._batcher.completed(batch, outcomes)
-        except Unavailable as error:
-            answers = self._batcher.failed(batch, error)
-        finally:
-            if answers is None:
-                # A bug, or we are cancelled. The error goes on to the owner of this task; the
-                # callers must not hang, and as nobody knows what was stored they may try again.
+        except Exception as error:  # noqa: BLE001 - it concerns this batch alone
+            return self._batcher.failed(batch, self._failure(error))
+        except BaseException:
+            # The process is ending. Senders must not hang; as what was stored is unknown, they may
+            # send again.
+            self._answer_soon(self._batcher.failed(batch, _broken_off()))
+            raise
+        try:
+            return self._batcher.completed(batch, outcomes)
+        except Exception:
+            # A bug of ours, or the store broke its contract: this task dies, and its process ends.
+            if batch.lane.in_flight is batch:
                 self._answer_soon(self._batcher.failed(batch, _broken_off()))
-        return answers
+            raise
 
     def _begin(self, batch: Batch[Done]) -> int:
         """Count a batch that goes to the store; the time that its messages are stamped with."""
@@ -300,23 +320,21 @@ class IngestService:
     def _give_answers(self) -> None:
         answers, self._answers = self._answers, []
         counters = self.counters
-        rest = iter(answers)
-        try:
-            for done, outcome in rest:
-                if isinstance(outcome, Appended):
-                    if outcome.deduplicated:
-                        counters.deduplicated += 1
-                    else:
-                        counters.stored += 1
+        for done, outcome in answers:
+            if isinstance(outcome, Appended):
+                if outcome.deduplicated:
+                    counters.deduplicated += 1
                 else:
-                    refused = counters.refused_by_code
-                    refused[outcome.code] = refused.get(outcome.code, 0) + 1
-                    if isinstance(outcome, CounterMissing):
-                        counters.counter_missing += 1
+                    counters.stored += 1
+            else:
+                refused = counters.refused_by_code
+                refused[outcome.code] = refused.get(outcome.code, 0) + 1
+                if isinstance(outcome, CounterMissing):
+                    counters.counter_missing += 1
+            try:
                 done(outcome)
-        finally:
-            # A `done` that raises, which it must not, keeps nobody else from his answer.
-            self._answer_soon(list(rest))
+            except Exception as error:  # noqa: BLE001 - it concerns this sender alone
+                self._tasks.request_failed(RequestKind.SEND, error)
         if self._is_draining and self._is_done:
             self._drained.set()
 
@@ -330,10 +348,14 @@ class IngestService:
 
     def _on_timer(self) -> None:
         self._timer = None
-        answers = self._batcher.expire(self._clock.monotonic_ms())
-        if (next_ms := self._batcher.next_deadline_ms()) is not None:
-            self._set_timer(next_ms)
-        self._answer_soon(answers)
+        try:
+            answers = self._batcher.expire(self._clock.monotonic_ms())
+            if (next_ms := self._batcher.next_deadline_ms()) is not None:
+                self._set_timer(next_ms)
+        except Exception as error:  # noqa: BLE001 - without it no send meets its deadline
+            self._tasks.service_failed(SERVICE, error)
+        else:
+            self._answer_soon(answers)
 
 
 def _resolve(answer: asyncio.Future[AppendOutcome], outcome: AppendOutcome) -> None:
@@ -343,11 +365,6 @@ def _resolve(answer: asyncio.Future[AppendOutcome], outcome: AppendOutcome) -> N
 
 def _broken_off() -> Unavailable:
     return StoreUnavailable("the store broke off; send the same message again")
-
-
-async def _raise(error: Exception) -> None:
-    """Hand a bug to the owner of tasks, who sees to it that it is seen."""
-    raise error
 
 
 def _shutting_down() -> Unavailable:

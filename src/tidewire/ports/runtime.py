@@ -1,11 +1,13 @@
 """What a program of ours needs from the machine: time, ids, and tasks that somebody owns."""
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from enum import StrEnum
+from typing import Final, Protocol, TypeVar
 
 from tidewire.domain.ids import ChatId, ConnectionId, MessageId, SessionId, UserId
 
 Result = TypeVar("Result")
+Work = Coroutine[object, object, None]
 
 
 class Clock(Protocol):
@@ -30,11 +32,73 @@ class IdSource(Protocol):
     def connection_id(self, now_ms: int) -> ConnectionId: ...
 
 
-class Tasks(Protocol):
-    """Starts tasks and owns them: none is lost, none dies unseen."""
+class RequestKind(StrEnum):
+    """What is done for one caller, connection or chat: its failure stays theirs.
 
-    def start(self, name: str, work: Coroutine[object, object, None]) -> None:
-        """Run the work to its end. If it raises, the owner is told and the process ends."""
+    The values are labels of the metric `request_failures`: kinds are added, never renamed.
+    """
+
+    CONNECTION = "connection"
+    """A frame, an answer, a tick or a write of one connection."""
+    SYNC = "sync"
+    """A page of messages."""
+    DIGEST = "digest"
+    """A page of the list of chats."""
+    UPGRADE = "upgrade"
+    """A request to connect."""
+    REGISTRATION = "registration"
+    """Making the route of a new connection known to a cluster."""
+    REST = "rest"
+    """A REST request."""
+    CONTROL = "control"
+    """A command over the control socket."""
+    SEND = "send"
+    """A batch of messages that the store failed to append."""
+    ACKNOWLEDGEMENT = "acknowledgement"
+    """A batch of positions that the store failed to write."""
+    PUSH = "push"
+    """Telling the members of one chat what was committed in it."""
+    STATUS = "status"
+    """Telling the members of one chat about ticks."""
+    SESSION = "session"
+    """Looking whether one session has ended."""
+    HOUSEKEEPING = "housekeeping"
+    """One round of sweeping accounts; the next round tries again."""
+
+
+NO_NAMES: Final[Mapping[str, object]] = {}
+
+
+class Tasks(Protocol):
+    """Starts tasks and owns them: none is lost, none dies unseen.
+
+    There are two kinds. A promise rests on a *service* (writing, publishing, pushing): one that
+    fails is logged, and the process ends, because it cannot be trusted to do its work without it. A
+    *request* is work for one caller: its failure is logged once and counted, its caller is told,
+    and everything else goes on.
+    """
+
+    def start_service(self, name: str, work: Work) -> None:
+        """Run the work to its end. If it raises, the process ends."""
+        ...
+
+    def start_request(
+        self, kind: RequestKind, work: Work, on_failure: Callable[[Exception], None]
+    ) -> None:
+        """Run the work to its end. If it raises, that is logged and counted, and `on_failure` is
+        called, on the event loop, to tell the caller."""
+        ...
+
+    def service_failed(self, name: str, error: Exception) -> None:
+        """A service failed outside of a task, in a callback: as if its task had raised."""
+        ...
+
+    def request_failed(
+        self, kind: RequestKind, error: Exception, names: Mapping[str, object] = NO_NAMES
+    ) -> None:
+        """A request failed outside of a task, or inside one that goes on: log and count it.
+        `names` says whom it concerns, for the log. Never raises; telling the caller is left to
+        whoever calls."""
         ...
 
 

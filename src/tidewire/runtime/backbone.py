@@ -68,11 +68,11 @@ class Backbone:
         if self.limits is not None:
             self.limits.start()
         if self.publisher is not None:
-            tasks.start("publisher", self.publisher.run())
+            tasks.start_service("publisher", self.publisher.run())
         if self.relay is not None:
-            tasks.start("relay", self.relay.run())
+            tasks.start_service("relay", self.relay.run())
         if self.consumer is not None:
-            tasks.start("log-consumer", self.consumer.run())
+            tasks.start_service("log-consumer", self.consumer.run())
 
     async def publish_rest(self) -> None:
         """What was committed goes into the log; after the last commit."""

@@ -162,6 +162,7 @@ def _wire(
             lag=lag,
             rest=rest,
             tasks_count=lambda: len(asyncio.all_tasks()),
+            failures_by_kind=tasks.failures_by_kind,
             revocations_count=lambda: planes.revocations.count,
             trail=machine.trail,
         )
@@ -357,6 +358,7 @@ def _rest_services(
         ingest=planes.ingest,
         store=planes.store,
         sends=planes.sends,
+        tasks=machine.tasks,
         clock=machine.clock,
         ids=machine.ids,
         random_bytes=secrets.token_bytes,

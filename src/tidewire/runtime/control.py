@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tidewire.domain.errors import TidewireError
-from tidewire.ports.runtime import Tasks
+from tidewire.domain.errors import ErrorCode, TidewireError
+from tidewire.ports.runtime import RequestKind, Tasks
 
 if TYPE_CHECKING:
     # Commands are clients of this module: they must not have to load every plane.
@@ -36,6 +36,8 @@ ANSWER_S_MAX: Final = 30.0
 """How long a server may say nothing, progress included."""
 _PATH_BYTES_MAX: Final = 100
 """The kernel takes no longer names for a socket (108 bytes)."""
+
+_FAILED: Final = "something went wrong on the server, which goes on; its log says what"
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -81,7 +83,9 @@ class ControlServer:
             (self._data_dir / SOCKET_NAME).unlink(missing_ok=True)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._tasks.start("control-request", self._serve(reader, writer))
+        self._tasks.start_request(
+            RequestKind.CONTROL, self._serve(reader, writer), lambda _: writer.close()
+        )
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         def tell(done: int, total: int) -> None:
@@ -89,13 +93,12 @@ class ControlServer:
                 writer.write(_line(Answer(progress=(done, total))))
 
         try:
-            async with asyncio.timeout(REQUEST_S_MAX):
-                line = await reader.readline()
+            line = await _request_line(reader)
             if line:
                 writer.write(_line(await self._answer(line, tell)))
                 await writer.drain()
-        except (OSError, TimeoutError, ValueError):
-            # Whoever asked has gone, or says nothing, or too much.
+        except OSError:
+            # The client has gone.
             pass
         finally:
             writer.close()
@@ -112,9 +115,21 @@ class ControlServer:
         except TypeError:
             _logger.exception("operation %s failed", request.command)
             return Answer(error="the server does not understand this; is it of another version?")
+        except Exception as error:  # noqa: BLE001 - it concerns this command alone
+            self._tasks.request_failed(RequestKind.CONTROL, error, {"command": request.command})
+            return Answer(error=f"{ErrorCode.INTERNAL_ERROR}: {_FAILED}")
         # Not the arguments: there may be a password among them.
         _logger.info("operation done", extra={"command": request.command})
         return Answer(result=dict(result))
+
+
+async def _request_line(reader: asyncio.StreamReader) -> bytes:
+    """What the client asks; nothing if it says nothing in time, or too much."""
+    try:
+        async with asyncio.timeout(REQUEST_S_MAX):
+            return await reader.readline()
+    except (TimeoutError, ValueError):
+        return b""
 
 
 def ask(

@@ -56,6 +56,7 @@ async def build_fanout(config: Config, *, tasks: TaskSupervisor) -> FanoutServer
             backbone=backbone,
             lag=lag,
             tasks_count=lambda: len(asyncio.all_tasks()),
+            failures_by_kind=tasks.failures_by_kind,
         )
     )
     probes = Probes(check_ready=readiness.check, metrics=metrics.render)

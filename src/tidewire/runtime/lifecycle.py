@@ -14,6 +14,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from tidewire.domain.errors import Unavailable
+from tidewire.ports.runtime import RequestKind
 from tidewire.runtime.bootstrap import Server
 from tidewire.runtime.stopping import EXIT_BROKEN
 
@@ -37,7 +38,7 @@ async def start(server: Server) -> None:
     server.lag.start()
     if server.backbone is not None:
         await server.backbone.start(server.tasks)
-    server.tasks.start("accounts-house", _keep_house(server))
+    server.tasks.start_service("accounts-house", _keep_house(server))
     await server.edge.start()
     server.readiness.is_ready = True
 
@@ -96,6 +97,8 @@ async def _keep_house(server: Server) -> None:
         except Unavailable as error:
             # Nothing is lost but the exact time of somebody's last use.
             _logger.warning("accounts could not be kept in order: %s", error)
+        except Exception as error:  # noqa: BLE001 - the next round tries again
+            server.tasks.request_failed(RequestKind.HOUSEKEEPING, error)
         if server.backbone is not None and server.backbone.recheck is not None:
             # A process that was killed told nobody of the sessions that it had just ended.
             server.backbone.recheck()

@@ -63,6 +63,8 @@ class Sources:
     rest: RestCounters
     tasks_count: Callable[[], int]
     """Everybody's tasks on the event loop, those of libraries included."""
+    failures_by_kind: Mapping[str, int]
+    """Requests that failed unexpectedly."""
     revocations_count: Callable[[], int]
     trail: AuditRecorder
 
@@ -75,6 +77,7 @@ class WorkerSources:
     backbone: "Backbone"
     lag: LoopLag
     tasks_count: Callable[[], int]
+    failures_by_kind: Mapping[str, int]
 
 
 class Metrics:
@@ -139,6 +142,12 @@ class _WorkerCollector(Collector):
 def _process(sources: Sources | WorkerSources) -> Iterator[Metric]:
     yield gauge_by("tidewire_info", "Which version runs.", "version", {__version__: 1})
     yield gauge("event_loop_tasks", "Tasks that have not ended.", sources.tasks_count())
+    yield counter_by(
+        "request_failures",
+        "Requests that failed for a reason that no code expected. Any is a bug or damage.",
+        "kind",
+        sources.failures_by_kind,
+    )
     lag = sources.lag
     yield gauge("event_loop_lag_seconds", "How late the event loop was.", lag.last_s)
     yield gauge("event_loop_lag_max_seconds", "The same, at worst.", lag.highest_s)

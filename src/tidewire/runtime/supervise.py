@@ -1,15 +1,18 @@
 """Owns every task of the process: the only place that makes any.
 
-A task that dies is a bug of ours, and the process cannot be trusted to do its work without it: the
-death is logged here, once, and the process is asked to end in order.
+A task that dies is a bug, or damage that no code expected. If it is a service, the process cannot
+be trusted to do its work without it: the death is logged here, once, and the process is asked to
+end in order. If it is a request, the failure is logged and counted, the caller is told, and the
+process goes on.
 """
 
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Mapping
+from functools import partial
 
-from tidewire.ports.runtime import Tasks
+from tidewire.ports.runtime import NO_NAMES, RequestKind, Tasks, Work
 
 _logger = logging.getLogger(__name__)
 
@@ -27,21 +30,41 @@ class TaskSupervisor:
     """Starts tasks and keeps them until they end."""
 
     def __init__(self, on_death: Callable[[str, BaseException], None] = stop_process) -> None:
-        """`on_death(name, error)` is called on the event loop for each task that dies, after it was
-        logged. Not while closing: then the end has come already."""
+        """`on_death(name, error)` is called on the event loop for each service that dies, after it
+        was logged. Not while closing: then the end has come already."""
+        self.failures_by_kind: dict[str, int] = {}
+        """How many requests have failed unexpectedly."""
         self._on_death = on_death
         # A dict, because it keeps the order: tasks are cancelled as they were started.
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_closing = False
 
-    def start(self, name: str, work: Coroutine[object, object, None]) -> None:
+    def start_service(self, name: str, work: Work) -> None:
         """Run the work to its end, from the next turn of the loop on."""
+        self._start(name, work, self._service_ended)
+
+    def start_request(
+        self, kind: RequestKind, work: Work, on_failure: Callable[[Exception], None]
+    ) -> None:
+        """As `start_service`, for work whose failure concerns its caller alone. Once the process
+        is ending no request begins any more: its caller is cut off with all the others."""
         if self._is_closing:
             work.close()
-            raise RuntimeError(f"task {name!r} was started while the process is ending")
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks[task] = None
-        task.add_done_callback(self._ended)
+            return
+        self._start(kind, work, partial(self._request_ended, kind, on_failure))
+
+    def service_failed(self, name: str, error: BaseException) -> None:
+        _logger.critical("task %r died", name, exc_info=error)
+        if not self._is_closing:
+            self._on_death(name, error)
+
+    def request_failed(
+        self, kind: RequestKind, error: Exception, names: Mapping[str, object] = NO_NAMES
+    ) -> None:
+        self.failures_by_kind[kind] = self.failures_by_kind.get(kind, 0) + 1
+        _logger.error(
+            "request failed unexpectedly", exc_info=error, extra={"kind": str(kind), **names}
+        )
 
     async def close(self) -> None:
         """Cancel every task and wait until all have ended. Safe to call again."""
@@ -54,19 +77,43 @@ class TaskSupervisor:
         if others:
             await asyncio.wait(others)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
-        if not task.cancelled():
-            error = task.exception()
-        elif self._is_closing:
-            error = None
-        else:
-            error = TaskDisappeared(f"task {task.get_name()!r} was cancelled, but not by its owner")
+    def _start(self, name: str, work: Work, ended: Callable[[asyncio.Task[None]], None]) -> None:
+        if self._is_closing:
+            work.close()
+            raise RuntimeError(f"task {name!r} was started while the process is ending")
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(ended)
+
+    def _service_ended(self, task: asyncio.Task[None]) -> None:
+        error = self._take(task)
+        if error is not None:
+            self.service_failed(task.get_name(), error)
+
+    def _request_ended(
+        self, kind: RequestKind, on_failure: Callable[[Exception], None], task: asyncio.Task[None]
+    ) -> None:
+        error = self._take(task)
         if error is None:
             return
-        _logger.critical("task %r died", task.get_name(), exc_info=error)
-        if not self._is_closing:
-            self._on_death(task.get_name(), error)
+        if not isinstance(error, Exception):
+            # Not a failure of this request: the interpreter wants to end.
+            self.service_failed(kind, error)
+            return
+        self.request_failed(kind, error)
+        try:
+            on_failure(error)
+        except Exception as second:  # noqa: BLE001 - it concerns the same caller and no other
+            self.request_failed(kind, second)
+
+    def _take(self, task: asyncio.Task[None]) -> BaseException | None:
+        """Let go of a task that has ended; what it died of."""
+        del self._tasks[task]
+        if not task.cancelled():
+            return task.exception()
+        if self._is_closing:
+            return None
+        return TaskDisappeared(f"task {task.get_name()!r} was cancelled, but not by its owner")
 
 
 _CONFORMS: type[Tasks] = TaskSupervisor

@@ -134,9 +134,9 @@ async def a_gateway(
     gateway = Gateway(storage, log, name)
     listener[0] = gateway.publisher.committed
     tasks = TaskSupervisor()
-    tasks.start("publisher", gateway.publisher.run())
+    tasks.start_service("publisher", gateway.publisher.run())
     if runs_relay:
-        tasks.start("relay", gateway.relay.run())
+        tasks.start_service("relay", gateway.relay.run())
     try:
         yield gateway
     finally:

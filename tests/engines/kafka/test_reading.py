@@ -279,7 +279,7 @@ async def seen_after_a_death(
     first, fanout = KafkaLogReader(options, reader_id="first"), Fanout()
     fanout.gate.clear()
     tasks = TaskSupervisor()
-    tasks.start("consumer", consumer_of(first, log, fanout, kind).run())
+    tasks.start_service("consumer", consumer_of(first, log, fanout, kind).run())
     await fanout.has_batch.wait()
     await tasks.close()
     await first.close()
@@ -319,9 +319,9 @@ async def test_nothing_is_lost_when_a_second_reader_joins_in_mid_batch(
         consumer_of(reader, log, fanout) for reader, fanout in zip(readers, fanouts, strict=True)
     ]
     fanouts[0].gate.clear()
-    tasks.start("one", consumers[0].run())
+    tasks.start_service("one", consumers[0].run())
     await fanouts[0].has_batch.wait()
-    tasks.start("two", consumers[1].run())
+    tasks.start_service("two", consumers[1].run())
     # The second asks for its share while the first holds a batch; the first goes on after a while.
     await asyncio.wait([asyncio.ensure_future(fanouts[1].has_batch.wait())], timeout=1)
     fanouts[0].gate.set()
@@ -352,9 +352,9 @@ async def test_reader_that_stalls_too_long_loses_its_batch_to_the_other_and_come
     stalled, other = open_reader(options, reader_id="one"), open_reader(options, reader_id="two")
     fanouts = [Fanout(), Fanout()]
     fanouts[0].gate.clear()
-    tasks.start("one", consumer_of(stalled, log, fanouts[0]).run())
+    tasks.start_service("one", consumer_of(stalled, log, fanouts[0]).run())
     await fanouts[0].has_batch.wait()
-    tasks.start("two", consumer_of(other, log, fanouts[1]).run())
+    tasks.start_service("two", consumer_of(other, log, fanouts[1]).run())
     await eventually(lambda: set(fanouts[1].handled) >= sent)
     assert fanouts[0].handled == []
     fanouts[0].gate.set()

@@ -126,3 +126,22 @@ async def test_forgotten_sessions_are_looked_up_again(stage: Stage) -> None:
     plane.accounts.authenticator.forget()
     with pytest.raises(Unauthorized):
         await identified(plane, token_of(anna))
+
+
+async def test_session_that_cannot_be_read_ends_and_takes_no_other_along(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anna, ben = await stage.plane.registered("anna"), await stage.plane.registered("ben")
+    stage.connected = [(one.user.user_id, one.session.session_id) for one in (anna, ben)]
+    good = MemoryStorage.session
+
+    async def session(self: MemoryStorage, session_id: SessionId) -> Session | None:
+        if session_id == anna.session.session_id:
+            raise ZeroDivisionError
+        return await good(self, session_id)
+
+    monkeypatch.setattr(MemoryStorage, "session", session)
+    stage.recheck()
+    await asyncio.wait_for(stage.done.wait(), 5)
+    assert stage.ended == [anna.session.session_id]
+    assert stage.tasks.failures_by_kind == {"session": 1}

@@ -175,3 +175,44 @@ async def test_drain_gives_up_when_the_store_does_not_come_back(stage: Stage) ->
     stage.service.acknowledge_nowait("phone", stage.ben, stage.chat_id, delivered=1)
     await stage.service.drain()
     assert await stage.world.positions(stage.ben, stage.chat_id) == Positions(0, 0)
+
+
+async def test_acknowledgement_that_breaks_the_store_takes_no_other_along(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = stage.store.advance
+
+    async def advance(wishes: Sequence[Advance], *, now_ms: int) -> list[AdvanceOutcome]:
+        if any(wish.user_id == stage.ann for wish in wishes):
+            raise ZeroDivisionError
+        return await good(wishes, now_ms=now_ms)
+
+    monkeypatch.setattr(stage.store, "advance", advance)
+    stage.service.acknowledge_nowait("phone", stage.ben, stage.chat_id, delivered=3)
+    stage.service.acknowledge_nowait("bad", stage.ann, stage.chat_id, delivered=1)
+    await stage.service.drain()
+    assert await stage.world.positions(stage.ben, stage.chat_id) == Positions(3, 0)
+    # Once together, once alone.
+    assert stage.tasks.failures_by_kind == {"acknowledgement": 2}
+    assert stage.service.waiting_count == 0
+
+
+async def test_listener_that_fails_takes_no_other_acknowledgement_along(stage: Stage) -> None:
+    told: list[str] = []
+
+    def on_advanced(origin: str, *_: object) -> None:
+        told.append(origin)
+        raise ZeroDivisionError
+
+    service = DeliveryService(
+        store=stage.world.storage,
+        clock=SystemClock(),
+        tasks=stage.tasks,
+        options=DeliveryOptions(drain_ms=50),
+        on_advanced=on_advanced,
+    )
+    service.acknowledge_nowait("phone", stage.ben, stage.chat_id, delivered=1)
+    service.acknowledge_nowait("laptop", stage.ben, stage.chat_id, delivered=2)
+    await service.drain()
+    assert told == ["phone", "laptop"]
+    assert stage.tasks.failures_by_kind == {"acknowledgement": 2}

@@ -145,3 +145,17 @@ def test_tracker_writes_the_highest_of_everything_offered_whatever_fails(
         complete()
     assert written == offered
     assert held.is_idle
+
+
+def test_one_at_a_time_is_taken_in_order_and_may_be_dropped() -> None:
+    held: Tracker[str] = Tracker(waiting_max=10, batch_max=5)
+    first, second = wish(UserId("user_1"), delivered=1), wish(UserId("user_2"), delivered=2)
+    held.offer("phone", first)
+    held.offer("phone", second)
+    assert held.take() == [first, second]
+    held.failed()
+    assert held.take(1) == [first]
+    held.dropped()
+    assert held.take(1) == [second]
+    held.completed(moved([second]))
+    assert held.is_idle

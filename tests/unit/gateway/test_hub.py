@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tidewire.domain.errors import SequenceAboveHead
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
 from tidewire.domain.resync import ResyncReason
 from tidewire.gateway import hub as hub_module
-from tidewire.gateway.connection import CLOSING, READY
+from tidewire.gateway.connection import CLOSING, READY, Connection
 from tidewire.gateway.options import GatewayOptions
 from tidewire.ports.router import Route
 
@@ -95,9 +96,6 @@ async def test_transport_that_raises_keeps_nobody_else_from_his_frames(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = await crowd(stage, 2)
-    raised: list[object] = []
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: raised.append(context["exception"]))
 
     def write(framed: bytes) -> None:
         raise RuntimeError("it must not")
@@ -106,7 +104,9 @@ async def test_transport_that_raises_keeps_nobody_else_from_his_frames(
     stage.hub.push(users([one, other]), push())
     await turns(3)
     assert other.new_types() == ["message"]
-    assert len(raised) == 1
+    assert one.closed == (1011, "INTERNAL_ERROR")
+    # Its frames, and then the last word to it.
+    assert stage.tasks.failures_by_kind == {"connection": 2}
 
 
 # Who is here.
@@ -475,3 +475,75 @@ async def test_resync_of_connections_tells_exactly_those(stage: Stage) -> None:
     assert frame["type"] == "resync"
     assert frame["payload"]["reason"] == "pushes_lost"
     assert stage.hub.counters.resyncs == 1
+
+
+async def test_route_that_cannot_be_made_known_closes_with_1011(
+    stage: Stage, registrar: FakeRegistrar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(route: Route) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(registrar, "register", broken)
+    peer = stage.arrives((await stage.world.people(1))[0])
+    await turns(SETTLED)
+    assert peer.closed == (1011, "INTERNAL_ERROR")
+    assert stage.tasks.failures_by_kind == {"registration": 1}
+    peer.goes()
+    assert stage.hub.connections_count == 0
+
+
+@pytest.mark.parametrize("act", ["tick", "resync", "close_session", "shutdown"])
+async def test_connection_that_fails_keeps_no_other_from_its_turn(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    one, other = await crowd(stage, 2)
+    for method in ("tick", "resync", "end"):
+        monkeypatch.setattr(
+            f"tidewire.gateway.connection.Connection.{method}", failing_for(one, method)
+        )
+    match act:
+        case "tick":
+            stage.time_passes(120_000)
+            assert other.transport.pings > 0
+        case "resync":
+            stage.hub.resync(None, ResyncReason.PUSHES_LOST)
+            await turns(3)
+            assert other.new_types() == ["resync"]
+        case "close_session":
+            stage.hub.close_session([one.driver.admission.session_id])
+            stage.hub.close_session([other.driver.admission.session_id])
+            assert other.closed == (1008, "session_revoked")
+        case _:
+            stage.hub.shutdown()
+            assert other.closed == (1012, "server_shutdown")
+    assert one.closed == (1011, "INTERNAL_ERROR")
+    assert stage.tasks.failures_by_kind == {"connection": 1}
+    one.goes()
+    other.goes()
+    assert stage.hub.connections_count == 0
+
+
+def failing_for(peer: Peer, method: str) -> Any:
+    """The core's method, which fails for this peer."""
+    good = getattr(Connection, method)
+
+    def act(core: Connection, *positional: Any, **named: Any) -> Any:
+        if core is peer.driver.core:
+            raise ZeroDivisionError
+        return good(core, *positional, **named)
+
+    return act
+
+
+async def test_core_that_cannot_even_say_goodbye_is_closed_without_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = await crowd(stage, 2)
+    for method in ("receive", "broken", "lost"):
+        monkeypatch.setattr(Connection, method, failing_for(one, method))
+    one.says("heartbeat", "r1")
+    assert one.closed == (1011, "INTERNAL_ERROR")
+    one.goes()
+    assert stage.tasks.failures_by_kind == {"connection": 3}
+    assert stage.hub.connections_count == 1
+    assert len(await other.asks("heartbeat", "r2")) == 1

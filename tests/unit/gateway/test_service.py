@@ -173,7 +173,7 @@ async def test_handshakes_under_way_are_bounded(tmp_path: Path) -> None:
             outcomes.append(await stage.gateway.authorise(stage.request("ann")))
 
         for _ in range(3):
-            stage.tasks.start("handshake", try_it())
+            stage.tasks.start_service("handshake", try_it())
         await turns(5)
         [refusal] = outcomes
         assert isinstance(refusal, HandshakeRefusal)

@@ -37,7 +37,7 @@ class Stage:
 async def a_stage(**options: int) -> AsyncIterator[Stage]:
     stage = Stage(**options)
     tasks = TaskSupervisor()
-    tasks.start("publisher", stage.publisher.run())
+    tasks.start_service("publisher", stage.publisher.run())
     yield stage
     await tasks.close()
 

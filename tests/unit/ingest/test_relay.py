@@ -222,7 +222,7 @@ async def test_run_goes_on_after_faults() -> None:
     stage.outbox.is_down = True
     stage.outbox.commit([a_message(1)])
     tasks = TaskSupervisor()
-    tasks.start("relay", relay.run())
+    tasks.start_service("relay", relay.run())
     async with asyncio.timeout(5):
         while relay.counters.faults < 3:
             await _turn()

@@ -23,6 +23,7 @@ from tidewire.domain.errors import (
 )
 from tidewire.domain.ids import ChatId, ClientMessageId, UserId
 from tidewire.domain.messages import Appended, AppendOutcome
+from tidewire.ingest.batcher import Batcher
 
 AWAY = StoreUnavailable("the store is away")
 
@@ -331,24 +332,69 @@ async def test_chats_are_appended_side_by_side_up_to_the_bound(houses: list[Hous
     assert len(store.messages) == 10
 
 
-# Bugs: nobody hangs, and the owner of the task is told.
+# Bugs: every sender is answered, and the process ends only if the store is in doubt.
 
 
-@pytest.mark.parametrize("bug", [ValueError("a bug"), StoreUnusable("a page is damaged")])
-async def test_store_that_breaks_fails_its_callers_and_tells_the_owner(
-    held: House, bug: Exception
-) -> None:
+async def test_batch_that_fails_unexpectedly_fails_its_senders_and_no_others(held: House) -> None:
     held.submit("m1")
     call = await held.store.arrival()
+    held.submit("m2")
     held.submit("n1", line="laptop")
-    call.fail(bug)
+    held.store.is_holding = False
+    call.fail(ValueError("a bug"))
+    await held.answered("m1", "m2", "n1")
+    assert isinstance(held.answers["m1"], StoreUnavailable)
+    # The line goes with it, others do not.
+    assert isinstance(held.answers["m2"], StoreUnavailable)
+    assert held.store.contents == ["n1"]
+    assert held.tasks.failures_by_kind == {"send": 1}
+    await held.send("m1")
+    assert held.store.contents == ["n1", "m1"]
+    assert held.deaths.empty()
+
+
+async def test_store_in_doubt_fails_its_senders_and_ends_the_process(held: House) -> None:
+    bug = StoreUnusable("a commit failed and its outcome is unknown")
+    held.submit("m1")
+    (await held.store.arrival()).fail(bug)
     await held.answered("m1")
     assert isinstance(held.answers["m1"], StoreUnavailable)
     assert await held.deaths.get() is bug
-    # What the dead runner left behind goes with the next send.
-    held.store.is_holding = False
-    await held.send("m2")
-    assert held.store.contents == ["n1", "m2"]
+    assert held.tasks.failures_by_kind == {}
+
+
+async def test_store_that_cannot_be_asked_fails_its_senders(house: House) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("a bug")
+
+    name = "append" if house.service._append_nowait is None else "append_nowait"
+    setattr(house.store, name, broken)
+    if name == "append_nowait":
+        house.service._append_nowait = broken
+    house.submit("m1")
+    await house.answered("m1")
+    assert isinstance(house.answers["m1"], StoreUnavailable)
+    assert house.tasks.failures_by_kind == {"send": 1}
+    assert house.deaths.empty()
+
+
+@pytest.mark.parametrize("method", ["take", "expire"])
+async def test_queue_that_breaks_ends_the_process(
+    house: House, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Without its queue the service can keep no promise."""
+    bug = ValueError("a bug")
+
+    def broken(*_: object) -> None:
+        raise bug
+
+    monkeypatch.setattr(Batcher, method, broken)
+    if method == "expire":
+        house.store.is_holding = True
+    house.submit("m1", patience_ms=1)
+    assert await house.deaths.get() is bug
+    monkeypatch.undo()
+    house.store.is_holding = False
 
 
 async def test_store_that_answers_too_little_fails_its_callers_and_tells_the_owner(
@@ -384,7 +430,8 @@ async def test_done_that_raises_keeps_nobody_from_his_answer(house: House) -> No
     )
     house.submit("m2")
     await house.answered("m2")
-    assert isinstance(await house.deaths.get(), ZeroDivisionError)
+    assert house.tasks.failures_by_kind == {"send": 1}
+    assert house.deaths.empty()
 
 
 # The end.
@@ -429,14 +476,14 @@ async def test_drain_gives_up_in_time_and_answers_everybody(houses: list[House])
     assert house.store.contents == ["m1"]
 
 
-async def test_drain_goes_on_with_what_a_dead_runner_left_behind(held: House) -> None:
+async def test_drain_goes_on_after_a_batch_that_failed_unexpectedly(held: House) -> None:
     held.submit("m1")
     call = await held.store.arrival()
     held.submit("n1", line="laptop")
-    call.fail(ValueError("a bug"))
-    await held.answered("m1")
     held.store.is_holding = False
+    call.fail(ValueError("a bug"))
     await held.service.drain()
+    assert isinstance(held.answers["m1"], StoreUnavailable)
     assert held.store.contents == ["n1"]
 
 

@@ -47,6 +47,7 @@ def sources(**sqlite: Any) -> Sources:
         "rest": rest,
         "trail": SimpleNamespace(counts=Counter({AuditAction.LOGIN: 4}), lost_count=2),
         "lag": SimpleNamespace(last_s=0.5, highest_s=0.75),
+        "failures_by_kind": {"sync": 2},
     }
     return Sources(**cast("Any", fakes), tasks_count=lambda: 21, revocations_count=lambda: 13)
 
@@ -72,6 +73,7 @@ def test_counters_have_their_public_names() -> None:
     assert values["delivery_positions_waiting"] == 12
     assert values["event_loop_lag_max_seconds"] == 0.75
     assert values["event_loop_tasks"] == 21
+    assert values['request_failures_total{kind="sync"}'] == 2
     # Of sockets, and of REST.
     assert values["security_auth_failures_total"] == 7 + 4
     assert values["security_rate_limits_total"] == 6 + 1
@@ -117,6 +119,7 @@ def test_labels_are_of_a_known_few_kinds() -> None:
         "action",
         "code",
         "error",
+        "kind",
         "le",
         "plane",
         "reason",

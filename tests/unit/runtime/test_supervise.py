@@ -1,4 +1,7 @@
-"""Tasks end by themselves, or their death is seen, or their owner ends them."""
+"""Services end by themselves, or their death is seen, or their owner ends them.
+
+Requests fail alone.
+"""
 
 import asyncio
 import logging
@@ -6,6 +9,7 @@ import signal
 
 import pytest
 
+from tidewire.ports.runtime import RequestKind
 from tidewire.runtime.supervise import TaskDisappeared, TaskSupervisor, stop_process
 
 Death = tuple[str, BaseException]
@@ -31,21 +35,21 @@ async def forever(started: asyncio.Event, ended: list[str]) -> None:
         ended.append("ended")
 
 
-async def test_start_runs_the_work_to_its_end(deaths: Deaths) -> None:
+async def test_service_runs_to_its_end(deaths: Deaths) -> None:
     tasks = TaskSupervisor(deaths.take)
     is_done = asyncio.Event()
 
     async def work() -> None:
         is_done.set()
 
-    tasks.start("work", work())
+    tasks.start_service("work", work())
     assert not is_done.is_set(), "work must not run inside start"
     await is_done.wait()
     await tasks.close()
     assert deaths.empty()
 
 
-async def test_death_is_logged_and_reported(
+async def test_death_of_a_service_is_logged_and_reported(
     deaths: Deaths, caplog: pytest.LogCaptureFixture
 ) -> None:
     tasks = TaskSupervisor(deaths.take)
@@ -54,7 +58,7 @@ async def test_death_is_logged_and_reported(
     async def work() -> None:
         raise bug
 
-    tasks.start("work", work())
+    tasks.start_service("work", work())
     assert await deaths.get() == ("work", bug)
     (record,) = caplog.records
     assert (record.levelno, record.message) == (logging.CRITICAL, "task 'work' died")
@@ -69,7 +73,7 @@ async def test_task_that_is_cancelled_by_a_stranger_is_a_death(deaths: Deaths) -
     async def work() -> None:
         raise asyncio.CancelledError
 
-    tasks.start("work", work())
+    tasks.start_service("work", work())
     name, error = await deaths.get()
     assert name == "work"
     assert isinstance(error, TaskDisappeared)
@@ -80,7 +84,7 @@ async def test_close_cancels_everything_and_waits_for_it(deaths: Deaths) -> None
     tasks = TaskSupervisor(deaths.take)
     started, ended = [asyncio.Event(), asyncio.Event()], list[str]()
     for event in started:
-        tasks.start("work", forever(event, ended))
+        tasks.start_service("work", forever(event, ended))
         await event.wait()
     await tasks.close()
     assert ended == ["ended", "ended"]
@@ -98,8 +102,8 @@ async def test_close_from_inside_a_task_ends_the_others(deaths: Deaths) -> None:
         await tasks.close()
         is_closed.set()
 
-    tasks.start("work", forever(started, ended))
-    tasks.start("closer", closer())
+    tasks.start_service("work", forever(started, ended))
+    tasks.start_service("closer", closer())
     await is_closed.wait()
     assert ended == ["ended"]
     assert deaths.empty()
@@ -118,18 +122,119 @@ async def test_death_while_closing_is_logged_and_not_reported(
         finally:
             raise ValueError("a bug in the cleaning up")
 
-    tasks.start("work", work())
+    tasks.start_service("work", work())
     await started.wait()
     await tasks.close()
     assert deaths.empty()
     assert [record.message for record in caplog.records] == ["task 'work' died"]
 
 
-async def test_start_is_refused_after_close(deaths: Deaths) -> None:
+async def test_service_is_refused_after_close(deaths: Deaths) -> None:
     tasks = TaskSupervisor(deaths.take)
     await tasks.close()
     with pytest.raises(RuntimeError, match="'work' was started while the process is ending"):
-        tasks.start("work", forever(asyncio.Event(), []))
+        tasks.start_service("work", forever(asyncio.Event(), []))
+
+
+async def test_request_that_fails_is_logged_counted_and_told_and_kills_nothing(
+    deaths: Deaths, caplog: pytest.LogCaptureFixture
+) -> None:
+    tasks = TaskSupervisor(deaths.take)
+    bug, told = ValueError("a bug"), asyncio.Queue[Exception]()
+
+    async def work() -> None:
+        raise bug
+
+    tasks.start_request(RequestKind.SYNC, work(), told.put_nowait)
+    assert await told.get() is bug
+    (record,) = caplog.records
+    assert (record.levelno, record.message) == (logging.ERROR, "request failed unexpectedly")
+    assert record.__dict__["kind"] == "sync"
+    assert record.exc_info is not None
+    assert record.exc_info[1] is bug
+    assert tasks.failures_by_kind == {"sync": 1}
+    await tasks.close()
+    assert deaths.empty()
+
+
+async def test_request_that_succeeds_is_not_counted(deaths: Deaths) -> None:
+    tasks = TaskSupervisor(deaths.take)
+    is_done = asyncio.Event()
+
+    async def work() -> None:
+        is_done.set()
+
+    tasks.start_request(RequestKind.SYNC, work(), lambda _: pytest.fail("it did not fail"))
+    await is_done.wait()
+    await tasks.close()
+    assert tasks.failures_by_kind == {}
+
+
+async def test_caller_that_cannot_be_told_kills_nothing(deaths: Deaths) -> None:
+    tasks = TaskSupervisor(deaths.take)
+    told = asyncio.Event()
+
+    async def work() -> None:
+        raise ValueError("a bug")
+
+    def on_failure(_: Exception) -> None:
+        told.set()
+        raise ValueError("another bug")
+
+    tasks.start_request(RequestKind.CONTROL, work(), on_failure)
+    await told.wait()
+    await tasks.close()
+    assert tasks.failures_by_kind == {"control": 2}
+    assert deaths.empty()
+
+
+async def test_request_that_is_cancelled_by_a_stranger_is_a_failure(deaths: Deaths) -> None:
+    tasks = TaskSupervisor(deaths.take)
+    told = asyncio.Queue[Exception]()
+
+    async def work() -> None:
+        raise asyncio.CancelledError
+
+    tasks.start_request(RequestKind.SYNC, work(), told.put_nowait)
+    assert isinstance(await told.get(), TaskDisappeared)
+    await tasks.close()
+    assert deaths.empty()
+
+
+async def test_end_of_the_interpreter_is_no_failure_of_a_request(deaths: Deaths) -> None:
+    class Ending(BaseException):
+        pass
+
+    tasks = TaskSupervisor(deaths.take)
+
+    async def work() -> None:
+        raise Ending
+
+    tasks.start_request(RequestKind.SYNC, work(), lambda _: pytest.fail("it is told to the owner"))
+    name, error = await deaths.get()
+    assert (name, type(error)) == ("sync", Ending)
+    await tasks.close()
+
+
+async def test_request_does_not_begin_after_close(deaths: Deaths) -> None:
+    tasks = TaskSupervisor(deaths.take)
+    await tasks.close()
+    ended: list[str] = []
+    tasks.start_request(
+        RequestKind.SYNC, forever(asyncio.Event(), ended), lambda _: pytest.fail("not told")
+    )
+    assert ended == []
+
+
+async def test_failures_outside_of_tasks_are_of_the_same_two_kinds(deaths: Deaths) -> None:
+    tasks = TaskSupervisor(deaths.take)
+    bug = ValueError("a bug")
+    tasks.request_failed(RequestKind.PUSH, bug, {"chat_id": "chat_1"})
+    assert tasks.failures_by_kind == {"push": 1}
+    assert deaths.empty()
+    tasks.service_failed("ingest", bug)
+    assert await deaths.get() == ("ingest", bug)
+    await tasks.close()
 
 
 async def test_stop_process_asks_with_sigterm() -> None:

@@ -76,6 +76,7 @@ def build_rest_app(services: RestServices, options: RestOptions) -> ASGIApp:
         clock=services.clock,
         random_bytes=services.random_bytes,
         counters=services.counters,
+        tasks=services.tasks,
     )
 
 

@@ -25,6 +25,7 @@ from tidewire.domain.errors import (
     Unauthorized,
     Unavailable,
 )
+from tidewire.ports.runtime import RequestKind
 from tidewire.wire.error_table import ERROR_TABLE, error_payload
 from tidewire.wire.rest_faults import field_error
 from tidewire.wire.rest_models import ErrorBody, ErrorDetail, FieldError
@@ -91,6 +92,8 @@ def request_id_of(request: AnyRequest) -> str:
 
 def refuse(request: AnyRequest, error: TidewireError) -> Response[ErrorBody]:
     """The answer to a request that one of our own errors ended."""
+    if error.code is ErrorCode.INTERNAL_ERROR:
+        return fail(request, error)
     return _answer(request, error, ERROR_TABLE[error.code].http_status)
 
 
@@ -129,11 +132,8 @@ def refuse_http(request: AnyRequest, exception: HTTPException) -> Response[Error
 
 def fail(request: AnyRequest, exception: Exception) -> Response[ErrorBody]:
     """The answer when the fault is ours. The log has the reason, the client has an id to name."""
-    _logger.error(
-        "request failed",
-        exc_info=exception,
-        extra={"request_id": request_id_of(request), "route": _route(request)},
-    )
+    names = {"request_id": request_id_of(request), "route": _route(request)}
+    request.scope["state"]["tasks"].request_failed(RequestKind.REST, exception, names)
     error = TidewireError()
     return _answer(request, error, ERROR_TABLE[error.code].http_status)
 

@@ -14,7 +14,7 @@ from tidewire.gateway.limits import SendLimiter
 from tidewire.ingest.service import IngestService
 from tidewire.ports.accounts import RequestStore
 from tidewire.ports.identity import Authenticator
-from tidewire.ports.runtime import Clock, IdSource, RandomBytes
+from tidewire.ports.runtime import Clock, IdSource, RandomBytes, Tasks
 from tidewire.ports.storage import MessageStore, PositionStore
 
 
@@ -35,6 +35,8 @@ class RestServices:
     store: RestStore
     sends: SendLimiter
     """The gateway's: a user has one allowance, whatever edge he sends over."""
+    tasks: Tasks
+    """Counts requests that fail unexpectedly."""
     clock: Clock
     ids: IdSource
     random_bytes: RandomBytes

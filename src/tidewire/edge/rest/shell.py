@@ -16,7 +16,7 @@ from tidewire.edge.rest.counters import RestCounters
 from tidewire.edge.rest.gate import Gate
 from tidewire.edge.rest.quotas import Allowance
 from tidewire.ports.audit import ORIGIN, Origin
-from tidewire.ports.runtime import Clock, RandomBytes
+from tidewire.ports.runtime import Clock, RandomBytes, Tasks
 
 _FIXED_HEADERS: Final = (
     (b"cache-control", b"no-store"),
@@ -36,12 +36,14 @@ class RequestShell:
         clock: Clock,
         random_bytes: RandomBytes,
         counters: RestCounters,
+        tasks: Tasks,
     ) -> None:
         self._app = app
         self._gate = gate
         self._clock = clock
         self._random_bytes = random_bytes
         self._counters = counters
+        self._tasks = tasks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
@@ -56,6 +58,7 @@ class RequestShell:
             "request_id": request_id,
             "address": address,
             "counters": self._counters,
+            "tasks": self._tasks,
         }
         scope["state"] = state
 

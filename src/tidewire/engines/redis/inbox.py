@@ -126,8 +126,8 @@ class Inbox:
         self._next_assert_at_ms = self._clock.monotonic_ms() + self._options.assert_ms
         self._running = 2
         self._ended.clear()
-        self._tasks.start("redis-routes", self._keep_routes())
-        self._tasks.start("redis-inbox", self._take_entries())
+        self._tasks.start_service("redis-routes", self._keep_routes())
+        self._tasks.start_service("redis-inbox", self._take_entries())
 
     async def stop(self) -> None:
         """Nothing is pushed to this gateway any more. Call it when its connections have gone."""

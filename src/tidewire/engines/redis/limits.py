@@ -44,7 +44,7 @@ class LimitExchange:
 
     def start(self) -> None:
         self._ended.clear()
-        self._tasks.start("redis-limits", self._run())
+        self._tasks.start_service("redis-limits", self._run())
 
     async def stop(self) -> None:
         self._stopping.set()

@@ -80,7 +80,7 @@ class RedisRouter:
     def start(self) -> None:
         """Begin to push. What was pushed before waits until now."""
         self._ended.clear()
-        self._tasks.start("redis-router", self._run())
+        self._tasks.start_service("redis-router", self._run())
 
     async def stop(self) -> None:
         """Push what waits if Redis answers, and end. Call it after whoever pushes has ended."""
