@@ -1,0 +1,1 @@
+"""Unit tests of the PURE modules of the SQLite engine."""
