@@ -26,6 +26,7 @@ from tidewire.engines.sqlite.database import (
 )
 from tidewire.engines.sqlite.errors import translate_errors
 from tidewire.engines.sqlite.lockfile import DataDirectoryLock
+from tidewire.engines.sqlite.log_look import RECOVERED_ENDING, no_look
 from tidewire.engines.sqlite.migrate import migrate, set_epoch
 
 
@@ -60,9 +61,9 @@ def restore(file: Path, data_dir: Path, *, keep_sessions: bool = False) -> str:
             "it; make a backup with 'tidewire backup' and restore that"
         )
     path = check_data_dir(data_dir)
-    with DataDirectoryLock(data_dir):
+    with DataDirectoryLock(data_dir, look=no_look):
         # A log alone counts as well: SQLite would take it for that of the restored database.
-        for ending in ("", "-wal", "-journal"):
+        for ending in ("", "-wal", "-journal", RECOVERED_ENDING):
             if path.with_name(path.name + ending).exists():
                 raise StoreUnusable(
                     f"{data_dir} has a database already ({path.name}{ending}); restore into an "

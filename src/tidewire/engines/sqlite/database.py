@@ -12,8 +12,10 @@ import apsw
 from tidewire.domain.errors import StoreUnusable
 from tidewire.engines.sqlite.copying import sync_file
 from tidewire.engines.sqlite.errors import translate_errors
+from tidewire.engines.sqlite.lockfile import look_first
+from tidewire.engines.sqlite.log_look import DATABASE_NAME as DATABASE_NAME
+from tidewire.engines.sqlite.log_look import size_bytes, wal_of
 
-DATABASE_NAME: Final = "tidewire.db"
 APPLICATION_ID: Final = 0x54494445
 """The letters TIDE, in the file's header: `file tidewire.db` shows them."""
 
@@ -22,6 +24,8 @@ SQLITE_VERSION_MIN: Final = (3, 51, 3)
 
 
 SYNCHRONOUS: Final = ("OFF", "NORMAL", "FULL", "EXTRA")
+SYNCED: Final = ("FULL", "EXTRA")
+"""With these a commit waits for the disk, so that only the last one can be torn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,11 @@ def check_library(version: str) -> None:
 
 
 def connect(path: Path, options: SqliteOptions, *, cache_kib: int) -> apsw.Connection:
-    """A connection to an existing or new file, set up the way all of ours are."""
+    """A connection to an existing or new file, set up the way all of ours are.
+
+    Raises LogDamaged before SQLite has touched the file if its log lacks what was stored for good.
+    """
+    look_first(path)
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
     with translate_errors():
         database = apsw.Connection(str(path), flags=flags, vfs=options.vfs)
@@ -124,8 +132,8 @@ def schema_version(database: apsw.Connection) -> int:
 
 def check_not_emptied(path: Path) -> None:
     """Refuse a log whose database is gone: SQLite would make a new one and delete the log."""
-    wal = path.with_name(path.name + "-wal")
-    if _size_bytes(path) == 0 and _size_bytes(wal) > 0:
+    wal = wal_of(path)
+    if size_bytes(path) == 0 and size_bytes(wal) > 0:
         raise StoreUnusable(
             f"{path} is missing or empty, but its write-ahead log {wal.name} is there: put the "
             "database back beside it, or move the log away and restore a backup"
@@ -137,15 +145,11 @@ def check_complete(database: apsw.Connection, path: Path) -> None:
     with translate_errors():
         page_bytes = single(database, "PRAGMA page_size")
     # After a crash the end may be missing, but then it is in the log.
-    has_log = any(_size_bytes(path.with_name(path.name + end)) > 0 for end in ("-wal", "-journal"))
-    if not has_log and _size_bytes(path) % page_bytes:
+    has_log = any(size_bytes(path.with_name(path.name + end)) > 0 for end in ("-wal", "-journal"))
+    if not has_log and size_bytes(path) % page_bytes:
         raise StoreUnusable(
             f"{path} is damaged: its end is missing; keep a copy of it, and restore a backup"
         )
-
-
-def _size_bytes(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def check_writable(database: apsw.Connection) -> None:

@@ -19,6 +19,8 @@ from tidewire.domain.ids import ChatId
 from tidewire.engines.sqlite import inspect_sql
 from tidewire.engines.sqlite.database import check_library, check_not_emptied, schema_version
 from tidewire.engines.sqlite.errors import DAMAGED, translate_errors
+from tidewire.engines.sqlite.lockfile import look_first
+from tidewire.engines.sqlite.log_look import LogDamaged, size_bytes, wal_of
 from tidewire.engines.sqlite.migrate import migrations
 from tidewire.ports.inspection import (
     ChatRow,
@@ -50,7 +52,10 @@ class SqliteInspector:
         self._chunk_rows = chunk_rows
         self._messages_ahead: dict[str, list[Any]] = {}
         self._keys_ahead: dict[str, list[Any]] = {}
-        self._database = open_for_reading(path)
+        try:
+            self._database = open_for_reading(path)
+        except LogDamaged as damage:
+            raise Damaged(f"the write-ahead log {wal_of(path).name}", damage.reason) from damage
         try:
             with _reading(f"the head of {path.name}"):
                 check_schema(self._database, path)
@@ -267,15 +272,16 @@ def open_for_reading(path: Path) -> apsw.Connection:
 
     Beside a WAL even a reader writes into the shared memory file. Where the directory does not
     allow that, and no WAL is left to be read, the file is opened as one that nobody changes.
+    Raises LogDamaged before SQLite has touched the file if its log lacks what was stored for good.
     """
+    look_first(path)
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOMUTEX
     uri = path.absolute().as_uri() + "?immutable=1"
     with _reading(f"the head of {path.name}"):
         try:
             database = _set_up(apsw.Connection(str(path), flags=flags))
         except (apsw.ReadOnlyError, apsw.CantOpenError) as error:
-            wal = path.with_name(path.name + "-wal")
-            if wal.exists() and wal.stat().st_size > 0:
+            if size_bytes(wal_of(path)) > 0:
                 raise StoreUnusable(
                     f"{path} has a write-ahead log and its directory is read-only; copy "
                     "the directory to a place where this user may write, and verify the copy"

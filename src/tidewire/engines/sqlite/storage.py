@@ -48,6 +48,7 @@ from tidewire.engines.sqlite.account_storage import SqliteAccounts
 from tidewire.engines.sqlite.checkpointer import Checkpointer, settle_log
 from tidewire.engines.sqlite.copying import make_private
 from tidewire.engines.sqlite.database import (
+    SYNCED,
     SqliteOptions,
     check_complete,
     check_data_dir,
@@ -58,6 +59,7 @@ from tidewire.engines.sqlite.database import (
     schema_version,
 )
 from tidewire.engines.sqlite.lockfile import DataDirectoryLock
+from tidewire.engines.sqlite.log_look import check_log, check_unsynced_log
 from tidewire.engines.sqlite.migrate import migrate, read_epoch
 from tidewire.engines.sqlite.readers import Readers, ReadGate
 from tidewire.engines.sqlite.writer import CommitCounters, FatalHandler, Writer
@@ -308,7 +310,8 @@ def _open_database(
     data_dir: Path, options: SqliteOptions
 ) -> tuple[Path, DataDirectoryLock, apsw.Connection]:
     path = check_data_dir(data_dir)
-    lock = DataDirectoryLock(data_dir)
+    is_synced = options.synchronous in SYNCED
+    lock = DataDirectoryLock(data_dir, look=check_log if is_synced else check_unsynced_log)
     try:
         check_not_emptied(path)
         make_private(path)
