@@ -94,7 +94,9 @@ async def test_without_a_token_nothing_is_open(stage: Stage) -> None:
             )
             answer = await stage.client.request(method, address, headers=headers)
             assert (answer.status_code, code_of(answer)) == (401, "UNAUTHORIZED"), (method, path)
-            assert answer.json()["error"]["details"]["reason"] == "invalid_token"
+            assert answer.json()["error"]["details"]["reason"] == (
+                "missing_token" if token is None else "invalid_token"
+            )
 
 
 async def _paths(stage: Stage) -> list[tuple[str, str]]:

@@ -1,10 +1,16 @@
 """The server itself: capabilities, probes, metrics, and its own description."""
 
 import re
+from typing import Any
+
+import msgspec
+import pytest
 
 from tests.api.stage import API, Stage, code_of
-from tidewire.domain.errors import StoreUnavailable
+from tidewire.domain.errors import ErrorCode, StoreUnavailable
 from tidewire.edge.rest import auth, chats, delivery, members, messages, server, sessions, users
+from tidewire.wire.error_table import ERROR_TABLE
+from tidewire.wire.rest_requests import RequestBody
 
 
 async def test_capabilities_are_public(stage: Stage) -> None:
@@ -72,6 +78,47 @@ async def test_openapi_knows_which_bodies_may_be_left_out(stage: Stage) -> None:
     assert paths[f"{API}/auth/logout"]["post"]["requestBody"]["required"] is False
     assert paths[f"{API}/auth/login"]["post"]["security"] == [{}]
     assert "200" in paths[f"{API}/chats"]["post"]["responses"]
+
+
+async def test_openapi_speaks_plainly_and_shows_examples(stage: Stage) -> None:
+    document = await stage.described()
+    operations = [each for item in document["paths"].values() for each in item.values()]
+    for operation in operations:
+        assert " " in operation["summary"], operation["summary"]
+        assert operation["summary"].endswith(".")
+        for status, response in operation["responses"].items():
+            assert "document" not in response["description"].lower()
+            if int(status) >= 400:
+                error = response["content"]["application/json"]["example"]["error"]
+                assert ERROR_TABLE[ErrorCode(error["code"])].http_status == int(status)
+    assert len({operation["summary"] for operation in operations}) == len(operations)
+
+
+@pytest.mark.parametrize("model", RequestBody.__subclasses__())
+async def test_example_of_a_body_is_taken(stage: Stage, model: type[RequestBody]) -> None:
+    """What the page offers first, the fields that are required, is a request that works."""
+    described = (await stage.described())["components"]["schemas"][model.__name__]
+    fields = described["properties"]
+    shown = described.get("required") or list(fields)
+    body = {name: example_of(fields[name]) for name in shown}
+    msgspec.json.decode(msgspec.json.encode(body), type=model)
+
+
+def example_of(field: dict[str, Any]) -> object:
+    if "examples" in field:
+        return field["examples"][0]
+    if "$ref" in field:
+        return "direct"
+    if "default" in field:
+        return field["default"]
+    return field["enum"][0]
+
+
+async def test_wrong_method_is_told_as_such(stage: Stage) -> None:
+    answer = await stage.client.put(f"{API}/chats")
+    assert answer.status_code == 405
+    assert answer.json()["error"]["code"] == "METHOD_NOT_ALLOWED"
+    assert set(answer.headers["allow"].split(", ")) == {"GET", "OPTIONS", "POST"}
 
 
 async def test_page_uses_nothing_from_elsewhere(stage: Stage) -> None:

@@ -56,6 +56,7 @@ class ErrorCode(StrEnum):
     INVALID_REFRESH_TOKEN = "INVALID_REFRESH_TOKEN"  # noqa: S105 - a code, not a secret
     # REST.
     BAD_REQUEST = "BAD_REQUEST"
+    METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
     VALIDATION_ERROR = "VALIDATION_ERROR"
     INVALID_OPERATION = "INVALID_OPERATION"
     CHAT_FULL = "CHAT_FULL"
@@ -84,6 +85,7 @@ class Retry(StrEnum):
 class AuthFailure(StrEnum):
     """Why a token is not taken. Stable, as the codes are."""
 
+    MISSING_TOKEN = "missing_token"  # noqa: S105 - a reason, not a secret
     INVALID_TOKEN = "invalid_token"  # noqa: S105 - a reason, not a secret
     TOKEN_EXPIRED = "token_expired"  # noqa: S105 - a reason, not a secret
     TOKEN_REVOKED = "token_revoked"  # noqa: S105 - a reason, not a secret
@@ -91,6 +93,7 @@ class AuthFailure(StrEnum):
 
 
 _AUTH_SENTENCES: Final = {
+    AuthFailure.MISSING_TOKEN: "there is no token: send Authorization: Bearer TOKEN",
     AuthFailure.INVALID_TOKEN: "the token is not valid here",
     AuthFailure.TOKEN_EXPIRED: "the token has expired: refresh it",
     AuthFailure.TOKEN_REVOKED: "this session was ended: log in again",

@@ -100,6 +100,9 @@ ERROR_TABLE: Final[Mapping[ErrorCode, ErrorRow]] = {
     ),
     # REST.
     ErrorCode.BAD_REQUEST: ErrorRow(400, None, False, "The request cannot be understood."),
+    ErrorCode.METHOD_NOT_ALLOWED: ErrorRow(
+        405, None, False, "This method is not possible at this address; see the Allow header."
+    ),
     ErrorCode.VALIDATION_ERROR: ErrorRow(400, None, False, "A field of the request is not valid."),
     ErrorCode.INVALID_OPERATION: ErrorRow(
         400, None, False, "This is not possible here, whoever asks."

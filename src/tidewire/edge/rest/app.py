@@ -37,9 +37,10 @@ _TAGS: Final = {
     "server": "The server itself.",
 }
 _DESCRIPTION: Final = """\
-Every success is `{"data": …}`, lists add `pagination`; every error is `{"error": …}` with a `code`
-for programs, a `message` for people and the `request_id` of the request. Times are UTC in ISO 8601
-with milliseconds. Log in, then send the access token as `Authorization: Bearer …`.
+A success is `{"data": …}` where the operation does not say otherwise, lists add `pagination`; every
+error is `{"error": …}` with a `code` for programs, a `message` for people and the `request_id` of
+the request. Times are UTC in ISO 8601 with milliseconds. Log in, then send the access token as
+`Authorization: Bearer …`.
 """
 
 

@@ -51,7 +51,7 @@ async def create_chat(
     caller: Caller,
     idempotency_key: IdempotencyKey = None,
 ) -> Response[Envelope[CreatedChatView]]:
-    """Make a group, or find or make the direct chat with somebody.
+    """Make a group, or find or make the direct chat with a person.
 
     A direct chat that is there already is answered with 200 and `X-Idempotent-Replay`.
     """
@@ -105,7 +105,7 @@ async def list_chats(
         ),
     ] = None,
 ) -> Page[ChatListEntry]:
-    """One's chats, newest activity first.
+    """List your chats, newest activity first.
 
     All pages follow the order of the instant at which the first was read: a chat that moves to the
     top meanwhile is neither skipped nor repeated.
@@ -139,7 +139,7 @@ async def list_chats(
 async def get_chat(
     chat_id: FromPath[str], services: Services, caller: Caller
 ) -> Envelope[ChatView]:
-    """One chat with its members and one's own place in it."""
+    """Show a chat, its members and your own place in it."""
     reader = caller.user_id
     access = await services.chats.access(reader, chat_id_of(chat_id))
     members = await all_members(services, reader, access.chat.chat_id)

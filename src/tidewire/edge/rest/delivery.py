@@ -53,7 +53,7 @@ async def list_delivery_states(
         int, QueryParameter(ge=1, le=STATES_MAX, description=limited(STATES_MAX, STATES_MAX))
     ] = STATES_MAX,
 ) -> Page[DeliveryStateView]:
-    """How far one has got in one's chats."""
+    """List how far you have got in your chats."""
     if chat_ids is not None:
         wanted = [each for text in chat_ids for each in text.split(",") if each]
         if len(wanted) > CHAT_IDS_MAX:
@@ -94,7 +94,7 @@ async def advance_positions(
 async def advance_positions_alias(
     chat_id: FromPath[str], data: JSONBody[AdvancePositions], services: Services, caller: Caller
 ) -> Envelope[WatermarkView]:
-    """The same under its older name, and with an envelope."""
+    """Acknowledge messages: the older name of this operation, with an envelope."""
     return Envelope(await _advance(services, caller, chat_id_of(chat_id), data))
 
 
@@ -108,9 +108,10 @@ async def get_delivery_status(
         QueryParameter(ge=1, le=SEQUENCE_MAX, description="The last message unless told."),
     ] = None,
 ) -> DeliveryStatusView:
-    """Who has a message: the counts of those who are waited for, and each member's positions.
+    """Show who has a message: the counts of those who are waited for, and each member's positions.
 
-    Waited for are the current members other than the author who joined before the message.
+    Waited for are the current members other than the author who joined before the message. Answered
+    without an envelope, as ADR-008 Appendix F has it.
     """
     status = await services.delivery.status(caller.user_id, chat_id_of(chat_id), for_sequence)
     names = await services.people.users([member.user_id for member in status.members])

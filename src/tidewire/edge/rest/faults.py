@@ -65,6 +65,15 @@ class PayloadTooLarge(Refused):
         return self._details
 
 
+class MethodNotAllowed(Refused):
+    """There is something at this address, but not for this method; `Allow` lists those it has."""
+
+    code = ErrorCode.METHOD_NOT_ALLOWED
+
+    def __init__(self) -> None:
+        super().__init__("this method is not possible at this address")
+
+
 class InvalidFields(Refused):
     """Fields of the request are not valid; each says what is wrong with it."""
 
@@ -116,8 +125,7 @@ def refuse_http(request: AnyRequest, exception: HTTPException) -> Response[Error
             answer.headers["connection"] = "close"
             return answer
         case MethodNotAllowedException():
-            error = BadRequest("this method is not possible at this address")
-            answer = _answer(request, error, 405)
+            answer = _answer(request, MethodNotAllowed(), 405)
             answer.headers.update(exception.headers or {})
             return answer
         case NotFoundException():

@@ -123,6 +123,8 @@ class Gate:
 
 def _bearer(authorization: str) -> str:
     """The token of an Authorization header."""
+    if not authorization.strip():
+        raise Unauthorized(AuthFailure.MISSING_TOKEN)
     scheme, _, token = authorization.partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token or len(token) > _TOKEN_CHARACTERS_MAX:

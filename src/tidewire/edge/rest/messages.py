@@ -64,7 +64,7 @@ async def list_messages(
         QueryParameter(ge=0, le=SEQUENCE_MAX, description="Only messages above this sequence."),
     ] = None,
 ) -> Page[MessageView]:
-    """The messages of a chat, a page at a time. Members see all of it, also what is older than
+    """List the messages of a chat, a page at a time. Members see all of it, also what is older than
     their membership. Sequences may have holes; none of the messages between two pages is missing.
     """
     known_id = chat_id_of(chat_id)
@@ -102,7 +102,7 @@ async def messages_around(
         int, QueryParameter(ge=1, le=CONTEXT_MAX, description="How many on each side.")
     ] = CONTEXT_DEFAULT,
 ) -> Envelope[AroundView]:
-    """A message and those next to it, oldest first."""
+    """Show a message and those next to it, oldest first."""
     reader, known_id = caller.user_id, chat_id_of(chat_id)
     head = (await services.chats.access(reader, known_id)).chat.head
     if sequence > head:
@@ -131,7 +131,7 @@ async def messages_around(
 async def get_message(
     chat_id: FromPath[str], message_id: FromPath[str], services: Services, caller: Caller
 ) -> Envelope[MessageView]:
-    """One message."""
+    """Show one message."""
     message = await services.store.message(
         caller.user_id, chat_id_of(chat_id), MessageId(message_id)
     )

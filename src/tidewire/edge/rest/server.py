@@ -22,7 +22,7 @@ _ANYBODY: Final[list[dict[str, list[str]]]] = [{}]
 
 @get("/", tags=["server"], opt=PUBLIC, security=_ANYBODY, responses=refusals(public=True))
 async def get_capabilities(services: Services) -> Envelope[ServerView]:
-    """What this server is and can do."""
+    """Show what this server is and can do."""
     return Envelope(
         ServerView(
             version=__version__,
@@ -42,7 +42,7 @@ async def get_capabilities(services: Services) -> Envelope[ServerView]:
 
 @get("/health", tags=["server"], opt=UNLIMITED, security=_ANYBODY, responses=refusals(public=True))
 async def get_health(services: Services) -> Envelope[HealthView]:
-    """That the server is there."""
+    """Say that the server is there."""
     now = format_time_ms(services.clock.wall_ms())
     return Envelope(HealthView(status="ok", timestamp=now))
 

@@ -14,14 +14,14 @@ from tidewire.wire.rest_views import WHOLE, session_view
 
 @get("/sessions", tags=["sessions"], responses=refusals())
 async def list_sessions(services: Services, caller: Caller) -> Page[SessionView]:
-    """One's sessions, the oldest first."""
+    """List your sessions, the oldest first."""
     sessions = await services.accounts.sessions(caller.user_id)
     return Page([session_view(each, current=caller.session_id) for each in sessions], WHOLE)
 
 
 @delete("/sessions/{session_id:str}", tags=["sessions"], responses=refusals(404))
 async def revoke_session(session_id: FromPath[str], services: Services, caller: Caller) -> None:
-    """End a session of one's own: its tokens are refused, its sockets closed at once."""
+    """End one of your sessions: its tokens are refused, its sockets closed at once."""
     await services.accounts.revoke_session(caller.user_id, SessionId(session_id))
 
 

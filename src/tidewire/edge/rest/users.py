@@ -28,7 +28,7 @@ PAGE_BLOCKS_MAX: Final = 100
 
 @get("/users/me", tags=["users"], responses=refusals())
 async def get_me(services: Services, caller: Caller) -> Envelope[AccountView]:
-    """Oneself."""
+    """Show your own account."""
     return Envelope(account_view(await services.people.user(caller.user_id)))
 
 
@@ -43,7 +43,7 @@ async def update_me(
 
 @get("/users/{user_id:str}", tags=["users"], responses=refusals(404))
 async def get_user(user_id: FromPath[str], services: Services) -> Envelope[UserView]:
-    """Somebody else."""
+    """Show another person."""
     return Envelope(user_view(await services.people.user(user_id_of(user_id))))
 
 
@@ -70,7 +70,7 @@ async def block_user(user_id: FromPath[str], services: Services, caller: Caller)
 
 @delete("/users/{user_id:str}/block", tags=["users"], responses=refusals(404))
 async def unblock_user(user_id: FromPath[str], services: Services, caller: Caller) -> None:
-    """Undo a block. Of somebody who is not blocked it changes nothing."""
+    """Undo a block. If there is none, nothing changes."""
     await services.people.unblock(caller.user_id, user_id_of(user_id))
 
 
@@ -86,7 +86,7 @@ async def list_blocks(
         ),
     ] = PAGE_BLOCKS_DEFAULT,
 ) -> Page[PersonView]:
-    """Whom one blocks, by user id."""
+    """List the people you block, by user id."""
     after = None if cursor is None else cursor_of(cursor, BlocksCursor).after
     # One more than is shown says whether there are more.
     found = await services.people.blocked(caller.user_id, after=after, count_max=limit + 1)

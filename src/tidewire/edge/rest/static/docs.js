@@ -9,22 +9,28 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
-// A value of the schema's form, with the schema's own words where there are any.
-function example(schema, root, depth = 0) {
+// A device of this page's own, and a key that no message has had before.
+const FRESH = { device_id: crypto.randomUUID(), client_message_id: crypto.randomUUID() };
+
+// A value of the schema's form, with the schema's own examples where there are any. Of a request
+// only what is required is shown: what may be left out is in the description.
+function example(schema, root, isRequest = false, depth = 0) {
   if (!schema || depth > 6) return null;
-  if (schema.$ref) return example(root.components.schemas[schema.$ref.split("/").pop()], root, depth + 1);
+  if (schema.$ref) return example(root.components.schemas[schema.$ref.split("/").pop()], root, isRequest, depth + 1);
   if (schema.examples?.length) return schema.examples[0];
   if (schema.default !== undefined) return schema.default;
   if (schema.enum) return schema.enum[0];
   if (schema.const !== undefined) return schema.const;
   const choice = (schema.oneOf ?? schema.anyOf)?.find((each) => each.type !== "null");
-  if (choice) return example(choice, root, depth + 1);
+  if (choice) return example(choice, root, isRequest, depth + 1);
   switch (schema.type) {
     case "object": {
-      const properties = Object.entries(schema.properties ?? {});
-      return Object.fromEntries(properties.map(([name, part]) => [name, example(part, root, depth + 1)]));
+      const isShown = (name) => !isRequest || !schema.required?.length || schema.required.includes(name);
+      const properties = Object.entries(schema.properties ?? {}).filter(([name]) => isShown(name));
+      return Object.fromEntries(properties.map(([name, part]) =>
+        [name, (isRequest && FRESH[name]) || example(part, root, isRequest, depth + 1)]));
     }
-    case "array": return [example(schema.items, root, depth + 1)];
+    case "array": return [example(schema.items, root, isRequest, depth + 1)];
     case "integer": case "number": return schema.minimum ?? 1;
     case "boolean": return false;
     default: return "…";
@@ -52,8 +58,8 @@ function answers(operation, root) {
   return Object.entries(operation.responses).flatMap(([status, response]) => {
     const heading = element("h3", { textContent: `${status} · ${response.description}` });
     const schema = bodySchema(response);
-    const isError = Number(status) >= 400;
-    return schema && !isError ? [heading, element("pre", { textContent: pretty(example(schema, root)) })] : [heading];
+    const given = response.content?.["application/json"]?.example;
+    return schema ? [heading, element("pre", { textContent: pretty(given ?? example(schema, root)) })] : [heading];
   });
 }
 
@@ -73,14 +79,20 @@ async function call(method, path, inputs, body) {
   const response = await fetch(address, { method: method.toUpperCase(), headers, body });
   const text = await response.text();
   let shown = text;
-  try { shown = pretty(JSON.parse(text)); } catch { /* Not JSON: shown as it is. */ }
+  try {
+    const answer = JSON.parse(text);
+    shown = pretty(answer);
+    // Who logs in here goes on as that person.
+    const token = answer.data?.tokens?.access_token;
+    if (token) byId("token").value = token;
+  } catch { /* Not JSON: shown as it is. */ }
   return `${response.status} ${response.statusText}\n\n${shown}`;
 }
 
 function operationView(method, path, operation, root) {
   const inputs = [];
   const schema = bodySchema(operation.requestBody);
-  const body = schema && element("textarea", { rows: 6, value: pretty(example(schema, root)) });
+  const body = schema && element("textarea", { rows: 6, value: pretty(example(schema, root, true)) });
   body?.setAttribute("aria-label", "request body");
   const result = element("pre", { hidden: true });
   const button = element("button", { type: "button", textContent: "Send" });
@@ -89,12 +101,12 @@ function operationView(method, path, operation, root) {
     try { result.textContent = await call(method, path, inputs, body?.value); }
     catch (error) { result.textContent = String(error); }
   });
-  const [first, ...rest] = (operation.description ?? "").split("\n\n");
+  const rest = operation.description === operation.summary ? [] : operation.description.split("\n\n");
   return element("details", {},
     element("summary", {},
       element("span", { className: "method", textContent: method.toUpperCase() }),
       element("span", { className: "path", textContent: path }),
-      element("span", { className: "quiet", textContent: first })),
+      element("span", { className: "quiet", textContent: operation.summary })),
     element("div", {},
       ...rest.map((text) => element("p", { textContent: text })),
       ...parameters(operation, inputs),
