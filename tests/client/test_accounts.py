@@ -15,6 +15,7 @@ from tidewire.client import (
     MessageReceived,
     RefusedByServer,
 )
+from tidewire.domain.errors import ErrorCode
 
 pytestmark = pytest.mark.slow  # each talks to a real server
 
@@ -26,16 +27,19 @@ async def test_login_outlives_the_process_and_a_wrong_password_opens_nothing(
     with pytest.raises(RefusedByServer) as refused:
         await Client.login(people.site.url, name, "wrong password")
     assert refused.value.reason == "INVALID_CREDENTIALS"
-    with pytest.raises(RefusedByServer, match="taken"):
+    with pytest.raises(RefusedByServer, match="taken") as taken:
         await Client.register(people.site.url, name, PASSWORD)
+    assert taken.value.code is ErrorCode.CONFLICT
     alice = await people.open("alice")
     assert (await alice.me()).username == name
 
 
 async def test_client_without_a_login_says_so(people: People) -> None:
     async with Client(people.site.url) as nobody:
-        with pytest.raises(ClientClosed, match="login_needed"):
+        with pytest.raises(LoginNeeded, match="login_needed"):
             await nobody.ready()
+        with pytest.raises(LoginNeeded):
+            await nobody.chat("chat_1").send("anybody?")
         with pytest.raises(LoginNeeded):
             await nobody.me()
 
@@ -58,7 +62,7 @@ async def test_function_that_gives_tokens_is_asked_for_them(people: People) -> N
 
 async def test_refused_token_closes_the_client(people: People) -> None:
     async with Client(people.site.url, token="nonsense", options=QUICK) as nobody:
-        with pytest.raises(ClientClosed, match="login_needed"):
+        with pytest.raises(LoginNeeded, match="login_needed"):
             await nobody.ready()
 
 
@@ -68,9 +72,12 @@ async def test_ended_session_closes_the_client(people: People) -> None:
     await alice.logout()
     async with asyncio.timeout(10):
         assert str(await alice.wait_closed()) == "closed(session_revoked)"
+    with pytest.raises(LoginNeeded, match="session_revoked") as ended:
+        await alice.ready()
+    assert isinstance(ended.value, ClientClosed)
     await alice.close()
     async with Client(people.site.url, store=people.store("alice")) as again:
-        with pytest.raises(ClientClosed, match="login_needed"):
+        with pytest.raises(LoginNeeded, match="login_needed"):
             await again.ready()
 
 

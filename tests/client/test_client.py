@@ -1,32 +1,36 @@
 """Clients against a real server: what people do, and what happens when the line is cut."""
 
 import asyncio
+import json
 from collections.abc import Iterable
 
 import pytest
 
 from tests.client.people import QUICK, People, next_event
-from tests.e2e.chatting import PASSWORD
+from tests.e2e.chatting import PASSWORD, eventually
 from tidewire.client import (
     Chat,
     ChatUpdated,
     Client,
     ClientClosed,
+    ClientError,
     ClientOptions,
     ConnectionState,
+    InvalidMessage,
     Message,
     MessageFailed,
     MessageReceived,
     MessageRefused,
     MessageStored,
+    MessageTooLarge,
     OutboxFull,
     RefusedByServer,
     ServerUnreachable,
     Tick,
     Typing,
 )
+from tidewire.domain import errors
 from tidewire.domain.chats import ChatType
-from tidewire.domain.errors import InvalidMessage, MessageTooLarge
 
 pytestmark = pytest.mark.slow  # each talks to a real server
 
@@ -67,6 +71,29 @@ async def test_order_of_writing_is_the_order_of_the_chat(people: People) -> None
     written = [f"number {n}" for n in range(200)]
     await asyncio.gather(*(chat.send(text) for text in written))
     assert await synced(bob.chat(chat.chat_id), 200) == written
+
+
+async def test_what_is_stored_can_be_read_at_once(people: People) -> None:
+    alice, bob, chat = await people.pair()
+    theirs = bob.chat(chat.chat_id)
+
+    async def chatter() -> None:
+        while True:
+            await (await theirs.send("in between")).stored()
+
+    other = asyncio.create_task(chatter())
+    for number in range(20):
+        sent = await chat.send(f"number {number}")
+        sequence = await sent.stored()
+        assert sequence in [message.sequence for message in await chat.messages()]
+        sequence = await (await chat.send(f"again {number}")).stored()
+        assert sequence in [message.sequence for message in await chat.history()]
+        await chat.send(f"flushed {number}")
+        await alice.flush()
+        assert f"flushed {number}" in texts(await chat.messages())
+        sequence = await (await chat.send(f"found {number}")).stored()
+        assert [one.sequence for one in await alice.search(f"found {number}")][:1] == [sequence]
+    other.cancel()
 
 
 async def test_message_written_offline_goes_out_later(people: People) -> None:
@@ -290,11 +317,33 @@ async def test_same_device_again_ends_the_first_for_good(people: People) -> None
 async def test_text_is_checked_before_it_goes_anywhere(people: People) -> None:
     await people.register("alice")
     alice = await people.open("alice")
-    with pytest.raises(InvalidMessage):
-        await alice.chat("chat_x").send("")
-    with pytest.raises(MessageTooLarge):
+    for text, kind, code in (
+        ("", InvalidMessage, "INVALID_MESSAGE"),
+        ("a\x00b", InvalidMessage, "INVALID_CONTENT"),
+        ("\ud800", InvalidMessage, "INVALID_ENCODING"),
+        ("x" * 4097, MessageTooLarge, "MESSAGE_TOO_LARGE"),
+    ):
+        with pytest.raises(ClientError) as refused:
+            await alice.chat("chat_x").send(text)
+        assert isinstance(refused.value, kind)
+        assert refused.value.code == code
+    with pytest.raises(errors.MessageTooLarge):
         await alice.chat("chat_x").send("x" * 4097)
     assert alice.outbox() == []
+
+
+async def test_clean_close_is_one_to_the_server_too(people: People) -> None:
+    await people.register("alice")
+    alice = await people.open("alice")
+    user_id = alice.user_id
+    await alice.close()
+
+    def reasons() -> list[str]:
+        lines = [json.loads(line) for line in people.site.log if "connection ended" in line]  # type: ignore[attr-defined]
+        return [line["reason"] for line in lines if line["user_id"] == user_id]
+
+    await eventually(lambda: bool(reasons()), "the server did not log the end")
+    assert reasons() == ["closed_by_client"]
 
 
 async def test_outbox_that_is_full_says_so(people: People) -> None:

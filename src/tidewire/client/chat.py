@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidewire.client.errors import RefusedByServer
+from tidewire.client.errors import RefusedByServer, not_sendable
 from tidewire.client.model import Message, message_of, message_of_view, reply_id
 from tidewire.client.sent import Sent
-from tidewire.domain.errors import ErrorCode
+from tidewire.domain.errors import ErrorCode, Refused
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
 from tidewire.domain.limits import CONTENT_TYPE_DEFAULT, HISTORY_MESSAGES_MAX, UNREAD_MAX
 from tidewire.domain.messages import SendMessage, check_send
@@ -87,7 +87,7 @@ class Chat:
         """Send a text; returns when it is on the disk, however long it takes to reach the server.
 
         With a `client_message_id` that was used before nothing is sent: what became of that message
-        is returned. Raises what `domain.messages.check_send` raises, and OutboxFull.
+        is returned. Raises InvalidMessage, MessageTooLarge, OutboxFull and ClientClosed.
 
         >>> async def talk(me):
         ...     chat = await me.direct("bob")
@@ -101,16 +101,19 @@ class Chat:
         if seen is None:
             place = self._place
             seen = 0 if place is None else place.seen
-        check_send(
-            SendMessage(
-                chat_id=self.chat_id,
-                sender_id=UserId(""),
-                client_message_id=key,
-                content=text,
-                message_id=MessageId(""),
-                seen_sequence=seen,
+        try:
+            check_send(
+                SendMessage(
+                    chat_id=self.chat_id,
+                    sender_id=UserId(""),
+                    client_message_id=key,
+                    content=text,
+                    message_id=MessageId(""),
+                    seen_sequence=seen,
+                )
             )
-        )
+        except Refused as refusal:
+            raise not_sendable(refusal) from refusal
         handle = Sent(self._driver, key, self.chat_id, text)
         return await self._driver.send(handle, content_type=CONTENT_TYPE_DEFAULT, seen=seen)
 
@@ -138,7 +141,7 @@ class Chat:
         sequence = place.cursor if sequence is None else sequence
         driver.apply(driver.core.read(self.chat_id, sequence, driver.now()))
         above = place.read
-        place.unread = await driver.store.do(
+        place.unread = await driver.look_up(
             lambda tables: tables.count_unread(self.chat_id, above, UNREAD_MAX)
         )
         driver.place_changed(place)
@@ -152,7 +155,7 @@ class Chat:
         With `after` alone: the oldest above it. Asks nobody."""
         place = self._place
         newest_first = before is not None or after == 0
-        kept = await self._driver.store.do(
+        kept = await self._driver.look_up(
             lambda tables: tables.messages(
                 self.chat_id, before=before, after=after, limit=limit, newest_first=newest_first
             )
@@ -161,7 +164,7 @@ class Chat:
 
     async def lost(self, limit: int = HISTORY_DEFAULT) -> list[Message]:
         """Messages that the server lost in a restore, and this device still has."""
-        kept = await self._driver.store.do(lambda tables: tables.gone(self.chat_id, limit))
+        kept = await self._driver.look_up(lambda tables: tables.gone(self.chat_id, limit))
         return [message_of(one, self._place) for one in kept]
 
     async def history(
@@ -201,7 +204,7 @@ class Chat:
         return [*reversed(older), *held]
 
     async def _oldest(self, limit: int) -> list[Message]:
-        kept = await self._driver.store.do(
+        kept = await self._driver.look_up(
             lambda tables: tables.messages(
                 self.chat_id, before=None, after=0, limit=limit, newest_first=False
             )

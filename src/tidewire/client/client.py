@@ -290,9 +290,10 @@ class Client:
         await driver.waits.until_change(lambda: driver.status.state is READY)
 
     async def flush(self) -> None:
-        """Wait until nothing waits to be sent; what has failed does not count."""
+        """Wait until nothing waits to be sent; what has failed does not count. What was sent is in
+        `chat.messages()` then."""
         driver = self.driver
-        await driver.waits.until_change(lambda: driver.is_outbox_empty)
+        await driver.waits.until_change(lambda: driver.is_flushed)
 
     def reconnect(self) -> None:
         """Try now, if the next try is being waited for."""
@@ -471,7 +472,7 @@ class Client:
         """Messages in the store that contain a text, newest first. Asks nobody."""
         chat_id = None if chat is None else chat.chat_id
         driver = self.driver
-        kept = await driver.store.do(lambda tables: tables.search(text, chat_id, limit))
+        kept = await driver.look_up(lambda tables: tables.search(text, chat_id, limit))
         return [message_of(one, driver.core.places.get(ChatId(one.chat_id))) for one in kept]
 
     def outbox(self) -> list[Sent]:

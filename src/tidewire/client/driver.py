@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -38,9 +38,11 @@ from tidewire.client.effects import (
     Typed,
 )
 from tidewire.client.errors import (
+    LOGIN_NEEDED,
     ClientClosed,
     ClientError,
     LoginNeeded,
+    closed_for,
 )
 from tidewire.client.fleeting import Fleeting
 from tidewire.client.link import NORMAL_CLOSE
@@ -59,6 +61,8 @@ from tidewire.domain.ids import ClientMessageId
 TOKEN_RETRY_MS: Final = 30_000
 
 _logger = logging.getLogger("tidewire.client")
+
+T = TypeVar("T")
 
 
 class Driver:
@@ -299,9 +303,17 @@ class Driver:
             self.waits.fail(reason)
             for handle in list(self.handles.values()):
                 handle.end(reason)
+        # What a lost connection leaves open is waited for no longer.
+        for chat_id in self.waits.chat_ids():
+            self.waits.chat_changed(chat_id)
         self.waits.changed()
 
     # The store.
+
+    def look_up(self, job: Callable[[Tables], T]) -> "asyncio.Future[T]":
+        """Read from the store; what was received until now is in it."""
+        self._writing.flush()
+        return self.store.do(job)
 
     def _written(self, written: Written) -> None:
         for entry in written.entries:
@@ -310,6 +322,8 @@ class Driver:
         now = self.now()
         for place, through, count, life in written.places():
             self.apply(self.core.stored(place, through, count, life, now))
+            self.waits.chat_changed(place.chat_id)
+        self.waits.changed()
         self.news.set()
 
     def _enter(self, entry: Entry, known: Kept | None) -> None:
@@ -386,12 +400,19 @@ class Driver:
 
     def check_open(self) -> None:
         if self.status.state is CLOSED:
-            raise ClientClosed(self.status.reason or "closed")
+            raise closed_for(self.status.reason or "closed")
 
     @property
     def is_outbox_empty(self) -> bool:
         """Nothing is waiting to be sent, or on its way; what has failed does not count."""
         return not self._entering and not self.core.outbox.waiting_chats()
+
+    @property
+    def is_flushed(self) -> bool:
+        """The outbox is empty, and what was in it is among the messages here."""
+        return self.is_outbox_empty and not any(
+            place.is_own_missing for place in self.core.places.values()
+        )
 
     # The socket.
 
@@ -412,7 +433,7 @@ class Driver:
             self._socket = None
             self.apply(self.core.refused(error.refusal, self.now()))
         except LoginNeeded:
-            self.apply(self.core.stop(self.now(), "login_needed"))
+            self.apply(self.core.stop(self.now(), LOGIN_NEEDED))
         except ClientError as error:
             self._socket = None
             _logger.debug("not connected: %s", error)

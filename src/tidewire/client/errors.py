@@ -3,17 +3,26 @@
 ClientError                a sentence for people; catch this for everything of ours
 ├─ RefusedByServer         the server said no; `code` says why, as in docs/protocol.md
 ├─ ServerUnreachable       no answer; trying again later is fine
-├─ LoginNeeded             no token is left that the server takes
+├─ InvalidMessage          a text that no server takes; nothing was sent
+├─ MessageTooLarge         the same, because it has more than 4096 bytes
 ├─ MessageFailed           a message was refused for good; it stays in the outbox as failed
 ├─ FateUnknown             a message left long ago and nobody knows whether it arrived
 ├─ OutboxFull              too many messages wait to be sent
 ├─ StoreUnusable           the store is in use, damaged, or somebody else's
 └─ ClientClosed            the client is closed, by the application or for a reason
+   └─ LoginNeeded          no token is left that the server takes: log in again
 """
 
 from collections.abc import Mapping
+from typing import Final, cast
 
-from tidewire.domain.errors import TidewireError
+from tidewire.domain import errors
+from tidewire.domain.errors import AuthFailure, ErrorCode, TidewireError
+
+LOGIN_NEEDED: Final = "login_needed"
+_LOGIN_REASONS: Final = frozenset(
+    {LOGIN_NEEDED, "session_revoked", AuthFailure.INVALID_TOKEN, AuthFailure.DEVICE_MISMATCH}
+)
 
 
 class ClientError(TidewireError):
@@ -21,7 +30,8 @@ class ClientError(TidewireError):
 
 
 class RefusedByServer(ClientError):
-    """`reason` is the server's code; newer servers may have codes that are not known here."""
+    """`code` (and `reason`) is the server's; newer servers may have codes that are not known here,
+    and then it is a plain string."""
 
     def __init__(
         self,
@@ -32,6 +42,7 @@ class RefusedByServer(ClientError):
         facts: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(f"{sentence} ({reason})")
+        self.code = _code(reason)
         self.reason = reason
         self.status = status
         self.facts = dict(facts or {})
@@ -41,8 +52,22 @@ class ServerUnreachable(ClientError):
     """The server did not answer. What was asked may or may not have happened."""
 
 
-class LoginNeeded(ClientError):
-    """There is no token that the server takes: log in again."""
+class InvalidMessage(ClientError, errors.InvalidMessage):
+    """Not a text that can be sent, or not an id; the sentence says why. `code` is the one that a
+    server would have answered with."""
+
+
+class MessageTooLarge(ClientError, errors.MessageTooLarge):
+    """The text has too many bytes."""
+
+
+def not_sendable(refusal: errors.Refused) -> ClientError:
+    """What `domain.messages.check_send` said, as an error of this client."""
+    if isinstance(refusal, errors.MessageTooLarge):
+        return MessageTooLarge(size_bytes=refusal.size_bytes, size_bytes_max=refusal.size_bytes_max)
+    invalid = InvalidMessage(str(refusal))
+    invalid.code = refusal.code
+    return invalid
 
 
 class MessageFailed(ClientError):
@@ -50,6 +75,7 @@ class MessageFailed(ClientError):
 
     def __init__(self, reason: str, sentence: str) -> None:
         super().__init__(f"the message was refused: {sentence} ({reason})")
+        self.code = _code(reason)
         self.reason = reason
 
 
@@ -75,3 +101,25 @@ class ClientClosed(ClientError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the client is closed: {reason}")
         self.reason = reason
+
+
+class LoginNeeded(ClientClosed):
+    """There is no token that the server takes: log in again."""
+
+    def __init__(self, sentence: str, reason: str = LOGIN_NEEDED) -> None:
+        ClientError.__init__(self, sentence)
+        self.reason = reason
+
+
+def closed_for(reason: str) -> ClientClosed:
+    """Why nothing more can be done with a client that is closed."""
+    if reason in _LOGIN_REASONS:
+        return LoginNeeded(f"the client is closed: {reason}; log in, or give it a token", reason)
+    return ClientClosed(reason)
+
+
+def _code(code: str) -> ErrorCode:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return cast("ErrorCode", code)

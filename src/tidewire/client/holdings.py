@@ -170,6 +170,7 @@ class Holdings:
             self._effects.append(Keep(place, (item,), place.cursor, place.life))
             self._unstored += 1
         else:
+            place.own_through = max(place.own_through, ack.sequence)
             self._keep(place, place.offer(item), now)
 
     def page(self, frame: SyncResponseFrame, now: Now) -> None:
@@ -311,6 +312,7 @@ class Holdings:
         """The chat is not the user's any more. What is held stays."""
         place.is_member = False
         place.waiting.clear()
+        place.own_through = 0
         place.head = place.cursor
         place.is_in_doubt = False
         self.syncs.forget(place.chat_id)

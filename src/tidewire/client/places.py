@@ -62,6 +62,7 @@ class Place:
         "others_delivered",
         "others_read",
         "others_through",
+        "own_through",
         "read",
         "read_told",
         "seen",
@@ -109,10 +110,12 @@ class Place:
         self.is_listed = False
         self.is_caught_up = False
         self.sends_flying = 0
+        self.own_through = 0
+        """The last own message that was answered, held here or not yet."""
 
     def disconnected(self) -> None:
         self.is_listed = self.is_caught_up = False
-        self.sends_flying = 0
+        self.sends_flying = self.own_through = 0
 
     def record(self) -> PlaceRecord:
         return PlaceRecord(
@@ -137,6 +140,11 @@ class Place:
     def is_behind(self) -> bool:
         """A sync is needed: there are messages that are not held, or there may be a difference."""
         return self.cursor < self.head or self.is_in_doubt
+
+    @property
+    def is_own_missing(self) -> bool:
+        """The server has a message of ours, and one before it is on its way to us."""
+        return self.own_through > self.cursor
 
     def offer(self, item: Item) -> Sequence[Item]:
         """Take one message; what of it and of what waited continues the prefix, in order."""
@@ -182,6 +190,7 @@ class Place:
         self.head = max(head, self.start)
         self.counted_through = head
         self.waiting.clear()
+        self.own_through = 0
         # Also if there is nothing to fetch, the server's answer tells what it has lost.
         self.is_in_doubt = True
         self.life += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tidewire.client.errors import ClientClosed, ClientError, FateUnknown, MessageFailed
+from tidewire.client.errors import ClientError, FateUnknown, MessageFailed, closed_for
 from tidewire.domain.delivery import Tick, tick
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ class Sent:
         return Tick.SENDING if self._fault is None else Tick.FAILED
 
     async def stored(self) -> int:
-        """Wait until the server has it for good; its sequence. Raises MessageFailed, FateUnknown
-        and ClientClosed."""
+        """Wait until the server has it for good; its sequence. `chat.messages()` has it then, too.
+        Raises MessageFailed, FateUnknown and ClientClosed."""
         while self.sequence is None:
             if self._fault is not None:
                 raise self._fault
@@ -54,7 +54,14 @@ class Sent:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(future)
             await future
-        return self.sequence
+        sequence = self.sequence
+        await self._driver.waits.until(self.chat_id, lambda: self._is_held(sequence))
+        return sequence
+
+    def _is_held(self, sequence: int) -> bool:
+        """It is among the messages here, or will not be on this connection."""
+        place = self._place
+        return place is None or not place.cursor < sequence <= place.own_through
 
     async def delivered(self) -> None:
         """Wait until everybody's device has it."""
@@ -100,7 +107,7 @@ class Sent:
     def end(self, reason: str) -> None:
         for future in self._waiting:
             if not future.done():
-                future.set_exception(ClientClosed(reason))
+                future.set_exception(closed_for(reason))
         self._waiting.clear()
 
     def _wake(self) -> None:

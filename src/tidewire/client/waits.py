@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from tidewire.client.errors import ClientClosed
+from tidewire.client.errors import closed_for
 from tidewire.domain.ids import ChatId
 
 Waiter = tuple[Callable[[], bool], "asyncio.Future[None]"]
@@ -42,6 +42,10 @@ class Waits:
                 if future in self._of_all:
                     self._of_all.remove(future)
 
+    def chat_ids(self) -> list[ChatId]:
+        """The chats that are waited for."""
+        return list(self._of_chats)
+
     def chat_changed(self, chat_id: ChatId) -> None:
         waiters = self._of_chats.get(chat_id)
         if not waiters:
@@ -69,6 +73,6 @@ class Waits:
         for waiters in self._of_chats.values():
             for _, future in waiters:
                 if not future.done():
-                    future.set_exception(ClientClosed(reason))
+                    future.set_exception(closed_for(reason))
         self._of_chats.clear()
         self.changed()

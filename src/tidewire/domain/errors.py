@@ -104,7 +104,7 @@ _AUTH_SENTENCES: Final = {
 class TidewireError(Exception):
     """The root. `code` is for machines, `str()` for people, `details` for both."""
 
-    code: ClassVar[ErrorCode] = ErrorCode.INTERNAL_ERROR
+    code: ErrorCode = ErrorCode.INTERNAL_ERROR
     retry: ClassVar[Retry] = Retry.NEVER
 
     @property

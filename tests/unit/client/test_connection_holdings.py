@@ -224,6 +224,26 @@ def test_disk_that_is_slow_stops_the_reading() -> None:
     assert len(syncs(done)) == 1
 
 
+def is_own_missing(stage: Stage) -> bool:
+    return stage.core.places[CHAT].is_own_missing
+
+
+def test_own_message_is_missing_here_while_one_before_it_is_on_its_way() -> None:
+    stage = Stage(places=[record(0)])
+    stage.connect(listed(0))
+    (sent,) = sends(stage.submit(entry(1)))
+    stage.receive(send_ack(sent, 2, 1))
+    assert is_own_missing(stage)
+    stage.receive(push(1))
+    assert not is_own_missing(stage)
+    assert stage.kept == [1, 2]
+    (sent,) = sends(stage.submit(entry(2)))
+    stage.receive(send_ack(sent, 4, 3))
+    assert is_own_missing(stage)
+    stage.lose()
+    assert not is_own_missing(stage)
+
+
 # Acknowledging.
 
 
