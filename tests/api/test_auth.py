@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from tests.api.stage import API, PASSWORD, Stage, build_stage, code_of, fields_of
+from tests.api.stage import API, PASSWORD, Person, Stage, build_stage, code_of, fields_of
 from tidewire.accounts.options import AccountOptions, Registration
 
 DEVICE = "00000001-0000-4000-8000-000000000000"
@@ -130,3 +130,49 @@ async def test_logout_needs_no_body_but_a_token(stage: Stage) -> None:
     assert (without.status_code, code_of(without)) == (401, "UNAUTHORIZED")
     assert without.headers["www-authenticate"] == "Bearer"
     assert (await anna.post("/auth/logout")).status_code == 204
+
+
+# Changing one's password.
+
+
+def new_password(current: str = PASSWORD, new: str = "another password") -> dict[str, str]:
+    return {"current_password": current, "new_password": new}
+
+
+async def test_password_is_changed_and_all_other_logins_end(stage: Stage) -> None:
+    anna = await stage.person("anna")
+    other = Person(**vars(anna))
+    stage.clock.pass_ms(1000)
+    other.device_id = "00000001-0000-4000-8000-000000000000"
+    await stage.log_in_again(other)
+
+    answer = await anna.post("/auth/password", new_password())
+    assert (answer.status_code, answer.json()) == (200, {"data": {"revoked_count": 1}})
+    assert stage.revoked == [other.session_id]
+    assert (await anna.get("/users/me")).status_code == 200
+    assert (await other.get("/users/me")).status_code == 401
+    for password, status in ((PASSWORD, 401), ("another password", 200)):
+        body = {"username": "anna", "password": password, "device_id": anna.device_id}
+        assert (await stage.client.post(f"{API}/auth/login", json=body)).status_code == status
+
+
+async def test_password_is_not_changed_without_the_current_one(stage: Stage) -> None:
+    anna = await stage.person("anna")
+    answer = await anna.post("/auth/password", new_password("guessed"))
+    assert (answer.status_code, code_of(answer)) == (401, "INVALID_CREDENTIALS")
+    assert (await anna.get("/users/me")).status_code == 200
+    assert (await anna.post("/auth/password", new_password())).status_code == 200
+
+
+async def test_password_that_is_none_is_refused(stage: Stage) -> None:
+    anna = await stage.person("anna")
+    answer = await anna.post("/auth/password", new_password(new="short"))
+    assert fields_of(answer)[0][0] == "new_password"
+
+
+async def test_guesses_at_the_current_password_are_limited_as_logins_are(stage: Stage) -> None:
+    anna = await stage.person("anna")
+    codes = [
+        code_of(await anna.post("/auth/password", new_password(f"guess {n}"))) for n in range(12)
+    ]
+    assert codes == ["INVALID_CREDENTIALS"] * 10 + ["RATE_LIMITED"] * 2

@@ -108,3 +108,22 @@ async def test_token_that_ends_is_replaced(tmp_path: Path) -> None:
             due_at_ms = alice._credentials.renew_at_ms
             assert due_at_ms is not None
             assert 40_000 < due_at_ms - alice.driver.now().wall_ms <= 48_000
+
+
+async def test_password_is_changed_and_other_devices_are_closed(people: People) -> None:
+    name = await people.register("alice")
+    alice = await people.open("alice")
+    other = await Client.login(people.site.url, name, PASSWORD, options=QUICK)
+    async with other:
+        await other.ready()
+        tokens = alice._credentials._access
+        with pytest.raises(RefusedByServer) as refused:
+            await alice.change_password("wrong password", "another password")
+        assert refused.value.reason == "INVALID_CREDENTIALS"
+        assert alice._credentials._access == tokens, "a wrong password is not a wrong token"
+
+        assert await alice.change_password(PASSWORD, "another password") == 1
+        async with asyncio.timeout(10):
+            assert str(await other.wait_closed()) == "closed(session_revoked)"
+    assert alice.status.state is ConnectionState.READY
+    assert (await alice.me()).username == name

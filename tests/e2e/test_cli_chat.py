@@ -260,6 +260,23 @@ def test_tail_of_a_group_by_its_name(people: People) -> None:
 # chat
 
 
+def test_passwd_changes_the_password_and_says_what_ended(people: People) -> None:
+    assert people.run("send", "bob", "hello", "--user", "alice").exit_code == 0
+    new = "another password"
+    wrong = people.run("passwd", "--user", "alice", "--password-stdin", stdin=f"wrong\n{new}\n")
+    assert (wrong.exit_code, wrong.out) == (2, "")
+    assert "INVALID_CREDENTIALS" in wrong.err
+    given = f"{PASSWORD}\n{new}\n"
+    done = people.run("passwd", "--user", "alice", "--password-stdin", stdin=given)
+    assert (done.exit_code, done.err) == (0, "")
+    assert done.out == "Your password is changed; no other login was open.\n"
+    # The login that did it goes on; a new one needs the new password.
+    assert people.run("send", "bob", "again", "--user", "alice").exit_code == 0
+    elsewhere = ("send", "bob", "from here", "--user", "alice", "--store", f"{people.home}/new.db")
+    assert people.run(*elsewhere).exit_code == 2
+    assert people.run(*elsewhere, TIDEWIRE_PASSWORD=new).exit_code == 0
+
+
 def on_a_terminal(people: People, *arguments: str) -> tuple["subprocess.Popen[bytes]", int]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))

@@ -19,6 +19,7 @@ COMMANDS = [
     ("chat",),
     ("send",),
     ("tail",),
+    ("passwd",),
     ("config",),
     ("say",),
     ("users",),

@@ -174,6 +174,9 @@ class Client:
     def logout(self) -> None:
         self._loop.run(self._client.logout())
 
+    def change_password(self, current: str, new: str) -> int:
+        return self._loop.run(self._client.change_password(current, new))
+
     def __enter__(self) -> Self:
         try:
             self._loop.run(self._client.__aenter__())

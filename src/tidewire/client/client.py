@@ -37,9 +37,17 @@ from tidewire.wire.rest_models import (
     LoginResult,
     LookupResult,
     Page,
+    RevokedCount,
     UserView,
 )
-from tidewire.wire.rest_requests import CreateChat, Login, Logout, LookupUsers, Register
+from tidewire.wire.rest_requests import (
+    ChangePassword,
+    CreateChat,
+    Login,
+    Logout,
+    LookupUsers,
+    Register,
+)
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -169,6 +177,16 @@ class Client:
         """End this login, on the server and here. The store keeps its messages."""
         await self.rest.call(type(None), "POST", "/auth/logout", Logout())
         await self._credentials.forget()
+
+    async def change_password(self, current: str, new: str) -> int:
+        """Change the password, and end all other logins; how many. This one stays.
+
+        Raises RefusedByServer (INVALID_CREDENTIALS: the current one is wrong; VALIDATION_ERROR;
+        RATE_LIMITED). After ServerUnreachable it is not known which of the two holds.
+        """
+        body = ChangePassword(current_password=current, new_password=new)
+        answer = await self.rest.call(Envelope[RevokedCount], "POST", "/auth/password", body)
+        return answer.data.revoked_count
 
     # Beginning and end.
 

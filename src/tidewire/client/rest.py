@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from tidewire.client.errors import RefusedByServer, ServerUnreachable
+from tidewire.domain.errors import ErrorCode
 from tidewire.wire.rest_models import ErrorBody
 from tidewire.wire.rest_requests import IDEMPOTENCY_FIELD
 
@@ -67,7 +68,7 @@ class Rest:
             try:
                 return await self._ask(answer, method, path, body, params, headers)
             except RefusedByServer as refusal:
-                if refusal.status == 401 and not is_public and not has_new_token:
+                if _is_of_the_token(refusal) and not is_public and not has_new_token:
                     has_new_token = True
                     continue
                 wait_s = _wait_s(refusal, tries)
@@ -116,6 +117,11 @@ class Rest:
 
 
 _JSON: Final = {"Content-Type": "application/json"}
+
+
+def _is_of_the_token(refusal: RefusedByServer) -> bool:
+    """A wrong password in a request with a good token is 401 too, and no other token helps."""
+    return refusal.status == 401 and refusal.reason != ErrorCode.INVALID_CREDENTIALS
 
 
 def _wait_s(refusal: RefusedByServer, tries: int) -> float:

@@ -1,4 +1,4 @@
-"""The commands `tidewire chat`, `tidewire send` and `tidewire tail`: the client's side.
+"""The commands `tidewire chat`, `send`, `tail` and `passwd`: the client's side.
 
 They talk to a server over its port, as any user does. What they need is the extra `chat`.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from tidewire.runtime.console import errors_told, fail, say
+from tidewire.runtime.console import errors_told, fail, say, tell
 from tidewire.runtime.settings import PASSWORD_VARIABLE, URL_VARIABLE, USER_VARIABLE
 
 if TYPE_CHECKING:
@@ -235,6 +235,51 @@ async def _tail(who: "Wish", chat: str, wish: Any) -> None:
 
     async with await open_session(who, _password(False), say) as client, reader_gone(sys.stdout):
         await Tail(client, wish, show, say).run(chat)
+
+
+def passwd(
+    url: UrlOption = URL_DEFAULT,
+    user: UserOption = None,
+    store: StoreOption = None,
+    password_stdin: Annotated[
+        bool,
+        typer.Option(
+            "--password-stdin", help="Read two lines from standard input: current, then new."
+        ),
+    ] = False,
+) -> None:
+    """Change your own password. Ends all your other logins.
+
+    Over the network, as the chat does; 'tidewire users passwd' is for the operator
+    on the server's own machine, and asks for no current password.
+    """
+    with errors_told(EXTRA):
+        wish = _wish(url, user, store)
+        current, new = _two_passwords(password_stdin)
+        count = _run(_passwd(wish, current, new))
+        ended = {0: "no other login was open", 1: "one other login was ended"}
+        tell(f"Your password is changed; {ended.get(count, f'{count} other logins were ended')}.")
+
+
+def _two_passwords(is_on_stdin: bool) -> tuple[str, str]:
+    if is_on_stdin:
+        current, new = (sys.stdin.readline().rstrip("\r\n") for _ in range(2))
+        return current, new
+    if not sys.stdin.isatty():
+        fail("there is no terminal to ask for the passwords; give --password-stdin")
+    current = typer.prompt("Current password", hide_input=True, err=True)
+    new = typer.prompt(
+        "New password", hide_input=True, confirmation_prompt="The same again", err=True
+    )
+    return current, new
+
+
+async def _passwd(wish: "Wish", current: str, new: str) -> int:
+    from tidewire.terminal.session import open_session
+
+    # Without a login the current password makes one.
+    async with await open_session(wish, lambda _: current, say) as client:
+        return await client.change_password(current, new)
 
 
 # What they have in common.

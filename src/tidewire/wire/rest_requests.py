@@ -104,6 +104,14 @@ class Logout(RequestBody, frozen=True, kw_only=True):
         return "Logout(***)"
 
 
+class ChangePassword(RequestBody, frozen=True, kw_only=True):
+    current_password: GivenPassword
+    new_password: NewPassword
+
+    def __repr__(self) -> str:
+        return "ChangePassword(***)"
+
+
 class UpdateMe(RequestBody, frozen=True, kw_only=True):
     display_name: DisplayName
 

@@ -13,8 +13,14 @@ from tidewire.edge.rest.described import DeviceId, refusals
 from tidewire.edge.rest.faults import invalid_field
 from tidewire.edge.rest.gate import PUBLIC, Caller, Services
 from tidewire.edge.rest.services import RestServices
-from tidewire.wire.rest_models import Envelope, LoginResult, RefreshResult, TokensView
-from tidewire.wire.rest_requests import Login, Logout, Refresh, Register
+from tidewire.wire.rest_models import (
+    Envelope,
+    LoginResult,
+    RefreshResult,
+    RevokedCount,
+    TokensView,
+)
+from tidewire.wire.rest_requests import ChangePassword, Login, Logout, Refresh, Register
 from tidewire.wire.rest_views import account_view, opened_session_view
 
 _PUBLIC_REQUIREMENT: list[dict[str, list[str]]] = [{}]
@@ -106,6 +112,24 @@ async def logout(services: Services, caller: Caller, data: JSONBody[Logout | Non
     await services.accounts.logout(caller.user_id, caller.session_id)
 
 
+@post("/auth/password", tags=["auth"], status_code=200, responses=refusals(401, 413))
+async def change_password(
+    data: JSONBody[ChangePassword], services: Services, caller: Caller
+) -> Envelope[RevokedCount]:
+    """Change one's own password. All other logins end, and lose their sockets; this one stays.
+
+    The current password is needed (`INVALID_CREDENTIALS`), and tries are limited as logins are.
+    """
+    checked("new_password", check_password, Secret(data.new_password))
+    count = await services.accounts.change_password(
+        caller.user_id,
+        caller.session_id,
+        old=Secret(data.current_password),
+        new=Secret(data.new_password),
+    )
+    return Envelope(RevokedCount(revoked_count=count))
+
+
 def _check_same_device(device_id: str, header: str | None) -> None:
     if header is not None and header.lower() != device_id.lower():
         raise DeviceMismatch
@@ -128,4 +152,4 @@ def _tokens_view(services: RestServices, tokens: Tokens) -> TokensView:
     )
 
 
-HANDLERS = (register, login, refresh, logout)
+HANDLERS = (register, login, refresh, logout, change_password)
