@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from tidewire.runtime.console import errors_told, fail, say, tell
-from tidewire.runtime.settings import PASSWORD_VARIABLE, URL_VARIABLE, USER_VARIABLE
+from tidewire.runtime.settings import (
+    CA_FILE_VARIABLE,
+    PASSWORD_VARIABLE,
+    URL_VARIABLE,
+    USER_VARIABLE,
+)
 
 if TYPE_CHECKING:
+    import ssl
+
     from tidewire.client import Client
     from tidewire.terminal.scripting import Result
     from tidewire.terminal.session import AskPassword, Wish
@@ -53,6 +60,17 @@ StoreOption = Annotated[
         show_default=False,
     ),
 ]
+CaFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca-file",
+        metavar="FILE",
+        envvar=CA_FILE_VARIABLE,
+        help="Trust the certificate authorities in this file (PEM), and no others.",
+        show_envvar=False,
+        show_default=False,
+    ),
+]
 RegisterOption = Annotated[bool, typer.Option("--register", help="Make the account first.")]
 InviteOption = Annotated[
     str | None,
@@ -76,6 +94,7 @@ def chat(
     url: UrlOption = URL_DEFAULT,
     user: UserOption = None,
     store: StoreOption = None,
+    ca_file: CaFileOption = None,
     register: RegisterOption = False,
     invite: InviteOption = None,
 ) -> None:
@@ -87,7 +106,7 @@ def chat(
     with errors_told(EXTRA):
         from tidewire.terminal import app as _  # noqa: F401 - before a password is asked for
 
-        ended = _run(_chat(_wish(url, user, store, register, invite), _password(register)))
+        ended = _run(_chat(_wish(url, user, store, ca_file, register, invite), _password(register)))
         if ended is not None:
             fail(ended)
 
@@ -137,6 +156,7 @@ def send(
     url: UrlOption = URL_DEFAULT,
     user: UserOption = None,
     store: StoreOption = None,
+    ca_file: CaFileOption = None,
 ) -> None:
     """Send a message as a user, and print its number.
 
@@ -150,7 +170,7 @@ def send(
         from tidewire.terminal.scripting import Outcome
 
         text = sys.stdin.read().rstrip("\n") if text == "-" else text
-        wish = _wish(url, user, store)
+        wish = _wish(url, user, store, ca_file)
         result = _run(_send(wish, chat, text, wait.value, timeout, message_id))
         if result.sequence is not None:
             typer.echo(result.sequence)
@@ -206,6 +226,7 @@ def tail(
     url: UrlOption = URL_DEFAULT,
     user: UserOption = None,
     store: StoreOption = None,
+    ca_file: CaFileOption = None,
 ) -> None:
     """Print a chat's messages as they come.
 
@@ -217,7 +238,7 @@ def tail(
 
         wish = TailWish(since=since, lines=lines, is_json=json, is_following=follow, zone=None)
         try:
-            _run(_tail(_wish(url, user, store), chat, wish))
+            _run(_tail(_wish(url, user, store, ca_file), chat, wish))
         except BrokenPipeError:
             # Nobody reads any more: that is how a pipe ends, and no fault. Python would complain
             # once more when it closes stdout.
@@ -241,6 +262,7 @@ def passwd(
     url: UrlOption = URL_DEFAULT,
     user: UserOption = None,
     store: StoreOption = None,
+    ca_file: CaFileOption = None,
     password_stdin: Annotated[
         bool,
         typer.Option(
@@ -254,7 +276,7 @@ def passwd(
     on the server's own machine, and asks for no current password.
     """
     with errors_told(EXTRA):
-        wish = _wish(url, user, store)
+        wish = _wish(url, user, store, ca_file)
         current, new = _two_passwords(password_stdin)
         count = _run(_passwd(wish, current, new))
         ended = {0: "no other login was open", 1: "one other login was ended"}
@@ -295,6 +317,7 @@ def _wish(
     url: str,
     user: str | None,
     store: Path | None,
+    ca_file: Path | None,
     is_new: bool = False,
     invite: str | None = None,
 ) -> "Wish":
@@ -310,7 +333,17 @@ def _wish(
         store=store,
         is_new=is_new,
         invite=invite,
+        ssl_context=None if ca_file is None else _trusting(ca_file),
     )
+
+
+def _trusting(ca_file: Path) -> "ssl.SSLContext":
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError as error:
+        fail(f"{ca_file} holds no certificates in PEM form: {error.reason or error}")
 
 
 def _password(is_new: bool) -> "AskPassword":

@@ -1,5 +1,6 @@
 """Opening a client for a command: which store, which login, and whether a password is needed."""
 
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ class Wish:
     """Make the account."""
     invite: str | None = None
     options: ClientOptions | None = None
+    ssl_context: ssl.SSLContext | None = None
+    """Whom to trust instead of the system's authorities."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +86,28 @@ async def _open(wish: Wish, path: Path, ask_password: AskPassword) -> Client:
             raise StoreUnusable(
                 f"the store {path} is {login.username}'s; name another with --store"
             )
-        return Client(wish.url, store=path, options=wish.options)
+        return Client(wish.url, store=path, options=wish.options, ssl_context=wish.ssl_context)
     if username is None:
         raise LoginNeeded(f"there is no login in {path}: say who you are with --user NAME")
     password = ask_password(username)
     if wish.is_new:
         return await Client.register(
-            wish.url, username, password, store=path, invite=wish.invite, options=wish.options
+            wish.url,
+            username,
+            password,
+            store=path,
+            invite=wish.invite,
+            options=wish.options,
+            ssl_context=wish.ssl_context,
         )
-    return await Client.login(wish.url, username, password, store=path, options=wish.options)
+    return await Client.login(
+        wish.url,
+        username,
+        password,
+        store=path,
+        options=wish.options,
+        ssl_context=wish.ssl_context,
+    )
 
 
 async def _stored_login(path: Path) -> _Login:
