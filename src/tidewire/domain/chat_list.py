@@ -30,7 +30,9 @@ class LastMessage(msgspec.Struct, frozen=True):
     sequence: int
     sender_id: UserId
     preview: str
+    """Empty if the message is damaged."""
     created_at_ms: int
+    is_damaged: bool = False
 
 
 class ChatListItem(msgspec.Struct, frozen=True, kw_only=True):

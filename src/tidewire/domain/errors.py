@@ -15,7 +15,7 @@ TidewireError                a code for machines, a sentence for people, details
 │  └─ RateLimited, RequestInProgress
 ├─ Unavailable               a dependency failed; the same request may be sent again, unchanged
 │  ├─ Overloaded, DeadlinePassed                       a bound of ours
-│  ├─ StoreUnavailable, StoreFull, CounterMissing      the store
+│  ├─ StoreUnavailable, StoreFull, StoreDamaged, CounterMissing   the store
 │  ├─ LogUnavailable                                   the event log
 │  └─ IdentityUnavailable                              the team's identity provider
 └─ StoreUnusable             the store cannot be opened or trusted; for an operator, not a client
@@ -381,6 +381,17 @@ class StoreUnavailable(Unavailable):
 class StoreFull(StoreUnavailable):
     def __init__(self) -> None:
         super().__init__("the disk is full: nothing new can be stored until there is room")
+
+
+class StoreDamaged(StoreUnavailable):
+    """Stored bytes that this request needs cannot be read. Other requests are served.
+
+    The caller is told no more than that; `reason` is for the log.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("a part of the store that this needs is damaged; an operator is told")
+        self.reason = reason
 
 
 class LogUnavailable(Unavailable):

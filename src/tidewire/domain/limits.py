@@ -8,6 +8,9 @@ from typing import Final
 SEQUENCE_MAX: Final = (1 << 53) - 1
 """The highest sequence: the largest integer that every JSON reader keeps exact (P-14)."""
 
+TIME_MS_MAX: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999: on the wire a year has four digits."""
+
 CONTENT_BYTES_MAX: Final = 4096
 FRAME_BYTES_MAX: Final = 64 * 1024
 CONTENT_TYPE_DEFAULT: Final = "text/plain"

@@ -43,7 +43,11 @@ class SendMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A stored message. `prev_sequence` is the one before it in its chat, 0 for the first."""
+    """A stored message. `prev_sequence` is the one before it in its chat, 0 for the first.
+
+    Of one that `is_damaged` only the chat and the two numbers are sure: its bytes are not those
+    that were stored, so its content is left out, and the rest is as it was found (`damage`).
+    """
 
     chat_id: ChatId
     sequence: int
@@ -54,6 +58,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     content: str
     content_type: str
     created_at_ms: int
+    is_damaged: bool = False
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):

@@ -165,7 +165,10 @@ def _commit_batch(database: apsw.Connection, pairs: Sequence[Pair], number: int)
     keys = [(pair.chat_id, client_message_id(i, number)) for i, pair in enumerate(pairs)]
     authors = [(pair.chat_id, pair.author_id) for pair in pairs]
     rows = [
-        (chat, number, number - 1, f"msg_{i:09}{number:017}", author, key, CONTENT, "text/plain", 1)
+        (
+            *(chat, number, number - 1, f"msg_{i:09}{number:017}", author, key),
+            *(CONTENT, "text/plain", 1, 1 << 32),
+        )
         for i, ((chat, author), (_, key)) in enumerate(zip(authors, keys, strict=True))
     ]
     database.execute("BEGIN IMMEDIATE")

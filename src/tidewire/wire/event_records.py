@@ -52,10 +52,12 @@ class MessagePersistedPayload(_Payload, frozen=True, gc=False, kw_only=True):
     sequence: SequenceNumber
     prev_sequence: Cursor
     sender_id: UserId
-    content: str
+    content: str = ""
+    """Not there if it `is_damaged`."""
     content_type: str
     client_message_id: ClientMessageId
     created_at: str
+    is_damaged: bool = False
     membership_version: Count
     """The roster that the message was sent to; a reader with an older one reloads (K-04)."""
     origin_connection_id: ConnectionId | None = None
@@ -272,6 +274,8 @@ def _fault_of(record: EventRecord) -> str | None:
         case MessagePersistedPayload():
             if payload.prev_sequence >= payload.sequence:
                 return "prev_sequence is not below sequence"
+            if not payload.content and not payload.is_damaged:
+                return "content is missing"
         case ChatCreatedPayload():
             times += [payload.updated_at]
         case ChatUpdatedPayload() | MembershipChangedPayload():
@@ -295,6 +299,7 @@ def _message_payload(event: MessageAppended) -> MessagePersistedPayload:
         content_type=message.content_type,
         client_message_id=message.client_message_id,
         created_at=format_time_ms(message.created_at_ms),
+        is_damaged=message.is_damaged,
         membership_version=event.membership_version,
         origin_connection_id=event.origin_connection_id,
     )
@@ -311,6 +316,7 @@ def _message_of(payload: MessagePersistedPayload) -> Message:
         content=payload.content,
         content_type=payload.content_type,
         created_at_ms=_time_ms(payload.created_at),
+        is_damaged=payload.is_damaged,
     )
 
 

@@ -48,6 +48,7 @@ def message_frame(message: Message, *, now_ms: int) -> MessageFrame:
             content=message.content,
             content_type=message.content_type,
             created_at=format_time_ms(message.created_at_ms),
+            is_damaged=message.is_damaged,
         ),
     )
 
@@ -142,4 +143,5 @@ def _sync_item(message: Message) -> SyncItem:
         content=message.content,
         content_type=message.content_type,
         created_at=format_time_ms(message.created_at_ms),
+        is_damaged=message.is_damaged,
     )

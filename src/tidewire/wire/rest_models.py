@@ -179,12 +179,15 @@ class ChatView(ChatSummary, frozen=True, kw_only=True):
     my_membership: MyStanding
 
 
-class LastMessageView(_Model, frozen=True, kw_only=True):
+class LastMessageView(_Model, frozen=True, kw_only=True, omit_defaults=True):
+    """`is_damaged` stands instead of the preview if the server's copy is damaged."""
+
     message_id: MessageId
     sequence: int
     sender_id: UserId
-    content_preview: str
+    content_preview: str = ""
     created_at: str
+    is_damaged: bool = False
 
 
 class ChatListEntry(_Model, frozen=True, kw_only=True, omit_defaults=True):
@@ -232,7 +235,10 @@ class MuteView(_Model, frozen=True, kw_only=True):
 # Messages and delivery.
 
 
-class MessageView(_Model, frozen=True, kw_only=True):
+class MessageView(_Model, frozen=True, kw_only=True, omit_defaults=True):
+    """`is_damaged` stands instead of the content if the server's copy is damaged: then only
+    `sequence` and `prev_sequence` are sure, other fields are as found, or empty."""
+
     message_id: MessageId
     chat_id: ChatId
     sequence: int
@@ -240,9 +246,10 @@ class MessageView(_Model, frozen=True, kw_only=True):
     sender_id: UserId
     sender: PersonView
     client_message_id: ClientMessageId
-    content: str
+    content: str = ""
     content_type: str
     created_at: str
+    is_damaged: bool = False
 
 
 class AroundView(_Model, frozen=True, kw_only=True):

@@ -198,6 +198,7 @@ def _last_message(message: LastMessage) -> LastMessageView:
         sender_id=message.sender_id,
         content_preview=message.preview,
         created_at=format_time_ms(message.created_at_ms),
+        is_damaged=message.is_damaged,
     )
 
 
@@ -241,6 +242,7 @@ def message_view(message: Message, names: Names) -> MessageView:
         content=message.content,
         content_type=message.content_type,
         created_at=format_time_ms(message.created_at_ms),
+        is_damaged=message.is_damaged,
     )
 
 

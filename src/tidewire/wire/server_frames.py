@@ -82,9 +82,12 @@ class MessagePayload(_Payload, frozen=True, gc=False, kw_only=True):
     prev_sequence: Cursor
     sender_id: UserId
     client_message_id: ClientMessageId
-    content: str
+    content: str = ""
+    """Not there if it `is_damaged`."""
     content_type: str
     created_at: str
+    is_damaged: bool = False
+    """The server's copy is damaged: of the other fields only the numbers are sure."""
 
 
 class MessageFrame(_Push, frozen=True, gc=False, kw_only=True, tag="message"):
@@ -99,9 +102,12 @@ class SyncItem(_Payload, frozen=True, gc=False, kw_only=True):
     prev_sequence: Cursor
     sender_id: UserId
     client_message_id: ClientMessageId
-    content: str
+    content: str = ""
+    """Not there if it `is_damaged`."""
     content_type: str
     created_at: str
+    is_damaged: bool = False
+    """The server's copy is damaged: of the other fields only the numbers are sure."""
 
 
 class SyncResponsePayload(_Payload, frozen=True, kw_only=True):

@@ -9,7 +9,9 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-WIRE_TIME_MS_MAX: Final = 253_402_300_799_999
+from tidewire.domain.limits import TIME_MS_MAX
+
+WIRE_TIME_MS_MAX: Final = TIME_MS_MAX
 """The last millisecond of the year 9999: a year has four digits here."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,6 +12,7 @@ from tests.engines.sqlite.inspected import edited, populate, verify_file, violat
 from tests.engines.sqlite.store import Stores, store_of
 from tidewire.domain.errors import StoreUnusable
 from tidewire.engines.sqlite import DATABASE_NAME, inspect, inspect_sql
+from tidewire.engines.sqlite.checksums import fill_checksums
 from tidewire.engines.sqlite.inspect import SqliteInspector
 from tidewire.ops.verify import verify
 
@@ -123,9 +124,10 @@ async def test_index_that_has_lost_an_entry_is_found(
     with edited(stopped) as database:
         database.execute(
             "INSERT INTO messages SELECT position + 1, chat_id, sequence + 1, sequence, 'msg_x',"
-            " sender_id, 'key_x', content, content_type, created_at"
+            " sender_id, 'key_x', content, content_type, created_at, checksum"
             " FROM messages ORDER BY position DESC LIMIT 1"
         )
+        fill_checksums(database)
         database.execute("UPDATE chat_counters SET sequence_counter = sequence_counter + 1")
         database.execute(
             "UPDATE delivery_state SET last_acked_sequence = last_acked_sequence + 1"

@@ -78,6 +78,7 @@ CASES: list[tuple[TidewireError, ErrorCode, dict[str, object], str]] = [
     (errors.Overloaded("full"), ErrorCode.SERVICE_UNAVAILABLE, {}, "full"),
     (errors.DeadlinePassed(), ErrorCode.SERVICE_UNAVAILABLE, {}, "send the same message again"),
     (errors.StoreUnavailable("gone"), ErrorCode.SERVICE_UNAVAILABLE, {}, "gone"),
+    (errors.StoreDamaged("page 7"), ErrorCode.SERVICE_UNAVAILABLE, {}, "is damaged"),
     (errors.LogUnavailable("no log"), ErrorCode.SERVICE_UNAVAILABLE, {}, "no log"),
     (errors.StoreFull(), ErrorCode.SERVICE_UNAVAILABLE, {}, "disk is full"),
     (errors.CounterMissing("chat_1"), ErrorCode.SERVICE_UNAVAILABLE, {}, "recover-counter"),

@@ -92,14 +92,15 @@ def test_refusal_quotes_little_of_what_it_refuses() -> None:
 
 @given(st.binary() | texts.map(str.encode))
 def test_no_bytes_raise(data: bytes) -> None:
-    assert isinstance(decode_client_frame(data), FrameRefusal)
-    assert isinstance(decode_server_frame(data), FrameRefusal)
+    # A search may come upon the bytes of a valid frame: nothing is said about the answer.
+    decode_client_frame(data)
+    decode_server_frame(data)
 
 
 @given(st.text(st.characters()))
 def test_no_text_raises(text: str) -> None:
-    assert isinstance(decode_client_frame(text), FrameRefusal)
-    assert isinstance(decode_server_frame(text), FrameRefusal)
+    decode_client_frame(text)
+    decode_server_frame(text)
 
 
 @given(client_frames.map(encode_client_frame) | server_frames.map(encode_server_frame), st.data())

@@ -12,18 +12,21 @@ import apsw
 import msgspec
 
 from tidewire.domain.access import blocked
+from tidewire.domain.damage import message_checksum
 from tidewire.domain.delivery import Positions, positions_after_append, read_by_reply
 from tidewire.domain.errors import CounterMissing, KeyReused, NotAMember
 from tidewire.domain.events import Event, MessageAppended, PositionsAdvanced
-from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.ids import ChatId, ClientMessageId, UserId
 from tidewire.domain.limits import APPEND_SENDS_MAX, SEQUENCE_MAX
 from tidewire.domain.messages import Appended, AppendOutcome, Message, SendMessage
 from tidewire.engines.sqlite.bulk import execute_rows, for_rows
 from tidewire.engines.sqlite.positions import MOVE_POSITIONS
+from tidewire.engines.sqlite.stored import checked_head, message_of_row, whole
 
 FIND_KEYS: Final = """
-SELECT question.key, message.sender_id, message.content, message.content_type,
-    message.message_id, message.sequence, message.prev_sequence, message.created_at
+SELECT question.key, message.chat_id, message.sequence, message.prev_sequence,
+    message.message_id, message.sender_id, message.client_message_id, message.content,
+    message.content_type, message.created_at, message.checksum
 FROM json_each(?) AS question
 CROSS JOIN messages AS message
     ON message.chat_id = question.value ->> 0
@@ -46,13 +49,19 @@ CROSS JOIN delivery_state AS state
 LEFT JOIN chat_counters AS counter ON counter.chat_id = chat.chat_id
 """
 
+# The index alone: where the row of a key is, whatever the row has become.
+FIND_KEY: Final = """
+SELECT position FROM messages INDEXED BY messages_by_key
+WHERE chat_id = ? AND client_message_id = ?
+"""
+
 INSERT_MESSAGES: Final = for_rows(
     """
 INSERT OR FAIL INTO messages (chat_id, sequence, prev_sequence, message_id, sender_id,
-    client_message_id, content, content_type, created_at)
+    client_message_id, content, content_type, created_at, checksum)
 VALUES {rows}
 """,
-    columns=9,
+    columns=10,
 )
 
 MOVE_COUNTERS: Final = for_rows(
@@ -110,14 +119,14 @@ def append(
     assert len(sends) <= APPEND_SENDS_MAX
     keys = [(send.chat_id, send.client_message_id) for send in sends]
     assert len(set(keys)) == len(keys), "one key twice in a batch"
-    stored = {row[0]: row[1:] for row in database.execute(FIND_KEYS, (_encode(keys).decode(),))}
+    stored = _find_keys(database, keys)
     authors = _find_authors(database, sends)
     outcomes: list[AppendOutcome] = []
     events: list[Event] = []
     rows: list[tuple[str | int, ...]] = []
     for index, send in enumerate(sends):
         first = stored.get(index) if stored else None
-        if first is not None and first[0] == send.sender_id:
+        if first is not None and first.sender_id == send.sender_id:
             outcomes.append(_own_key(send, first))
             continue
         author = authors.get((send.chat_id, send.sender_id))
@@ -128,12 +137,41 @@ def append(
         elif not author.chat.is_writable:
             outcomes.append(CounterMissing(send.chat_id))
         elif first is not None:
-            outcomes.append(KeyReused())
+            # Who sent a damaged one is not known either: a member may be its sender.
+            outcomes.append(_own_key(send, first) if first.is_damaged else KeyReused())
         else:
             outcomes.append(_place(send, author, now_ms, rows, events))
     if rows:
         _write(database, rows, authors, now_ms)
     return outcomes, events
+
+
+def _find_keys(
+    database: apsw.Connection, keys: Sequence[tuple[ChatId, ClientMessageId]]
+) -> dict[int, Message]:
+    """The messages that are stored under these keys already, by the key's place in the list."""
+    found: dict[int, Message | None] = {}
+    try:
+        for row in database.execute(FIND_KEYS, (_encode(keys).decode(),)):
+            found[row[0]] = whole(row[1:])
+    except UnicodeDecodeError:
+        # Text that is none any more: nothing of the statement's answer can be had.
+        found = dict.fromkeys(range(len(keys)))
+    if None not in found.values():
+        return found  # type: ignore[return-value]
+    return {
+        index: message
+        for index in found
+        if (message := found[index] or _find_key(database, *keys[index])) is not None
+    }
+
+
+def _find_key(
+    database: apsw.Connection, chat_id: ChatId, client_message_id: ClientMessageId
+) -> Message | None:
+    """The message of one key, read the careful way."""
+    position: Any = database.execute(FIND_KEY, (chat_id, client_message_id)).get
+    return None if position is None else message_of_row(database, chat_id, position)
 
 
 def _find_authors(
@@ -148,16 +186,26 @@ def _find_authors(
         pair = pairs[index]
         chat = chats.get(pair[0])
         if chat is None:
+            if head != counter and (head or 0) != counter:
+                # A new message names the one before it: a wrong number would break the chain.
+                head = checked_head(database, pair[0], head, counter)
             chat = chats[pair[0]] = _ChatState(version, counter, head)
         authors[pair] = _Author(chat, joined, is_blocked, Positions(delivered, read))
     return authors
 
 
-def _own_key(send: SendMessage, first: tuple[Any, ...]) -> AppendOutcome:
+def _own_key(send: SendMessage, first: Message) -> AppendOutcome:
     """The answer to an id that its own sender has used before."""
-    _, content, content_type, message_id, sequence, prev_sequence, created_at = first
-    original = Appended(message_id, sequence, prev_sequence, created_at, deduplicated=True)
-    if content == send.content and content_type == send.content_type:
+    original = Appended(
+        first.message_id,
+        first.sequence,
+        first.prev_sequence,
+        first.created_at_ms,
+        deduplicated=True,
+    )
+    is_same = first.content == send.content and first.content_type == send.content_type
+    # Of a damaged one nothing is left to compare.
+    if is_same or first.is_damaged:
         return original
     return KeyReused(original)
 
@@ -175,7 +223,7 @@ def _place(
     prev = chat.head
     sequence = chat.counter = chat.head = chat.counter + 1
     chat.moved = True
-    message = Message(
+    fields = (
         send.chat_id,
         sequence,
         prev,
@@ -186,7 +234,8 @@ def _place(
         send.content_type,
         now_ms,
     )
-    rows.append(msgspec.structs.astuple(message))
+    message = Message(*fields)
+    rows.append((*fields, message_checksum(*fields)))
     events.append(MessageAppended(message, chat.membership_version, send.origin_connection_id))
     before = author.positions
     author.positions = after = positions_after_append(

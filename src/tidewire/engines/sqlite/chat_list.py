@@ -8,19 +8,27 @@ from tidewire.domain.chat_list import ChatListCursor, ChatListItem, ChatListPage
 from tidewire.domain.chats import ChatType
 from tidewire.domain.delivery import Positions
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.domain.limits import PREVIEW_CHARACTERS_MAX, UNREAD_MAX, UNREAD_SCAN_MAX
+from tidewire.domain.limits import (
+    PREVIEW_CHARACTERS_MAX,
+    TIME_MS_MAX,
+    UNREAD_MAX,
+    UNREAD_SCAN_MAX,
+)
 from tidewire.domain.users import User
 from tidewire.engines.sqlite.chats import access_chat
 from tidewire.engines.sqlite.database import single
+from tidewire.engines.sqlite.stored import last_message
 from tidewire.engines.sqlite.users import find_users
 
 # `position` is the order of commits, and part of the index by sequence: looking back over what
 # came after the snapshot touches that index only. The planner would rather scan all messages.
-ORDER: Final = """
+# A time that is none, because the row is damaged, sorts as the oldest.
+ORDER: Final = f"""
 WITH places AS MATERIALIZED (
     SELECT member.chat_id AS chat_id,
         max(member.joined_at, coalesce((
-            SELECT message.created_at
+            SELECT iif(message.created_at BETWEEN 0 AND {TIME_MS_MAX}
+                AND typeof(message.created_at) = 'integer', message.created_at, 0)
             FROM messages AS message INDEXED BY messages_by_sequence
             WHERE message.chat_id = member.chat_id AND message.position <= ?2
             ORDER BY message.sequence DESC LIMIT 1
@@ -32,11 +40,6 @@ SELECT chat_id, activity_at FROM places
 WHERE activity_at >= ?3 AND (activity_at, chat_id) < (?4, ?5)
 ORDER BY activity_at DESC, chat_id DESC
 LIMIT ?6
-"""
-
-LAST_MESSAGE: Final = f"""
-SELECT message_id, sequence, sender_id, substr(content, 1, {PREVIEW_CHARACTERS_MAX}), created_at
-FROM messages WHERE chat_id = ? ORDER BY sequence DESC LIMIT 1
 """  # noqa: S608 - a constant
 
 COUNT_OTHERS: Final = f"""
@@ -83,7 +86,6 @@ def _item(
     database: apsw.Connection, reader: UserId, chat_id: ChatId, activity_at_ms: int
 ) -> ChatListItem:
     access = access_chat(database, reader, chat_id)
-    last_message = database.execute(LAST_MESSAGE, (chat_id,)).fetchone()
     positions = database.execute(FIND_POSITIONS, (reader, chat_id)).fetchone()
     assert positions is not None
     delivered, read, effective_delivered, effective_read = positions
@@ -92,11 +94,25 @@ def _item(
         chat=access.chat,
         me=access.me,
         activity_at_ms=activity_at_ms,
-        last_message=None if last_message is None else LastMessage(*last_message),
+        last_message=_last(database, chat_id),
         other=_other(database, reader, chat_id) if is_direct else None,
         positions=Positions(delivered, read),
         unread=_count_others(database, chat_id, effective_read, reader),
         undelivered=_count_others(database, chat_id, effective_delivered, reader),
+    )
+
+
+def _last(database: apsw.Connection, chat_id: ChatId) -> LastMessage | None:
+    message = last_message(database, chat_id)
+    if message is None:
+        return None
+    return LastMessage(
+        message.message_id,
+        message.sequence,
+        message.sender_id,
+        message.content[:PREVIEW_CHARACTERS_MAX],
+        message.created_at_ms,
+        message.is_damaged,
     )
 
 

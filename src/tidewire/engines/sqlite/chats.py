@@ -31,11 +31,13 @@ from tidewire.domain.events import (
 )
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.engines.sqlite.blocks import is_blocked, share_group
+from tidewire.engines.sqlite.stored import checked_head
 from tidewire.engines.sqlite.users import missing_users
 
 FIND_CHAT: Final = """
 SELECT chat_type, name, created_by, created_at, updated_at, membership_version, block_changes,
-    member_count, coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chats.chat_id), 0)
+    member_count, coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chats.chat_id), 0),
+    (SELECT sequence_counter FROM chat_counters WHERE chat_id = chats.chat_id)
 FROM chats WHERE chat_id = ?
 """
 
@@ -55,7 +57,7 @@ def find_chat(database: apsw.Connection, chat_id: ChatId) -> Chat | None:
     row = database.execute(FIND_CHAT, (chat_id,)).fetchone()
     if row is None:
         return None
-    chat_type, name, created_by, created_at, updated_at, version, blocks, count, head = row
+    chat_type, name, created_by, created_at, updated_at, version, blocks, count, head, counter = row
     return Chat(
         chat_id=chat_id,
         chat_type=ChatType(chat_type),
@@ -65,7 +67,7 @@ def find_chat(database: apsw.Connection, chat_id: ChatId) -> Chat | None:
         updated_at_ms=updated_at,
         membership_version=version,
         member_count=count,
-        head=head,
+        head=checked_head(database, chat_id, head, counter),
         block_changes=blocks,
     )
 

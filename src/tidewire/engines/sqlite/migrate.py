@@ -1,10 +1,12 @@
 """Migrations: numbered SQL files, forward only, all in one transaction, after a backup.
 
-The number of the last one stands in the file's `user_version`.
+What SQL cannot do is a function in `STEPS`, which runs the file itself. The number of the last one
+stands in the file's `user_version`.
 """
 
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -13,12 +15,19 @@ from typing import Final
 import apsw
 
 from tidewire.domain.errors import StoreUnusable
+from tidewire.engines.sqlite.checksums import add_checksums
 from tidewire.engines.sqlite.copying import copy_database, sync_file
 from tidewire.engines.sqlite.database import APPLICATION_ID, schema_version, single
 from tidewire.engines.sqlite.errors import OUR_BUGS, translate_errors
 
 BACKUPS_NAME: Final = "backups"
 _NAME: Final = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
+
+
+Step = Callable[[apsw.Connection, str], None]
+"""Does a migration with the text of its file, inside the transaction."""
+
+STEPS: Final[dict[str, Step]] = {"0004_checksums.sql": add_checksums}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +99,17 @@ def _apply(database: apsw.Connection, wanted: list[Migration], version: int) -> 
 
 def _run(database: apsw.Connection, migration: Migration) -> None:
     try:
-        # To the end: execute() alone would stop at the first row that a statement gives.
-        database.execute(migration.sql).fetchall()
+        STEPS.get(migration.name, _execute)(database, migration.sql)
     except OUR_BUGS as error:
         raise StoreUnusable(
             f"migration {migration.name} failed ({error}); the database is as it was before: "
             "go on with the version of Tidewire that wrote it, and report this"
         ) from error
+
+
+def _execute(database: apsw.Connection, sql: str) -> None:
+    # To the end: execute() alone would stop at the first row that a statement gives.
+    database.execute(sql).fetchall()
 
 
 def set_epoch(database: apsw.Connection) -> str:

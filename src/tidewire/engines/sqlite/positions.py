@@ -30,6 +30,7 @@ from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import UNREAD_MAX, UNREAD_SCAN_MAX
 from tidewire.engines.sqlite.bulk import execute_rows, for_rows
 from tidewire.engines.sqlite.chats import access_chat
+from tidewire.engines.sqlite.stored import checked_head, message_at
 
 FIND_POSITIONS: Final = """
 SELECT json_group_array(json_array(
@@ -90,7 +91,8 @@ WITH mine AS (
     SELECT chat.chat_id, chat.chat_type,
         chat.membership_version - chat.block_changes AS shown_version, state.joined_sequence,
         state.last_acked_sequence, state.last_read_sequence, state.effective_read,
-        coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chat.chat_id), 0) AS head
+        coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chat.chat_id), 0) AS head,
+        (SELECT sequence_counter FROM chat_counters WHERE chat_id = chat.chat_id) AS counter
     FROM chat_memberships AS member
     CROSS JOIN chats AS chat ON chat.chat_id = member.chat_id
     CROSS JOIN delivery_state AS state
@@ -99,7 +101,7 @@ WITH mine AS (
     ORDER BY member.chat_id
     LIMIT ?3
 )
-SELECT chat_id, chat_type, head, shown_version, joined_sequence,
+SELECT chat_id, chat_type, counter, head, shown_version, joined_sequence,
     last_acked_sequence, last_read_sequence,
     coalesce((
         SELECT effective_delivered FROM delivery_state AS other
@@ -190,9 +192,8 @@ def delivery_status(
     sequence = chat.head if sequence is None else sequence
     if sequence > chat.head:
         raise SequenceAboveHead(sequence=sequence, head=chat.head)
-    author = database.execute(
-        "SELECT sender_id FROM messages WHERE chat_id = ? AND sequence = ?", (chat_id, sequence)
-    ).fetchone()
+    message = message_at(database, chat_id, sequence)
+    author_id = None if message is None or message.is_damaged else message.sender_id
     members = [
         MemberDelivery(
             user_id=user_id,
@@ -208,7 +209,7 @@ def delivery_status(
         chat_id=chat_id,
         chat_type=chat.chat_type,
         member_count=chat.member_count,
-        summary=summarise(sequence, author_id=author[0] if author else None, members=members),
+        summary=summarise(sequence, author_id=author_id, members=members),
         members=members,
     )
 
@@ -220,13 +221,13 @@ def digest(
     rows: list[tuple[Any, ...]] = database.execute(
         DIGEST, (user_id, after or "", count_max + 1)
     ).fetchall()
-    entries = _entries(rows[:count_max])
+    entries = _entries(database, rows[:count_max])
     return DigestPage(entries, entries[-1].chat_id if len(rows) > count_max else None)
 
 
 def standing(database: apsw.Connection, user_id: UserId, chat_id: ChatId) -> DigestEntry | None:
     rows = database.execute(STANDING, (user_id, chat_id, 1)).fetchall()
-    return next(iter(_entries(rows)), None)
+    return next(iter(_entries(database, rows)), None)
 
 
 def moved_at(
@@ -240,9 +241,12 @@ def moved_at(
     return dict(rows)
 
 
-def _entries(rows: list[tuple[Any, ...]]) -> list[DigestEntry]:
+def _entries(database: apsw.Connection, rows: list[tuple[Any, ...]]) -> list[DigestEntry]:
     return [
-        DigestEntry(chat_id, ChatType(chat_type), *numbers) for chat_id, chat_type, *numbers in rows
+        DigestEntry(
+            chat_id, ChatType(chat_type), checked_head(database, chat_id, head, counter), *numbers
+        )
+        for chat_id, chat_type, counter, head, *numbers in rows
     ]
 
 
