@@ -75,3 +75,42 @@ async def test_leaving_is_for_all_but_the_owner(stage: Stage) -> None:
     direct = await stage.direct(anna, berta)
     fixed = await berta.post(f"/chats/{direct}/leave")
     assert (fixed.status_code, code_of(fixed)) == (400, "INVALID_OPERATION")
+
+
+async def test_group_is_handed_over_and_then_left(stage: Stage) -> None:
+    anna, berta, carl = await stage.people("anna", "berta", "carl")
+    chat_id = await stage.group(anna, berta)
+    stuck = await anna.post(f"/chats/{chat_id}/leave")
+    assert (stuck.status_code, code_of(stuck)) == (400, "INVALID_OPERATION")
+    assert "hand the group over" in stuck.json()["error"]["message"]
+    body = {"user_id": berta.user_id}
+    refused = await berta.post(f"/chats/{chat_id}/transfer", body | {"user_id": anna.user_id})
+    assert refused.status_code == 200, "she is the owner already: nothing changes"
+    own = await berta.post(f"/chats/{chat_id}/transfer", body)
+    assert (own.status_code, code_of(own)) == (403, "FORBIDDEN")
+    outsider = await carl.post(f"/chats/{chat_id}/transfer", body)
+    assert (outsider.status_code, code_of(outsider)) == (403, "NOT_A_MEMBER")
+    nobody = await anna.post(f"/chats/{chat_id}/transfer", {"user_id": carl.user_id})
+    assert (nobody.status_code, code_of(nobody)) == (404, "USER_NOT_FOUND")
+    for _ in range(2):
+        done = await anna.post(f"/chats/{chat_id}/transfer", body)
+        assert done.status_code == 200
+        data = done.json()["data"]
+        assert (data["user_id"], data["role"]) == (berta.user_id, "owner")
+    assert (await anna.post(f"/chats/{chat_id}/leave")).status_code == 204
+    view = (await berta.get(f"/chats/{chat_id}")).json()["data"]
+    assert [(one["user_id"], one["role"]) for one in view["members"]] == [(berta.user_id, "owner")]
+
+
+async def test_closed_group_is_gone_for_all(stage: Stage) -> None:
+    anna, berta = await stage.people("anna", "berta")
+    chat_id = await stage.group(anna, berta)
+    refused = await berta.post(f"/chats/{chat_id}/close")
+    assert (refused.status_code, code_of(refused)) == (403, "FORBIDDEN")
+    assert (await anna.post(f"/chats/{chat_id}/close")).status_code == 204
+    for person in (anna, berta):
+        gone = await person.get(f"/chats/{chat_id}")
+        assert (gone.status_code, code_of(gone)) == (403, "NOT_A_MEMBER")
+        assert (await person.get("/chats")).json()["data"] == []
+    again = await anna.post(f"/chats/{chat_id}/close")
+    assert (again.status_code, code_of(again)) == (403, "NOT_A_MEMBER")

@@ -26,6 +26,8 @@ MAY: Final = {
     "remove member": ("owner", "admin"),
     "remove admin": ("owner",),
     "change role": ("owner",),
+    "hand over": ("owner",),
+    "close": ("owner",),
     "leave": ("admin", "member"),
 }
 
@@ -37,6 +39,7 @@ class ModelChat:
     name: str | None
     roles: dict[UserId, str]
     version: int = 1
+    is_closed: bool = False
     counter: int = 0
     log: list[Message] = field(default_factory=list)
     joined: dict[UserId, int] = field(default_factory=dict)
@@ -248,6 +251,30 @@ class Model:
             chat.roles[user] = role
             self._tell_change(chat, "role_changed", user, role, actor)
         return ("member", role, chat.joined.get(user, 0))
+
+    def hand_over(self, actor: UserId, chat_id: ChatId, user: UserId) -> Answer:
+        known = self.chats.get(chat_id)
+        if known is not None and actor in known.roles and known.roles.get(user) == "owner":
+            return ("member", "owner", known.joined.get(user, 0))
+        refusal, chat = self._may(actor, chat_id, "hand over")
+        if chat is None:
+            return refusal
+        if user not in chat.roles:
+            return ("UserNotFound",)
+        for one, role in ((user, "owner"), (actor, "admin")):
+            chat.roles[one] = role
+            self._tell_change(chat, "role_changed", one, role, actor)
+        return ("member", "owner", chat.joined.get(user, 0))
+
+    def close(self, actor: UserId, chat_id: ChatId) -> Answer:
+        refusal, chat = self._may(actor, chat_id, "close")
+        if chat is None:
+            return refusal
+        chat.version += 1
+        self.told.append(("closed", chat_id, sorted(chat.roles), chat.version))
+        chat.roles.clear()
+        chat.is_closed = True
+        return DONE
 
     def rename(self, actor: UserId, chat_id: ChatId, name: str) -> Answer:
         refusal, chat = self._may(actor, chat_id, "rename")

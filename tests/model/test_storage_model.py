@@ -34,6 +34,7 @@ from tidewire.domain.chats import CreateDirect, CreateGroup, Member, Role
 from tidewire.domain.delivery import Advance, Advanced, AdvanceOutcome, DigestEntry
 from tidewire.domain.errors import CursorAhead, KeyReused, Refused, SequenceAboveHead
 from tidewire.domain.events import (
+    ChatClosed,
     ChatCreated,
     ChatRenamed,
     Event,
@@ -300,6 +301,23 @@ class StorageMachine(RuleBasedStateMachine):
         answer = self._try(plain_member(self.world.change_role(by, chat_id, user, role)))
         assert answer == self.model.change_role(by, chat_id, user, role.value)
 
+    @rule(actor=who, chat=chats, person=who)
+    def hand_over(self, actor: int, chat: int, person: int) -> None:
+        chat_id = self._chat(chat, group=actor != person)
+        by, user = self._owner(actor, chat_id), self._member(person, chat_id)
+        answer = self._try(plain_member(self.world.hand_over(by, chat_id, user)))
+        assert answer == self.model.hand_over(by, chat_id, user)
+
+    @rule(actor=who, chat=chats)
+    def close_group(self, actor: int, chat: int) -> None:
+        """Rarely: what is closed takes part in nothing any more."""
+        if chat % 3:
+            return
+        chat_id = self._chat(chat, group=actor != chat)
+        by = self._owner(actor, chat_id)
+        answer = self._try(done(self.world.close_group(by, chat_id)))
+        assert answer == self.model.close(by, chat_id)
+
     @rule(actor=who, chat=chats, name=st.sampled_from(["team", "crew"]))
     def rename(self, actor: int, chat: int, name: str) -> None:
         chat_id = self._chat(chat, group=actor != chat)
@@ -370,6 +388,9 @@ class StorageMachine(RuleBasedStateMachine):
         for chat_id, model in self.model.chats.items():
             floors = (await storage.floors([chat_id]))[0]
             roster = await storage.roster(chat_id)
+            if model.is_closed:
+                assert (floors, roster) == (None, None)
+                continue
             assert floors is not None
             assert roster is not None
             assert floors.head == model.head
@@ -500,6 +521,9 @@ def plain_event(event: Event) -> Told:
                 event.chat.membership_version,
                 event.changed_by,
             )
+        case ChatClosed():
+            chat = event.chat
+            return ("closed", chat.chat_id, sorted(event.member_ids), chat.membership_version)
         case _:
             positions = event.positions
             return (

@@ -12,6 +12,7 @@ import msgspec
 from tests.support.world import World
 from tidewire.domain.chats import Chat, ChatType, Role
 from tidewire.domain.events import (
+    ChatClosed,
     ChatCreated,
     ChatRenamed,
     Event,
@@ -62,6 +63,10 @@ class Replica:
                 else:
                     assert (event.user_id in roster) == (event.change != MembershipChange.ADDED)
                     roster[event.user_id] = (event.role, event.joined_sequence)
+            case ChatClosed():
+                self._replace(event.chat)
+                assert set(event.member_ids) == set(self.rosters[event.chat.chat_id])
+                self.rosters[event.chat.chat_id] = {}
             case PositionsAdvanced():
                 pass  # Positions are compared where they are tested: an own message moves them too.
             case _:

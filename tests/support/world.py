@@ -103,6 +103,12 @@ class World:
     ) -> Member:
         return await self.storage.change_role(actor, chat_id, user_id, role, now_ms=self.now())
 
+    async def hand_over(self, actor: UserId, chat_id: ChatId, user_id: UserId) -> Member:
+        return await self.storage.hand_over(actor, chat_id, user_id, now_ms=self.now())
+
+    async def close_group(self, actor: UserId, chat_id: ChatId) -> None:
+        await self.storage.close_group(actor, chat_id, now_ms=self.now())
+
     async def rename(self, actor: UserId, chat_id: ChatId, name: str) -> Chat:
         return (await self.storage.rename(actor, chat_id, name, now_ms=self.now())).chat
 

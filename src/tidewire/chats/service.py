@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidewire.chats.options import ChatOptions
+from tidewire.domain import access
+from tidewire.domain.audit import AuditAction
 from tidewire.domain.chat_list import ChatListCursor, ChatListPage
 from tidewire.domain.chats import (
     ChatAccess,
@@ -17,9 +19,10 @@ from tidewire.domain.chats import (
     Role,
     check_chat_name,
 )
-from tidewire.domain.errors import InvalidOperation
+from tidewire.domain.errors import InvalidOperation, UserNotFound
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import CHAT_LIST_MAX, MEMBERS_PAGE_MAX, MUTE_HOURS_MAX
+from tidewire.ports.audit import NO_TRAIL, AuditTrail
 from tidewire.ports.runtime import Clock, IdSource
 from tidewire.ports.storage import ChatStore
 
@@ -32,9 +35,16 @@ class ChatService:
     """Every method acts for `actor` or reads for `reader`, and refuses what he may not."""
 
     def __init__(
-        self, *, store: ChatStore, clock: Clock, ids: IdSource, options: ChatOptions
+        self,
+        *,
+        store: ChatStore,
+        clock: Clock,
+        ids: IdSource,
+        options: ChatOptions,
+        trail: AuditTrail = NO_TRAIL,
     ) -> None:
         self._store = store
+        self._trail = trail
         self._clock = clock
         self._ids = ids
         self._options = options
@@ -66,14 +76,17 @@ class ChatService:
             name=check_chat_name(name),
             member_ids=tuple(members),
         )
-        return await self._store.create_group(
+        made = await self._store.create_group(
             command, members_max=self._options.group_members_max, now_ms=now_ms
         )
+        if made.created:
+            self._note(AuditAction.GROUP_CREATED, actor, made.chat.chat_id, count=len(members) + 1)
+        return made
 
     async def add_member(
         self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role = Role.MEMBER
     ) -> Member:
-        return await self._store.add_member(
+        member = await self._store.add_member(
             actor,
             chat_id,
             user_id,
@@ -81,24 +94,68 @@ class ChatService:
             members_max=self._options.group_members_max,
             now_ms=self._clock.wall_ms(),
         )
+        self._note(AuditAction.MEMBER_ADDED, actor, chat_id, user_id, reason=role)
+        return member
 
     async def remove_member(self, actor: UserId, chat_id: ChatId, user_id: UserId) -> None:
         await self._store.remove_member(actor, chat_id, user_id, now_ms=self._clock.wall_ms())
+        self._note(AuditAction.MEMBER_REMOVED, actor, chat_id, user_id)
 
     async def leave(self, actor: UserId, chat_id: ChatId) -> None:
         await self._store.leave(actor, chat_id, now_ms=self._clock.wall_ms())
+        self._note(AuditAction.MEMBER_LEFT, actor, chat_id, actor)
 
     async def change_role(
         self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role
     ) -> Member:
-        return await self._store.change_role(
+        member = await self._store.change_role(
             actor, chat_id, user_id, role, now_ms=self._clock.wall_ms()
         )
+        self._note(AuditAction.ROLE_CHANGED, actor, chat_id, user_id, reason=role)
+        return member
+
+    async def hand_over(self, actor: UserId, chat_id: ChatId, user_id: UserId) -> Member:
+        """Make another member the owner of the actor's group; the actor stays as an admin."""
+        owner = await self._store.hand_over(actor, chat_id, user_id, now_ms=self._clock.wall_ms())
+        self._note(AuditAction.GROUP_HANDED_OVER, actor, chat_id, user_id)
+        return owner
+
+    async def close_group(self, actor: UserId, chat_id: ChatId) -> None:
+        """End the actor's group: it has no members any more."""
+        await self._store.close_group(actor, chat_id, now_ms=self._clock.wall_ms())
+        self._note(AuditAction.GROUP_CLOSED, actor, chat_id)
+
+    async def depart(self, actor: UserId, chat_id: ChatId) -> None:
+        """Leave a group whatever the actor's role is: as `leave`, but an owner's group passes to
+        the longest-serving admin, then member, and closes if there is no other. Every step may be
+        done again, so a call that broke off may be repeated. Raises NotAMember when it is done."""
+        while (await self._store.access_chat(actor, chat_id)).me.role is Role.OWNER:
+            heir = access.successor(await self._all_members(actor, chat_id), actor)
+            if heir is None:
+                await self.close_group(actor, chat_id)
+                return
+            try:
+                await self.hand_over(actor, chat_id, heir.user_id)
+            except UserNotFound:
+                # The heir has left meanwhile: there is another, or none.
+                continue
+        await self.leave(actor, chat_id)
+
+    async def _all_members(self, reader: UserId, chat_id: ChatId) -> list[Member]:
+        found: list[Member] = []
+        while True:
+            after = found[-1].user_id if found else None
+            page = await self.members(reader, chat_id, after=after)
+            found += page
+            if len(page) < MEMBERS_PAGE_MAX:
+                return found
 
     async def rename(self, actor: UserId, chat_id: ChatId, name: str) -> ChatAccess:
-        return await self._store.rename(
+        renamed = await self._store.rename(
             actor, chat_id, check_chat_name(name), now_ms=self._clock.wall_ms()
         )
+        self._note(AuditAction.GROUP_RENAMED, actor, chat_id)
+        return renamed
 
     async def mute(self, actor: UserId, chat_id: ChatId, hours: int | None) -> Member:
         """Mute for some hours, at most a year, or (None) until it is unmuted."""
@@ -141,4 +198,18 @@ class ChatService:
             cursor=cursor,
             count_max=min(count_max, CHAT_LIST_MAX),
             active_since_ms=active_since_ms,
+        )
+
+    def _note(
+        self,
+        action: AuditAction,
+        actor: UserId,
+        chat_id: ChatId,
+        target: UserId | None = None,
+        *,
+        reason: str | None = None,
+        count: int | None = None,
+    ) -> None:
+        self._trail.record(
+            action, actor=actor, target=target, chat_id=chat_id, reason=reason, count=count
         )

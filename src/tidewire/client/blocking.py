@@ -368,6 +368,12 @@ class Chat:
     def leave(self) -> None:
         self._loop.run(self.inner.leave())
 
+    def hand_over(self, user_id: str) -> None:
+        self._loop.run(self.inner.hand_over(user_id))
+
+    def close(self) -> None:
+        self._loop.run(self.inner.close())
+
     def rename(self, name: str) -> None:
         self._loop.run(self.inner.rename(name))
 

@@ -14,6 +14,7 @@ from tidewire.domain.messages import SendMessage, check_send
 from tidewire.wire.rest_models import (
     AddedMember,
     AroundView,
+    ChangedMember,
     ChatSummary,
     ChatView,
     Envelope,
@@ -21,7 +22,7 @@ from tidewire.wire.rest_models import (
     MessageView,
     Page,
 )
-from tidewire.wire.rest_requests import AddMember, RenameChat
+from tidewire.wire.rest_requests import AddMember, RenameChat, TransferChat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -273,6 +274,19 @@ class Chat:
 
     async def leave(self) -> None:
         await self._client.rest.call(type(None), "POST", f"/chats/{self.chat_id}/leave")
+
+    async def hand_over(self, user_id: str) -> None:
+        """Make another member the owner of this group, by user id. The owner stays as an admin."""
+        await self._client.rest.call(
+            Envelope[ChangedMember],
+            "POST",
+            f"/chats/{self.chat_id}/transfer",
+            TransferChat(user_id=user_id),
+        )
+
+    async def close(self) -> None:
+        """Close this group for good: all members are removed, the owner included."""
+        await self._client.rest.call(type(None), "POST", f"/chats/{self.chat_id}/close")
 
     async def rename(self, name: str) -> None:
         await self._client.rest.call(

@@ -4,6 +4,7 @@ transaction, so that what was allowed is still allowed when it is written (M-05)
 Each `check_*` returns nothing or raises the refusal. `None` stands for "is not a member".
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -26,6 +27,8 @@ class Operation(StrEnum):
     REMOVE_MEMBER = "remove a member"
     REMOVE_ADMIN = "remove an admin"
     CHANGE_ROLE = "change a role"
+    HAND_OVER = "hand the group over"
+    CLOSE = "close the group"
     LEAVE = "leave"
     MUTE = "mute"
     SEND = "send"
@@ -44,6 +47,8 @@ PERMISSIONS: Final[dict[Operation, frozenset[Role]]] = {
     Operation.REMOVE_MEMBER: _OWNER_AND_ADMIN,
     Operation.REMOVE_ADMIN: _OWNER,
     Operation.CHANGE_ROLE: _OWNER,
+    Operation.HAND_OVER: _OWNER,
+    Operation.CLOSE: _OWNER,
     Operation.LEAVE: frozenset({Role.ADMIN, Role.MEMBER}),
     Operation.MUTE: _EVERYBODY,
     Operation.SEND: _EVERYBODY,
@@ -119,8 +124,36 @@ def check_remove(
 
 def check_leave(chat: Chat | None, actor: Member | None) -> None:
     if chat is not None and actor is not None and actor.role is Role.OWNER:
-        raise InvalidOperation("the owner cannot leave the group")
+        raise InvalidOperation(
+            "the owner cannot leave: hand the group over to another member first, or close it"
+        )
     _check_group(chat, actor, Operation.LEAVE)
+
+
+def check_hand_over(
+    chat: Chat | None, actor: Member | None, *, target: Member | None, target_id: UserId
+) -> bool:
+    """May the actor make this member the owner, now? False: the target is the owner already, so
+    there is nothing to do (a retry of a request that was carried out is answered like this)."""
+    is_member = chat is not None and actor is not None
+    if is_member and target is not None and target.role is Role.OWNER:
+        return False
+    _check_group(chat, actor, Operation.HAND_OVER)
+    if target is None:
+        raise UserNotFound(target_id)
+    return True
+
+
+def check_close(chat: Chat | None, actor: Member | None) -> None:
+    _check_group(chat, actor, Operation.CLOSE)
+
+
+def successor(members: Iterable[Member], leaver: UserId) -> Member | None:
+    """Who becomes the owner when the owner goes without naming one: the admin, or else the member,
+    who has been in the group for longest. None: no other member is left, the group closes."""
+    others = [member for member in members if member.user_id != leaver]
+    others.sort(key=lambda one: (one.role is not Role.ADMIN, one.joined_at_ms, one.user_id))
+    return others[0] if others else None
 
 
 def check_change_role(
@@ -132,7 +165,7 @@ def check_change_role(
     role: Role,
 ) -> None:
     if role is Role.OWNER:
-        raise InvalidOperation("ownership cannot be handed over")
+        raise InvalidOperation("a role change does not hand a group over; transfer it instead")
     _check_group(chat, actor, Operation.CHANGE_ROLE)
     if target is None:
         raise UserNotFound(target_id)

@@ -35,6 +35,7 @@ class AuditAction(StrEnum):
     MEMBER_LEFT = "member.left"
     ROLE_CHANGED = "role.changed"
     GROUP_CREATED = "group.created"
+    GROUP_RENAMED = "group.renamed"
     GROUP_HANDED_OVER = "group.handed_over"
     GROUP_CLOSED = "group.closed"
     KEY_ROTATED = "key.rotated"

@@ -53,6 +53,15 @@ class MembershipChanged(msgspec.Struct, frozen=True, kw_only=True):
     changed_at_ms: int
 
 
+class ChatClosed(msgspec.Struct, frozen=True):
+    """A group was closed. `chat` is the chat after it, `member_ids` are those who were in it."""
+
+    chat: Chat
+    member_ids: tuple[UserId, ...]
+    closed_by: UserId
+    closed_at_ms: int
+
+
 class PositionsAdvanced(msgspec.Struct, frozen=True, gc=False):
     """A user's positions moved: by an acknowledgement, a read, or the implicit read of a reply."""
 
@@ -61,9 +70,9 @@ class PositionsAdvanced(msgspec.Struct, frozen=True, gc=False):
     positions: Positions
 
 
-Event = MessageAppended | ChatCreated | ChatRenamed | MembershipChanged | PositionsAdvanced
+ChangeEvent = ChatCreated | ChatRenamed | MembershipChanged | ChatClosed
 
-ChangeEvent = ChatCreated | ChatRenamed | MembershipChanged
+Event = MessageAppended | ChangeEvent | PositionsAdvanced
 
 LoggedEvent = MessageAppended | ChangeEvent
 """The events that go into the log. Positions do not: they are state, not history."""

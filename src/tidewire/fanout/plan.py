@@ -10,6 +10,7 @@ import msgspec
 from tidewire.domain.chats import Roster
 from tidewire.domain.delivery import DigestEntry, Floors
 from tidewire.domain.events import (
+    ChatClosed,
     ChatCreated,
     ChatRenamed,
     MembershipChange,
@@ -18,7 +19,7 @@ from tidewire.domain.events import (
 )
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
 from tidewire.wire.codec import encode_message_push, encode_server_frame
-from tidewire.wire.frame_builders import chat_update_frame
+from tidewire.wire.frame_builders import chat_closed_frame, chat_update_frame
 from tidewire.wire.framing import frame_text
 from tidewire.wire.server_frames import (
     ServerFrame,
@@ -55,6 +56,12 @@ def push_of(
     if isinstance(event, MembershipChanged) and event.change is MembershipChange.REMOVED:
         user_ids = (*user_ids, event.user_id)
     return Push(user_ids, _framed(chat_update_frame(event, now_ms=now_ms)))
+
+
+def closed_pushes(event: ChatClosed, *, now_ms: int) -> Iterator[Push]:
+    """The pushes of a group's end: the event names its members, and each is told of itself."""
+    for user_id in event.member_ids:
+        yield Push((user_id,), _framed(chat_closed_frame(event, user_id, now_ms=now_ms)))
 
 
 def typing_push(

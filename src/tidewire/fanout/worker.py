@@ -17,6 +17,7 @@ from tidewire.domain.chats import Roster
 from tidewire.domain.delivery import Floors
 from tidewire.domain.errors import StoreUnavailable, Unavailable
 from tidewire.domain.events import (
+    ChatClosed,
     ChatCreated,
     ChatRenamed,
     Event,
@@ -27,7 +28,14 @@ from tidewire.domain.events import (
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
 from tidewire.domain.resync import ResyncReason
 from tidewire.fanout.options import LARGE_MEMBERS, FanoutOptions
-from tidewire.fanout.plan import Push, own_status_push, push_of, status_pushes, typing_push
+from tidewire.fanout.plan import (
+    Push,
+    closed_pushes,
+    own_status_push,
+    push_of,
+    status_pushes,
+    typing_push,
+)
 from tidewire.fanout.rosters import Rosters
 from tidewire.fanout.ticks import DueChat, Ticks
 from tidewire.ports.pausing import pause
@@ -121,6 +129,11 @@ class FanoutWorker:
                 if isinstance(event, MembershipChanged):
                     # Whoever leaves is waited for no longer: the boundary may rise.
                     self.tell_status(chat.chat_id, event.user_id)
+            case ChatClosed():
+                # No roster is known from here on: what comes late concerns no member.
+                self._rosters.changed(event.chat.chat_id)
+                for push in closed_pushes(event, now_ms=now_ms):
+                    self._push(push)
             case PositionsAdvanced():
                 self.tell_status(event.chat_id, event.user_id)
             case _:
@@ -221,7 +234,7 @@ class FanoutWorker:
             if self._waiting.get(chat_id) is not queue:
                 return
             if roster is None:
-                # Only typing asks for chats that do not exist.
+                # The group was closed, and its members were told; or typing asked for no chat.
                 self._waiting_count -= len(queue)
                 break
             while queue and queue[0][0] <= roster.membership_version:

@@ -51,6 +51,16 @@ def check_chat(chat: ChatRow) -> Iterator[Violation]:
     yield from _check_kind(chat)
     yield from _check_floors(chat)
     yield from _check_blocks(chat)
+    yield from _check_versions(chat)
+
+
+def _check_versions(chat: ChatRow) -> Iterator[Violation]:
+    shown = chat.membership_version - chat.block_changes
+    if not 1 <= shown <= chat.membership_version:
+        found = f"version {chat.membership_version} with {chat.block_changes} changes by blocks"
+        yield _of(chat, "shown_version_sound", found)
+    for user_id in chat.refusing:
+        yield _of(chat, "refusal_keeps_out", f"{user_id} has refused the group, and is in it")
 
 
 def _check_members(chat: ChatRow) -> Iterator[Violation]:
@@ -66,7 +76,11 @@ def _check_members(chat: ChatRow) -> Iterator[Violation]:
 
 
 def _check_kind(chat: ChatRow) -> Iterator[Violation]:
-    if chat.chat_type == ChatType.GROUP:
+    if chat.is_closed:
+        if chat.members:
+            found = f"the group was closed, but has {len(chat.members)} members"
+            yield _of(chat, "closed_group_is_empty", found)
+    elif chat.chat_type == ChatType.GROUP:
         owners = [member[0] for member in chat.members if member[1] == Role.OWNER]
         if len(owners) != 1:
             found = f"{len(owners)} owners: {', '.join(owners[:5]) or 'nobody'}"
@@ -236,7 +250,7 @@ def differences(
 def check_positions(rows: Iterable[PositionRow]) -> Iterator[Violation]:
     """A user's positions in a chat against everything that bounds them."""
     for row in rows:
-        user_id, _chat_id, delivered, read, joined, membership_joined, head, counter, exists = row
+        user_id, _chat_id, delivered, read, joined, membership_joined, head, counter = row[:8]
         if delivered > head:
             found = f"{user_id} has acknowledged {delivered}, but the last message is {head}"
             yield _at(row, "delivery_state_consistency", found)
@@ -252,7 +266,10 @@ def check_positions(rows: Iterable[PositionRow]) -> Iterator[Violation]:
                 f"at {_joined(joined)} by the positions"
             )
             yield _at(row, "joined_sequence_consistent", found)
-        if not exists:
+        if row.hidden_through is not None and row.hidden_through > head:
+            found = f"{user_id} has hidden it up to {row.hidden_through}, above the head {head}"
+            yield _at(row, "hidden_bounded_by_head", found)
+        if not row.chat_exists:
             yield _at(row, "rows_belong_to_a_chat", f"{user_id} has positions in no chat")
 
 

@@ -322,6 +322,31 @@ _OWN_STATE: Final = (
         "A group has exactly one owner.",
     ),
     Invariant(
+        "closed_group_is_empty",
+        _OURS,
+        _STATE,
+        "A group that was closed has no members, so nobody reads or writes it.",
+    ),
+    Invariant(
+        "shown_version_sound",
+        _OURS,
+        _STATE,
+        "The version that members are shown is the membership version without the steps of "
+        "blocks: at least 1, and never above it.",
+    ),
+    Invariant(
+        "refusal_keeps_out",
+        _OURS,
+        _STATE,
+        "A user who has refused to be added to a group again is not a member of it.",
+    ),
+    Invariant(
+        "hidden_bounded_by_head",
+        _OURS,
+        _STATE,
+        "A chat is hidden up to a message that it had, so the next message shows it again.",
+    ),
+    Invariant(
         "direct_chat_has_two_members",
         _OURS,
         _STATE,

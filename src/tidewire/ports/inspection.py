@@ -50,6 +50,12 @@ class ChatRow(NamedTuple):
     """The members whose membership says that they are blocked, by id."""
     blocked: Sequence[str] = ()
     """In a direct chat: the members whom the other one blocks, by id."""
+    is_closed: bool = False
+    """A group that was closed: it has no members."""
+    membership_version: int = 1
+    block_changes: int = 0
+    refusing: Sequence[str] = ()
+    """The members who have refused to be added to this group again, by id."""
 
 
 class PositionRow(NamedTuple):
@@ -66,6 +72,8 @@ class PositionRow(NamedTuple):
     head: int
     counter: int | None
     chat_exists: bool
+    hidden_through: int | None = None
+    """The user does not see the chat until there is a message above this one."""
 
 
 class Damaged(Exception):

@@ -167,6 +167,21 @@ class ChatStore(Protocol):
         """Make a member an admin or an admin a member. The same role again changes nothing."""
         ...
 
+    async def hand_over(
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
+    ) -> Member:
+        """Make another member the owner, and the owner an admin, in one act: two changes of roles.
+        The new owner. One who is the owner already: nothing changes. Raises what
+        `access.check_hand_over` raises."""
+        ...
+
+    async def close_group(self, actor: UserId, chat_id: ChatId, *, now_ms: int) -> None:
+        """End a group: from this instant it has no members, so it can neither be read nor written,
+        and to everybody it is as if there were no such chat. Messages and positions stay stored.
+        One event, `ChatClosed`, names those who were in it. Raises what `access.check_close` does.
+        """
+        ...
+
     async def rename(self, actor: UserId, chat_id: ChatId, name: str, *, now_ms: int) -> ChatAccess:
         """Give a group another name (InvalidOperation for a bad one). The same changes nothing."""
         ...

@@ -338,7 +338,7 @@ def _wire_planes(
         fanout=fanout,
         ingest=ingest,
         delivery=delivery,
-        chats=ChatService(store=store, clock=clock, ids=ids, options=config.chats),
+        chats=ChatService(store=store, clock=clock, ids=ids, options=config.chats, trail=trail),
         accounts=accounts,
         gateway=gateway,
         sends=sends,

@@ -48,7 +48,7 @@ async def operate_directly(
         )
         operations = Operations(
             admin=accounts.admin,
-            chats=ChatService(store=store, clock=clock, ids=ids, options=config.chats),
+            chats=ChatService(store=store, clock=clock, ids=ids, options=config.chats, trail=trail),
             ingest=IngestService(
                 store=store, clock=clock, ids=ids, tasks=tasks, options=config.ingest
             ),

@@ -12,6 +12,7 @@ import msgspec
 
 from tidewire.domain.chats import Chat, ChatType, Role
 from tidewire.domain.events import (
+    ChatClosed,
     ChatCreated,
     ChatRenamed,
     LoggedEvent,
@@ -85,6 +86,12 @@ class MembershipChangedPayload(_ChatPayload, frozen=True, kw_only=True):
     member_count_after: Count
 
 
+class ChatClosedPayload(_ChatPayload, frozen=True, kw_only=True):
+    members: Sequence[UserId]
+    closed_by: UserId
+    closed_at: str
+
+
 class _Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="event_type"):
     """The envelope. `event_version` other than 1 is read as 1; a breaking change is a new type."""
 
@@ -112,8 +119,16 @@ class MembershipChangedRecord(_Record, frozen=True, kw_only=True, tag="Membershi
     payload: MembershipChangedPayload
 
 
+class ChatClosedRecord(_Record, frozen=True, kw_only=True, tag="ChatClosed"):
+    payload: ChatClosedPayload
+
+
 EventRecord = (
-    MessagePersistedRecord | ChatCreatedRecord | ChatUpdatedRecord | MembershipChangedRecord
+    MessagePersistedRecord
+    | ChatCreatedRecord
+    | ChatUpdatedRecord
+    | MembershipChangedRecord
+    | ChatClosedRecord
 )
 
 EVENT_TYPES: Final = tags_of(EventRecord)
@@ -205,6 +220,14 @@ def record_of(
                 member_count_after=event.chat.member_count,
             )
             return MembershipChangedRecord(**envelope, payload=changed)
+        case ChatClosed():
+            closed = ChatClosedPayload(
+                **_chat_fields(event.chat),
+                members=list(event.member_ids),
+                closed_by=event.closed_by,
+                closed_at=format_time_ms(event.closed_at_ms),
+            )
+            return ChatClosedRecord(**envelope, payload=closed)
         case _:
             assert_never(event)
 
@@ -232,6 +255,13 @@ def event_of(record: EventRecord) -> LoggedEvent:
                 joined_sequence=payload.joined_sequence,
                 changed_by=payload.changed_by,
                 changed_at_ms=_time_ms(payload.changed_at),
+            )
+        case ChatClosedPayload():
+            return ChatClosed(
+                _chat_of(payload, member_count=0),
+                tuple(payload.members),
+                payload.closed_by,
+                _time_ms(payload.closed_at),
             )
         case _:
             assert_never(payload)
@@ -280,6 +310,8 @@ def _fault_of(record: EventRecord) -> str | None:
             times += [payload.updated_at]
         case ChatUpdatedPayload() | MembershipChangedPayload():
             times += [payload.updated_at, payload.changed_at]
+        case ChatClosedPayload():
+            times += [payload.updated_at, payload.closed_at]
         case _:
             assert_never(payload)
     if any(parse_time_ms(time) is None for time in times):

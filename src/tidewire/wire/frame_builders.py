@@ -7,12 +7,13 @@ chat's change is called); a frame without one is built where it is sent.
 from typing import Final, assert_never
 
 from tidewire.domain.events import (
+    ChatClosed,
     ChatCreated,
     ChatRenamed,
     MembershipChange,
     MembershipChanged,
 )
-from tidewire.domain.ids import ChatId, ClientMessageId
+from tidewire.domain.ids import ChatId, ClientMessageId, UserId
 from tidewire.domain.messages import Appended, Message, MessagePage
 from tidewire.wire.server_frames import (
     ChatUpdateFrame,
@@ -129,6 +130,27 @@ def chat_update_frame(
             head=chat.head,
             changed_by=changed_by,
             changed_at=format_time_ms(changed_at_ms),
+        ),
+    )
+
+
+def chat_closed_frame(event: ChatClosed, member_id: UserId, *, now_ms: int) -> ChatUpdateFrame:
+    """What a member of a closed group gets: for the member it is a removal, which every client
+    knows. So each gets a frame that names no other."""
+    chat = event.chat
+    return ChatUpdateFrame(
+        timestamp=format_time_ms(now_ms),
+        payload=ChatUpdatePayload(
+            chat_id=chat.chat_id,
+            membership_version=chat.shown_version,
+            change=_CHANGES[MembershipChange.REMOVED],
+            chat_type=chat.chat_type,
+            name=chat.name,
+            user_id=member_id,
+            head=chat.head,
+            changed_by=event.closed_by,
+            changed_at=format_time_ms(event.closed_at_ms),
+            is_closed=True,
         ),
     )
 

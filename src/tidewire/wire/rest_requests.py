@@ -145,6 +145,11 @@ class ChangeRole(RequestBody, frozen=True, kw_only=True):
     role: Literal["member", "admin"]
 
 
+class TransferChat(RequestBody, frozen=True, kw_only=True):
+    user_id: Id
+    """The member who becomes the owner."""
+
+
 class MuteChat(RequestBody, frozen=True, kw_only=True):
     duration_hours: Annotated[int, msgspec.Meta(ge=1, le=MUTE_HOURS_MAX)] | None = None
     """None: until it is unmuted."""

@@ -204,6 +204,8 @@ class ChatUpdatePayload(_Payload, frozen=True, kw_only=True):
     head: Cursor
     changed_by: UserId
     changed_at: str
+    is_closed: bool = False
+    """The group was closed: there is no member any more."""
 
 
 class ChatUpdateFrame(_Push, frozen=True, kw_only=True, tag="chat_update"):

@@ -10,10 +10,13 @@ from tests.support.engines import MemoryHarness
 from tests.support.world import World
 from tidewire.chats.options import ChatOptions
 from tidewire.chats.service import ChatService
-from tidewire.domain.chats import Role
+from tidewire.domain.audit import AuditAction
+from tidewire.domain.chats import Member, Role
 from tidewire.domain.errors import ChatIsFull, InvalidOperation, NotAMember
-from tidewire.domain.ids import CHAT_PREFIX, UlidSource, has_form
+from tidewire.domain.ids import CHAT_PREFIX, ChatId, SessionId, UlidSource, UserId, has_form
 from tidewire.domain.limits import MUTE_HOURS_MAX
+from tidewire.engines.memory import MemoryStorage
+from tidewire.ports.audit import NoTrail
 
 NOW_MS = 1_900_000_000_000
 HOUR_MS = 3_600_000
@@ -116,3 +119,115 @@ async def test_service_mutes_for_hours_for_good_and_not_at_all(
     for hours in (0, -1, MUTE_HOURS_MAX + 1):
         with pytest.raises(InvalidOperation):
             await service.mute(ann, chat_id, hours)
+
+
+async def test_owner_departs_and_the_group_passes_on(world: World, service: ChatService) -> None:
+    ann, ben, cem = await world.people(3)
+    group = await world.group(ann, ben, cem)
+    await world.change_role(ann, group, cem, Role.ADMIN)
+    await service.depart(ann, group)
+    members = await world.members(ben, group)
+    assert {one.user_id: one.role for one in members.values()} == {
+        cem: Role.OWNER,
+        ben: Role.MEMBER,
+    }
+    await service.depart(cem, group)
+    assert (await world.members(ben, group))[ben].role is Role.OWNER
+    await service.depart(ben, group)
+    with pytest.raises(NotAMember):
+        await service.depart(ben, group)
+
+
+async def test_member_who_departs_just_leaves(world: World, service: ChatService) -> None:
+    ann, ben = await world.people(2)
+    group = await world.group(ann, ben)
+    await service.depart(ben, group)
+    assert list(await world.members(ann, group)) == [ann]
+
+
+class HeirLeaves(MemoryStorage):
+    """The first heir leaves just before the group is handed over."""
+
+    has_left = False
+
+    async def hand_over(
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
+    ) -> Member:
+        if not self.has_left:
+            self.has_left = True
+            await self.leave(user_id, chat_id, now_ms=now_ms)
+        return await super().hand_over(actor, chat_id, user_id, now_ms=now_ms)
+
+
+async def test_another_heir_is_found_when_the_first_has_left(tmp_path: Path) -> None:
+    engine = MemoryHarness(tmp_path)
+    await engine.open()
+    world = World(engine)
+    ann, ben, cem = await world.people(3)
+    group = await world.group(ann, ben, cem)
+    store = HeirLeaves(tables=engine._tables)
+    service = ChatService(
+        store=store,
+        clock=StandingClock(),
+        ids=UlidSource(Random(2).getrandbits),
+        options=ChatOptions(),
+    )
+    await service.depart(ann, group)
+    [(_, heir)] = (await world.members(cem, group)).items()
+    assert (heir.user_id, heir.role) == (cem, Role.OWNER)
+    await engine.close()
+
+
+class Trail(NoTrail):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[str, str | None, str | None]] = []
+
+    def record(
+        self,
+        action: AuditAction,
+        *,
+        actor: str | None,
+        target: str | None = None,
+        chat_id: ChatId | None = None,
+        session_id: SessionId | None = None,
+        command: str | None = None,
+        reason: str | None = None,
+        count: int | None = None,
+    ) -> None:
+        assert chat_id is not None
+        self.records.append((action.value, actor, target))
+
+
+async def test_changes_of_groups_are_noted_once_they_are_done(world: World) -> None:
+    ann, ben, cem = await world.people(3)
+    trail = Trail()
+    service = ChatService(
+        store=world.storage,
+        clock=StandingClock(),
+        ids=UlidSource(Random(2).getrandbits),
+        options=ChatOptions(),
+        trail=trail,
+    )
+    group = (await service.create_group(ann, "team", [ben])).chat.chat_id
+    await service.create_group(ann, "team", [ben], chat_id=group)
+    await service.add_member(ann, group, cem)
+    await service.change_role(ann, group, cem, Role.ADMIN)
+    await service.rename(cem, group, "crew")
+    with pytest.raises(InvalidOperation):
+        await service.leave(ann, group)
+    await service.remove_member(ann, group, ben)
+    await service.hand_over(ann, group, cem)
+    await service.leave(ann, group)
+    await service.close_group(cem, group)
+    assert trail.records == [
+        ("group.created", ann, None),
+        ("member.added", ann, cem),
+        ("role.changed", ann, cem),
+        ("group.renamed", cem, None),
+        ("member.removed", ann, ben),
+        ("group.handed_over", ann, cem),
+        ("member.left", ann, ann),
+        ("group.closed", cem, None),
+    ]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 import pytest
 
 from tidewire.domain.access import (
@@ -11,11 +12,14 @@ from tidewire.domain.access import (
     check_add,
     check_begin_direct,
     check_change_role,
+    check_close,
+    check_hand_over,
     check_leave,
     check_member,
     check_remove,
     check_rename,
     may,
+    successor,
 )
 from tidewire.domain.chats import Chat, ChatType, DirectPolicy, Member, Role
 from tidewire.domain.errors import (
@@ -37,6 +41,8 @@ TABLE = """
     remove a member      yes yes no
     remove an admin      yes no  no
     change a role        yes no  no
+    hand the group over  yes no  no
+    close the group      yes no  no
     leave                no  yes yes
     mute                 yes yes yes
     send                 yes yes yes
@@ -158,6 +164,51 @@ def test_everybody_but_the_owner_may_leave() -> None:
     assert outcome(lambda: check_leave(chat(), ADMIN)) is None
     assert outcome(lambda: check_leave(chat(), MEMBER)) is None
     assert outcome(lambda: check_leave(chat(), None)) is NotAMember
+
+
+def test_owner_who_leaves_is_told_what_to_do_instead() -> None:
+    with pytest.raises(InvalidOperation, match=r"hand the group over .* or close it"):
+        check_leave(chat(), OWNER)
+
+
+def hand_over(
+    actor: Member | None, target: Member | None = MEMBER, group: Chat | None = None
+) -> bool:
+    return check_hand_over(group or chat(), actor, target=target, target_id=TARGET)
+
+
+def test_only_the_owner_hands_a_group_over_or_closes_it() -> None:
+    assert hand_over(OWNER)
+    assert outcome(lambda: check_close(chat(), OWNER)) is None
+    for actor, expected in ((ADMIN, Forbidden), (MEMBER, Forbidden), (None, NotAMember)):
+        assert outcome(partial(hand_over, actor)) is expected
+        assert outcome(partial(check_close, chat(), actor)) is expected
+    direct = chat(ChatType.DIRECT)
+    assert outcome(lambda: hand_over(MEMBER, MEMBER, direct)) is InvalidOperation
+    assert outcome(lambda: check_close(direct, MEMBER)) is InvalidOperation
+
+
+def test_group_is_handed_over_to_a_member_and_once() -> None:
+    assert outcome(lambda: hand_over(OWNER, None)) is UserNotFound
+    assert outcome(lambda: hand_over(None, OWNER)) is NotAMember
+    # A retry: the former owner is an admin now.
+    assert not hand_over(ADMIN, OWNER)
+    assert not hand_over(OWNER, OWNER)
+    gone = partial(check_hand_over, None, ADMIN, target=OWNER, target_id=TARGET)
+    assert outcome(gone) is NotAMember
+
+
+def serving(role: Role, since_ms: int, name: str) -> Member:
+    return msgspec.structs.replace(member(role, f"user_{name}"), joined_at_ms=since_ms)
+
+
+def test_successor_is_the_longest_serving_admin_then_member() -> None:
+    owner = serving(Role.OWNER, 0, "owner")
+    old, young = serving(Role.MEMBER, 1, "old"), serving(Role.MEMBER, 9, "young")
+    admin, newer = serving(Role.ADMIN, 8, "b"), serving(Role.ADMIN, 8, "c")
+    assert successor([owner, young, newer, old, admin], owner.user_id) == admin
+    assert successor([young, owner, old], owner.user_id) == old
+    assert successor([owner], owner.user_id) is None
 
 
 def test_direct_chat_never_changes() -> None:

@@ -5,10 +5,23 @@ import msgspec
 from tests.unit.fanout.test_rosters import ANN, BEN, CEM, CHAT, changed, chat
 from tidewire.domain.chats import ChatType, Roster, roster_of
 from tidewire.domain.delivery import DigestEntry, Floors, lowest_of
-from tidewire.domain.events import ChatCreated, ChatRenamed, MembershipChange, MessageAppended
+from tidewire.domain.events import (
+    ChatClosed,
+    ChatCreated,
+    ChatRenamed,
+    MembershipChange,
+    MessageAppended,
+)
 from tidewire.domain.ids import ClientMessageId, ConnectionId, MessageId
 from tidewire.domain.messages import Message
-from tidewire.fanout.plan import Push, own_status_push, push_of, status_pushes, typing_push
+from tidewire.fanout.plan import (
+    Push,
+    closed_pushes,
+    own_status_push,
+    push_of,
+    status_pushes,
+    typing_push,
+)
 
 ROSTER = Roster(CHAT, 1, (ANN, BEN, CEM))
 MESSAGE = Message(
@@ -62,6 +75,16 @@ def test_changes_go_to_all_members_and_a_removal_to_the_removed_too() -> None:
     )
     assert removed.user_ids == (ANN, BEN, CEM)
     assert payload(removed)["change"] == "member_removed"
+
+
+def test_closing_tells_every_member_of_its_own_removal() -> None:
+    pushes = list(closed_pushes(ChatClosed(chat(7), (ANN, BEN), ANN, 1), now_ms=5))
+    assert [push.user_ids for push in pushes] == [(ANN,), (BEN,)]
+    told = [payload(push) for push in pushes]
+    assert [one["user_id"] for one in told] == [ANN, BEN]
+    for one in told:
+        assert (one["change"], one["is_closed"], one["changed_by"]) == ("member_removed", True, ANN)
+        assert (one["membership_version"], one["changed_at"]) == (7, "1970-01-01T00:00:00.001Z")
 
 
 def test_typing_goes_to_the_others_only() -> None:

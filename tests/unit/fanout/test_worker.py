@@ -201,6 +201,27 @@ async def test_removed_member_is_told_and_gets_nothing_after_it(stage: Stage) ->
     assert (last["change"], last["user_id"]) == ("member_removed", cem)
 
 
+async def test_closed_group_is_told_to_all_and_nothing_after_it(stage: Stage) -> None:
+    ann, ben, cem = await stage.world.people(3)
+    stage.connect(ann, ben, cem)
+    chat_id = await stage.world.group(ann, ben)
+    await stage.world.send(chat_id, ann)
+    commits = stage.world.new_commits()
+    await stage.world.close_group(ann, chat_id)
+    for commit in (*commits, *stage.world.new_commits()):
+        stage.worker.committed(commit)
+    for user_id in (ann, ben):
+        last = stage.router.got(user_id, "chat_update")[-1]
+        assert (last["change"], last["user_id"]) == ("member_removed", user_id)
+        assert last["is_closed"] is True
+    assert stage.router.connected[cem] == []
+    # What comes late concerns no member any more.
+    got = len(stage.router.connected[ben])
+    stage.worker.committed(commits[-1])
+    await stage.worker.settled()
+    assert len(stage.router.connected[ben]) == got
+
+
 async def test_readded_member_is_not_pushed_what_was_sent_meanwhile(stage: Stage) -> None:
     """The worker is late: it reads the members when the member is back already (B9)."""
     ann, ben, cem = await stage.world.people(3)

@@ -203,6 +203,26 @@ def damaged_messages(store: FakeStore) -> None:
     store.damaged = f"messages of {GROUP}"
 
 
+def closed_group_with_members(store: FakeStore) -> None:
+    store.change(GROUP, is_closed=True)
+
+
+def more_blocks_than_changes(store: FakeStore) -> None:
+    store.change(DIRECT, membership_version=3, block_changes=3)
+
+
+def negative_blocks(store: FakeStore) -> None:
+    store.change(DIRECT, membership_version=3, block_changes=-1)
+
+
+def member_who_refused(store: FakeStore) -> None:
+    store.change(GROUP, refusing=["user_2"])
+
+
+def hidden_above_head(store: FakeStore) -> None:
+    store.position_rows[0] = store.position_rows[0]._replace(hidden_through=99)
+
+
 CASES: list[tuple[Break, set[str]]] = [
     (drop_counter, {"counter_must_exist"}),
     (lower_counter, {"sequence_monotonicity"}),
@@ -232,6 +252,11 @@ CASES: list[tuple[Break, set[str]]] = [
     (member_count_wrong, {"member_count_exact"}),
     (group_without_owner, {"group_has_one_owner"}),
     (group_with_two_owners, {"group_has_one_owner"}),
+    (closed_group_with_members, {"closed_group_is_empty"}),
+    (more_blocks_than_changes, {"shown_version_sound"}),
+    (negative_blocks, {"shown_version_sound"}),
+    (member_who_refused, {"refusal_keeps_out"}),
+    (hidden_above_head, {"hidden_bounded_by_head"}),
     (direct_chat_of_one, {"direct_chat_has_two_members"}),
     (mark_without_block, {"block_marks_exact"}),
     (block_without_mark, {"block_marks_exact"}),
@@ -305,3 +330,15 @@ def test_differences_finds_an_entry_among_many() -> None:
 def test_differences_of_equal_lists_are_none() -> None:
     rows: list[EntryRow] = [("a", 1), ("b", 2)]
     assert list(differences(listing(*rows), listing(*reversed(rows)), 2)) == []
+
+
+def test_closed_group_needs_no_owner() -> None:
+    store = FakeStore()
+    store.change(
+        GROUP, is_closed=True, members=[], member_count=0, floor_delivered=None, floor_read=None
+    )
+    store.position_rows = [
+        row._replace(joined_sequence=None, membership_joined=None) if row.chat_id == GROUP else row
+        for row in store.position_rows
+    ]
+    assert violations(store) == []

@@ -1,10 +1,12 @@
 """What hypothesis draws for the wire: valid ids, texts, frames and events."""
 
+import msgspec
 from hypothesis import strategies as st
 
 from tidewire.domain.chats import Chat, ChatType, Role
 from tidewire.domain.delivery import DigestEntry
 from tidewire.domain.events import (
+    ChatClosed,
     ChatCreated,
     ChatRenamed,
     LoggedEvent,
@@ -312,5 +314,12 @@ logged_events: st.SearchStrategy[LoggedEvent] = st.one_of(
         joined_sequence=cursors,
         changed_by=user_ids,
         changed_at_ms=times_ms,
+    ),
+    st.builds(
+        ChatClosed,
+        chat=chats.map(lambda chat: msgspec.structs.replace(chat, member_count=0)),
+        member_ids=st.lists(user_ids, max_size=4).map(tuple),
+        closed_by=user_ids,
+        closed_at_ms=times_ms,
     ),
 )

@@ -94,7 +94,19 @@ CHAT_UPDATED: dict[str, Any] = {
         "changed_at": "2031-05-04T11:31:39.998Z",
     },
 }
-EXAMPLES = [MESSAGE_PERSISTED, MEMBERSHIP_CHANGED, CHAT_CREATED, CHAT_UPDATED]
+CHAT_CLOSED: dict[str, Any] = {
+    **MEMBERSHIP_CHANGED,
+    "event_type": "ChatClosed",
+    "payload": {
+        **{name: MEMBERSHIP_CHANGED["payload"][name] for name in CHAT_FIELDS},
+        "updated_at": "2031-05-04T11:31:39.998Z",
+        "head": 318,
+        "members": ["user_1", "user_2"],
+        "closed_by": "user_1",
+        "closed_at": "2031-05-04T11:31:39.998Z",
+    },
+}
+EXAMPLES = [MESSAGE_PERSISTED, MEMBERSHIP_CHANGED, CHAT_CREATED, CHAT_UPDATED, CHAT_CLOSED]
 
 
 def decode(record: object) -> EventRecord | UnknownRecord | RecordRefusal:

@@ -14,7 +14,7 @@ from tidewire.edge.rest.gate import Caller, Services
 from tidewire.edge.rest.once import carry_out_once
 from tidewire.edge.rest.services import RestServices
 from tidewire.wire.rest_models import AddedMember, ChangedMember, Envelope
-from tidewire.wire.rest_requests import AddMember, ChangeRole
+from tidewire.wire.rest_requests import AddMember, ChangeRole, TransferChat
 from tidewire.wire.rest_views import added_member, changed_member
 
 
@@ -100,9 +100,35 @@ async def change_role(
     return Envelope(changed_member(known_id, member, names, updated_by=actor))
 
 
+@post(
+    "/chats/{chat_id:str}/transfer",
+    tags=["members"],
+    status_code=200,
+    responses=refusals(403, 404, 413),
+)
+async def transfer_chat(
+    chat_id: FromPath[str], data: JSONBody[TransferChat], services: Services, caller: Caller
+) -> Envelope[ChangedMember]:
+    """Hand a group over to another member, who becomes its owner. The owner becomes an admin."""
+    actor, known_id = caller.user_id, chat_id_of(chat_id)
+    member = await services.chats.hand_over(actor, known_id, UserId(data.user_id))
+    names = await services.people.users([member.user_id])
+    return Envelope(changed_member(known_id, member, names, updated_by=actor))
+
+
+@post("/chats/{chat_id:str}/close", tags=["members"], status_code=204, responses=refusals(403))
+async def close_chat(chat_id: FromPath[str], services: Services, caller: Caller) -> None:
+    """Close a group. For its owner.
+
+    All members are removed, the owner included. The group cannot be opened again, and its history
+    cannot be read any more through the API.
+    """
+    await services.chats.close_group(caller.user_id, chat_id_of(chat_id))
+
+
 @post("/chats/{chat_id:str}/leave", tags=["members"], status_code=204, responses=refusals(403))
 async def leave_chat(chat_id: FromPath[str], services: Services, caller: Caller) -> None:
-    """Leave a group. Its owner cannot."""
+    """Leave a group. Its owner transfers or closes it instead."""
     await services.chats.leave(caller.user_id, chat_id_of(chat_id))
 
 
@@ -113,4 +139,4 @@ async def _member(
     return next((member for member in members if member.user_id == user_id), None)
 
 
-HANDLERS = (add_member, remove_member, change_role, leave_chat)
+HANDLERS = (add_member, remove_member, change_role, transfer_chat, close_chat, leave_chat)

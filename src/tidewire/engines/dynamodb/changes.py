@@ -22,7 +22,8 @@ Members = Mapping[UserId, Member | None]
 class Change(msgspec.Struct, frozen=True):
     """What is to be written, if the chat is still as it was when this was decided."""
 
-    event: ChangeEvent
+    events: Sequence[ChangeEvent]
+    """In order, each of a version of its own; the last one has the chat as it is to be."""
     writes: Sequence[Write]
     joins: bool = False
     """Fenced by the head as well, which becomes the joiner's `joined_sequence`."""
@@ -70,8 +71,9 @@ async def change_chat(
                 [
                     _fence(chat, change, now_ms),
                     *change.writes,
-                    rows.put_new(
-                        schema.OUTBOX, outbox_rows.change_row(change.event, now_ms=now_ms)
+                    *(
+                        rows.put_new(schema.OUTBOX, outbox_rows.change_row(event, now_ms=now_ms))
+                        for event in change.events
                     ),
                 ]
             )
@@ -84,7 +86,7 @@ async def change_chat(
 
 
 def _fence(before: Chat, change: Change, now_ms: int) -> Write:
-    after = change.event.chat
+    after = change.events[-1].chat
     condition = "#membership_version = :before"
     fields: dict[str, Value] = {
         "before": before.membership_version,
@@ -153,7 +155,7 @@ def decide_add(
             rows.put(schema.USER_CHATS, values.user_chat_row(after, member)),
         ]
         event = _member_event(after, member, MembershipChange.ADDED, actor, now_ms)
-        return Change(event, writes, joins=True)
+        return Change([event], writes, joins=True)
 
     return decide
 
@@ -168,7 +170,7 @@ def _removal(chat: Chat, member: Member, actor: UserId, now_ms: int) -> Change:
         ),
         rows.delete(schema.USER_CHATS, {"user_id": member.user_id, "chat_id": chat.chat_id}),
     ]
-    return Change(_member_event(after, member, MembershipChange.REMOVED, actor, now_ms), writes)
+    return Change([_member_event(after, member, MembershipChange.REMOVED, actor, now_ms)], writes)
 
 
 def decide_remove(actor: UserId, user_id: UserId, *, now_ms: int) -> Decide:
@@ -202,16 +204,42 @@ def decide_role(actor: UserId, user_id: UserId, role: Role, *, now_ms: int) -> D
         if target.role is role:
             return None
         member = msgspec.structs.replace(target, role=role)
-        write = rows.update(
-            schema.MEMBERSHIPS,
-            {"chat_id": chat.chat_id, "user_id": user_id},
-            "SET #role = :role",
-            condition="attribute_exists(#user_id)",
-            role=role.value,
-        )
-        after = _next(chat, now_ms)
-        event = _member_event(after, member, MembershipChange.ROLE_CHANGED, actor, now_ms)
-        return Change(event, [write])
+        event = _role_event(_next(chat, now_ms), member, actor, now_ms)
+        return Change([event], [_role_write(chat, member)])
+
+    return decide
+
+
+def _role_write(chat: Chat, member: Member) -> Write:
+    return rows.update(
+        schema.MEMBERSHIPS,
+        {"chat_id": chat.chat_id, "user_id": member.user_id},
+        "SET #role = :role",
+        condition="attribute_exists(#user_id)",
+        role=member.role.value,
+    )
+
+
+def _role_event(chat: Chat, member: Member, actor: UserId, now_ms: int) -> MembershipChanged:
+    return _member_event(chat, member, MembershipChange.ROLE_CHANGED, actor, now_ms)
+
+
+def decide_hand_over(actor: UserId, user_id: UserId, *, now_ms: int) -> Decide:
+    def decide(chat: Chat | None, members: Members, _: bool) -> Change | None:
+        me, target = members[actor], members[user_id]
+        if not access.check_hand_over(chat, me, target=target, target_id=user_id):
+            return None
+        assert chat is not None
+        assert me is not None
+        assert target is not None
+        owner = msgspec.structs.replace(target, role=Role.OWNER)
+        admin = msgspec.structs.replace(me, role=Role.ADMIN)
+        given = _next(chat, now_ms)
+        events = [
+            _role_event(given, owner, actor, now_ms),
+            _role_event(_next(given, now_ms), admin, actor, now_ms),
+        ]
+        return Change(events, [_role_write(chat, owner), _role_write(chat, admin)])
 
     return decide
 
@@ -223,7 +251,7 @@ def decide_rename(actor: UserId, name: str, *, now_ms: int) -> Decide:
         assert chat is not None
         if chat.name == name:
             return None
-        return Change(ChatRenamed(_next(chat, now_ms, name=name), actor, now_ms), ())
+        return Change([ChatRenamed(_next(chat, now_ms, name=name), actor, now_ms)], ())
 
     return decide
 

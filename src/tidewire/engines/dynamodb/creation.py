@@ -17,7 +17,7 @@ from tidewire.domain.chats import (
     check_chat_name,
     pair_key,
 )
-from tidewire.domain.errors import ChatIsFull, InvalidOperation, UserNotFound
+from tidewire.domain.errors import ChatIsFull, InvalidOperation, NotAMember, UserNotFound
 from tidewire.domain.events import ChatCreated
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.engines.dynamodb import outbox_rows, rows, schema, values
@@ -171,6 +171,8 @@ async def _resume(database: Database, command: CreateGroup, row: Row, *, now_ms:
     chat = values.chat_of(row)
     if chat is not None:
         return CreatedChat(chat, created=False), None
+    if row["status"] == values.CLOSED:
+        raise NotAMember
     chat = values.chat_of(row | {"status": values.ACTIVE})
     assert chat is not None
     members = dict.fromkeys((UserId(one) for one in row["pending_members"]), Role.MEMBER)

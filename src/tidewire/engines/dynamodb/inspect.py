@@ -147,8 +147,11 @@ class DynamoInspector:
             counter = None if counter_row is None else counter_row["sequence_counter"]
             if row is None:
                 return ChatRow(chat_id, None, 0, (), counter, 0, None, None, None)
-            if row["status"] != values.ACTIVE:
+            if row["status"] == values.PENDING:
                 return None
+            if row["status"] == values.CLOSED:
+                # Rows of members that are not swept yet say nothing any more.
+                return self._row(row, (), {}, counter)
             if before is not None and before["membership_version"] == row["membership_version"]:
                 return self._row(row, members, positions, counter)
             before = row
@@ -184,6 +187,10 @@ class DynamoInspector:
             floor_read=min((effective(one[4] or 0, one[2]) for one in listed), default=None),
             marked=[member["user_id"] for member in members if member.get("blocked")],
             blocked=self._blocked(members) if is_direct else (),
+            is_closed=row["status"] == values.CLOSED,
+            membership_version=row["membership_version"],
+            block_changes=row.get("block_changes", 0),
+            refusing=() if is_direct else self._refusing(chat_id, members),
         )
 
     def _pair(self, chat_id: ChatId, members: Sequence[Row]) -> str | None:
@@ -193,6 +200,10 @@ class DynamoInspector:
         key = pair_key(users[0], users[1])
         found = self._tables.get(schema.DIRECT_CHATS, {"pair_key": key})
         return key if found is not None and found["chat_id"] == chat_id else None
+
+    def _refusing(self, chat_id: ChatId, members: Sequence[Row]) -> list[str]:
+        keys = [{"user_id": row["user_id"], "blocked_id": chat_id} for row in members]
+        return sorted(user_id for user_id, _ in self._tables.get_many(schema.BLOCKS, keys))
 
     def _blocked(self, members: Sequence[Row]) -> list[str]:
         users = [member["user_id"] for member in members]
@@ -221,6 +232,7 @@ def _position(
         head=0 if chat is None else chat["last_sequence"],
         counter=None if counter is None else counter["sequence_counter"],
         chat_exists=chat is not None,
+        hidden_through=row.get("hidden_through"),
     )
 
 

@@ -9,7 +9,13 @@ from typing import Final
 
 import msgspec
 
-from tidewire.domain.events import ChangeEvent, ChatCreated, ChatRenamed, MembershipChanged
+from tidewire.domain.events import (
+    ChangeEvent,
+    ChatClosed,
+    ChatCreated,
+    ChatRenamed,
+    MembershipChanged,
+)
 from tidewire.domain.ids import ConnectionId
 from tidewire.domain.messages import Message
 from tidewire.domain.outbox import (
@@ -30,7 +36,7 @@ _SHARD: Final = "shard#"
 _RELAY: Final = "relay#"
 
 _KINDS: Final[dict[str, type[ChangeEvent]]] = {
-    kind.__name__: kind for kind in (ChatCreated, ChatRenamed, MembershipChanged)
+    kind.__name__: kind for kind in (ChatCreated, ChatRenamed, MembershipChanged, ChatClosed)
 }
 
 

@@ -146,7 +146,7 @@ class _Restore:
             "last_sequence": head,
             "last_message_at": 0 if newest is None else newest["created_at"],
             "membership_version": chat["membership_version"] + RESTORE_SEQUENCE_JUMP,
-            "member_count": self._members.get(chat_id, 0),
+            "member_count": 0 if chat["status"] == values.CLOSED else self._members.get(chat_id, 0),
         }
         self._tables.write(rows.put(schema.CHATS, mended))
         counter = self._tables.get(schema.COUNTERS, {"chat_id": chat_id})

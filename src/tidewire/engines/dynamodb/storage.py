@@ -34,6 +34,7 @@ from tidewire.domain.users import User
 from tidewire.engines.dynamodb import (
     changes,
     chat_list,
+    closing,
     creation,
     outbox,
     positions,
@@ -202,8 +203,9 @@ class DynamoStorage(DynamoAccounts):
                 change = await change_chat(
                     self._database, chat_id, concerned, decide, now_ms=now_ms
                 )
-            if change is not None:
-                self._committed(change.event)
+            for event in () if change is None else change.events:
+                # Each by itself: each has an outbox row of its own.
+                self._committed(event)
         return change
 
     async def add_member(
@@ -219,7 +221,7 @@ class DynamoStorage(DynamoAccounts):
         decide = changes.decide_add(actor, user_id, role, members_max=members_max, now_ms=now_ms)
         change = await self._finish(self._change(chat_id, [actor, user_id], decide, now_ms))
         assert change is not None
-        event = change.event
+        [event] = change.events
         assert isinstance(event, MembershipChanged)
         return Member(
             user_id=user_id,
@@ -245,6 +247,24 @@ class DynamoStorage(DynamoAccounts):
         decide = changes.decide_role(actor, user_id, role, now_ms=now_ms)
         await self._finish(self._change(chat_id, [actor, user_id], decide, now_ms))
         return await self._act(reading.check_member, chat_id, user_id)
+
+    async def hand_over(
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
+    ) -> Member:
+        decide = changes.decide_hand_over(actor, user_id, now_ms=now_ms)
+        await self._finish(self._change(chat_id, [actor, user_id], decide, now_ms))
+        return await self._act(reading.check_member, chat_id, user_id)
+
+    async def close_group(self, actor: UserId, chat_id: ChatId, *, now_ms: int) -> None:
+        await self._finish(self._close_group(actor, chat_id, now_ms))
+
+    async def _close_group(self, actor: UserId, chat_id: ChatId, now_ms: int) -> None:
+        async with self._locks.held(chat_id):
+            with self._database.within_budget():
+                event = await closing.close_group(self._database, actor, chat_id, now_ms=now_ms)
+            if event is not None:
+                self._committed(event)
+            await closing.sweep_members(self._database, chat_id, last=actor)
 
     async def rename(self, actor: UserId, chat_id: ChatId, name: str, *, now_ms: int) -> ChatAccess:
         decide = changes.decide_rename(actor, name, now_ms=now_ms)

@@ -18,6 +18,8 @@ KEY_LIFE_SECONDS: Final = 7 * 24 * 3600
 ACTIVE: Final = "active"
 PENDING: Final = "pending"
 """A group that is still being filled: nobody sees it."""
+CLOSED: Final = "closed"
+"""A group that was closed: there is no member any more, so nobody sees it either."""
 
 
 # Messages and their keys.
@@ -103,7 +105,7 @@ def is_same(send: SendMessage, key: StoredKey) -> bool:
 
 
 def chat_of(row: Row | None) -> Chat | None:
-    """The chat, unless there is none that anybody may see yet."""
+    """The chat, unless there is none that anybody may see, yet or any more."""
     if row is None or row["status"] != ACTIVE:
         return None
     return Chat(

@@ -90,6 +90,7 @@ class MemoryInspector:
                         head=record.head,
                         counter=self._tables.counters.get(record.chat_id),
                         chat_exists=True,
+                        hidden_through=row.hidden_through,
                     )
                 )
             yield rows
@@ -123,10 +124,18 @@ class MemoryInspector:
             counter=counter,
             head=record.head,
             pair_key=self._pair_keys.get(record.chat_id),
-            floor_delivered=floors.delivered.first,
-            floor_read=floors.read.first,
+            floor_delivered=floors.delivered.first if record.members else None,
+            floor_read=floors.read.first if record.members else None,
             marked=sorted(record.blocked),
             blocked=self._blocked(record),
+            is_closed=record.is_closed,
+            membership_version=record.membership_version,
+            block_changes=record.block_changes,
+            refusing=[
+                user_id
+                for user_id in sorted(record.members)
+                if (user_id, record.chat_id) in self._tables.refusals
+            ],
         )
 
     def _blocked(self, record: ChatRecord) -> list[UserId]:

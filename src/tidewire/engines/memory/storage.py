@@ -38,11 +38,13 @@ from tidewire.domain.errors import (
     CursorAhead,
     InvalidOperation,
     MessageNotFound,
+    NotAMember,
     SequenceAboveHead,
     UsernameTaken,
     UserNotFound,
 )
 from tidewire.domain.events import (
+    ChatClosed,
     ChatCreated,
     ChatRenamed,
     Event,
@@ -161,6 +163,8 @@ class MemoryStorage(MemoryAccounts):
         if record is not None:
             if record.created_by != command.actor_id or record.chat_type is not ChatType.GROUP:
                 raise InvalidOperation("this chat id is taken")
+            if record.is_closed:
+                raise NotAMember
             return CreatedChat(record.as_chat(), created=False)
         check_chat_name(command.name)
         roles = dict.fromkeys(command.member_ids, Role.MEMBER)
@@ -288,6 +292,35 @@ class MemoryStorage(MemoryAccounts):
             self._membership_changed(record, member, MembershipChange.ROLE_CHANGED, actor, now_ms)
         return member
 
+    async def hand_over(
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
+    ) -> Member:
+        record = self._open_tables().chats.get(chat_id)
+        me, target = _member(record, actor), _member(record, user_id)
+        if access.check_hand_over(_chat(record), me, target=target, target_id=user_id):
+            assert record is not None
+            assert me is not None
+            assert target is not None
+            events: list[Event] = []
+            for member, role in ((target, Role.OWNER), (me, Role.ADMIN)):
+                changed = msgspec.structs.replace(member, role=role)
+                record.members[member.user_id] = changed
+                kind = MembershipChange.ROLE_CHANGED
+                events.append(_membership_event(record, changed, kind, actor, now_ms))
+            self._committed(*events)
+        assert record is not None
+        return record.members[user_id]
+
+    async def close_group(self, actor: UserId, chat_id: ChatId, *, now_ms: int) -> None:
+        record = self._open_tables().chats.get(chat_id)
+        access.check_close(_chat(record), _member(record, actor))
+        assert record is not None
+        member_ids = tuple(sorted(record.members))
+        record.members.clear()
+        record.is_closed = True
+        _raise_version(record, now_ms)
+        self._committed(ChatClosed(record.as_chat(), member_ids, actor, now_ms))
+
     async def rename(self, actor: UserId, chat_id: ChatId, name: str, *, now_ms: int) -> ChatAccess:
         check_chat_name(name)
         record = self._open_tables().chats.get(chat_id)
@@ -317,7 +350,7 @@ class MemoryStorage(MemoryAccounts):
 
     async def roster(self, chat_id: ChatId) -> Roster | None:
         record = self._open_tables().chats.get(chat_id)
-        if record is None:
+        if record is None or record.is_closed:
             return None
         return roster_of(
             chat_id,
@@ -353,7 +386,8 @@ class MemoryStorage(MemoryAccounts):
 
     async def floors(self, chat_ids: Sequence[ChatId]) -> list[Floors | None]:
         records = self._open_tables().chats
-        return [records[chat_id].floors() if chat_id in records else None for chat_id in chat_ids]
+        found = [records.get(chat_id) for chat_id in chat_ids]
+        return [None if one is None or one.is_closed else one.floors() for one in found]
 
     async def delivery_status(
         self, reader: UserId, chat_id: ChatId, sequence: int | None
@@ -456,18 +490,7 @@ class MemoryStorage(MemoryAccounts):
         actor: UserId,
         now_ms: int,
     ) -> None:
-        _raise_version(record, now_ms)
-        self._committed(
-            MembershipChanged(
-                chat=record.as_chat(),
-                user_id=member.user_id,
-                change=change,
-                role=member.role,
-                joined_sequence=member.joined_sequence,
-                changed_by=actor,
-                changed_at_ms=now_ms,
-            )
-        )
+        self._committed(_membership_event(record, member, change, actor, now_ms))
 
     def _committed(self, *events: Event) -> None:
         if events:
@@ -492,6 +515,21 @@ def _chat(record: ChatRecord | None) -> Chat | None:
 
 def _member(record: ChatRecord | None, user_id: UserId) -> Member | None:
     return None if record is None else record.members.get(user_id)
+
+
+def _membership_event(
+    record: ChatRecord, member: Member, change: MembershipChange, actor: UserId, now_ms: int
+) -> MembershipChanged:
+    _raise_version(record, now_ms)
+    return MembershipChanged(
+        chat=record.as_chat(),
+        user_id=member.user_id,
+        change=change,
+        role=member.role,
+        joined_sequence=member.joined_sequence,
+        changed_by=actor,
+        changed_at_ms=now_ms,
+    )
 
 
 def _raise_version(record: ChatRecord, now_ms: int) -> None:

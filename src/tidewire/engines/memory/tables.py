@@ -34,6 +34,7 @@ class PositionRow:
 
     positions: Positions
     updated_at_ms: int
+    hidden_through: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,6 +53,8 @@ class ChatRecord:
     positions: dict[UserId, PositionRow] = field(default_factory=dict)
     blocked: dict[UserId, None] = field(default_factory=dict)
     """Members whose sends are refused, because the other one of this direct chat blocks them."""
+    is_closed: bool = False
+    """A closed group has no members."""
     messages: list[Message] = field(default_factory=list)
     commits: list[int] = field(default_factory=list)
     """The place of each message in the order of commits over all chats."""
@@ -169,6 +172,8 @@ class MemoryTables:
     counters: dict[ChatId, int] = field(default_factory=dict)
     """The last sequence given out, per chat; apart, so that it can be missing (ADR-004)."""
     direct_chats: dict[str, ChatId] = field(default_factory=dict)
+    refusals: dict[tuple[UserId, ChatId], None] = field(default_factory=dict)
+    """Groups that users do not want to be added to again."""
     commits: int = 0
     """How many messages were stored, in all chats."""
     users: dict[UserId, User] = field(default_factory=dict)

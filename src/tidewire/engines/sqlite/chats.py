@@ -21,7 +21,7 @@ from tidewire.domain.chats import (
     pair_key,
     roster_of,
 )
-from tidewire.domain.errors import ChatIsFull, InvalidOperation, UserNotFound
+from tidewire.domain.errors import ChatIsFull, InvalidOperation, NotAMember, UserNotFound
 from tidewire.domain.events import (
     ChatCreated,
     ChatRenamed,
@@ -38,7 +38,7 @@ FIND_CHAT: Final = """
 SELECT chat_type, name, created_by, created_at, updated_at, membership_version, block_changes,
     member_count, coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chats.chat_id), 0),
     (SELECT sequence_counter FROM chat_counters WHERE chat_id = chats.chat_id)
-FROM chats WHERE chat_id = ?
+FROM chats WHERE chat_id = ? AND closed_at IS NULL
 """
 
 FIND_MEMBERS: Final = """
@@ -102,7 +102,7 @@ def list_members(
 
 def roster(database: apsw.Connection, chat_id: ChatId) -> Roster | None:
     version = database.execute(
-        "SELECT membership_version FROM chats WHERE chat_id = ?", (chat_id,)
+        "SELECT membership_version FROM chats WHERE chat_id = ? AND closed_at IS NULL", (chat_id,)
     ).fetchone()
     if version is None:
         return None
@@ -156,6 +156,9 @@ def create_group(
         if existing.created_by != command.actor_id or existing.chat_type is not ChatType.GROUP:
             raise InvalidOperation("this chat id is taken")
         return CreatedChat(existing, created=False), []
+    if database.execute("SELECT 1 FROM chats WHERE chat_id = ?", (command.chat_id,)).get:
+        # It was made, and closed since.
+        raise NotAMember
     check_chat_name(command.name)
     roles = {command.actor_id: Role.OWNER} | dict.fromkeys(command.member_ids, Role.MEMBER)
     if len(roles) != 1 + len(command.member_ids) or roles[command.actor_id] is not Role.OWNER:
@@ -191,7 +194,7 @@ def add_member(
     member = _join(
         database, chat_id, user_id, role, actor, joined_sequence=chat.head, now_ms=now_ms
     )
-    event = _changed(database, chat, member, MembershipChange.ADDED, actor, now_ms, count=+1)
+    event = changed(database, chat, member, MembershipChange.ADDED, actor, now_ms, count=+1)
     return member, [event]
 
 
@@ -241,7 +244,7 @@ def change_role(
         (role, chat_id, user_id),
     )
     member = msgspec.structs.replace(target, role=role)
-    event = _changed(database, chat, member, MembershipChange.ROLE_CHANGED, actor, now_ms, count=0)
+    event = changed(database, chat, member, MembershipChange.ROLE_CHANGED, actor, now_ms, count=0)
     return member, [event]
 
 
@@ -343,10 +346,10 @@ def _part(
         "UPDATE delivery_state SET joined_sequence = NULL WHERE user_id = ? AND chat_id = ?",
         (member.user_id, chat.chat_id),
     )
-    return _changed(database, chat, member, MembershipChange.REMOVED, actor, now_ms, count=-1)
+    return changed(database, chat, member, MembershipChange.REMOVED, actor, now_ms, count=-1)
 
 
-def _changed(
+def changed(
     database: apsw.Connection,
     chat: Chat,
     member: Member,
@@ -356,6 +359,7 @@ def _changed(
     *,
     count: int,
 ) -> MembershipChanged:
+    """Note a change of one member: the event with the chat after it."""
     return MembershipChanged(
         chat=_raise_version(database, chat, count, now_ms),
         user_id=member.user_id,

@@ -181,6 +181,10 @@ class SqliteInspector:
                 floor_read=floor_read,
                 marked=_ids(marked),
                 blocked=_ids(blocked),
+                is_closed=bool(is_closed),
+                membership_version=version,
+                block_changes=block_changes,
+                refusing=_ids(refusing),
             )
             for (
                 chat_id,
@@ -193,6 +197,10 @@ class SqliteInspector:
                 floor_read,
                 marked,
                 blocked,
+                is_closed,
+                version,
+                block_changes,
+                refusing,
             ) in rows
         ]
 

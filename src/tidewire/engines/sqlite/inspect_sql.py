@@ -61,6 +61,14 @@ SELECT
             ON other.chat_id = chats.chat_id AND other.user_id <> m.user_id
         CROSS JOIN user_blocks AS b ON b.user_id = m.user_id AND b.blocked_id = other.user_id
         WHERE chats.chat_id = wanted.chat_id AND chats.chat_type = 'direct'
+    ),
+    coalesce((SELECT closed_at FROM chats WHERE chats.chat_id = wanted.chat_id), 0) <> 0,
+    coalesce((SELECT membership_version FROM chats WHERE chats.chat_id = wanted.chat_id), 1),
+    coalesce((SELECT block_changes FROM chats WHERE chats.chat_id = wanted.chat_id), 0),
+    (
+        SELECT group_concat(r.user_id) FROM chat_memberships AS m
+        CROSS JOIN group_refusals AS r ON r.user_id = m.user_id AND r.chat_id = m.chat_id
+        WHERE m.chat_id = wanted.chat_id
     )
 FROM (SELECT ? AS chat_id) AS wanted
 """
@@ -128,7 +136,8 @@ SELECT
     m.joined_sequence,
     coalesce((SELECT max(sequence) FROM messages WHERE messages.chat_id = s.chat_id), 0),
     (SELECT sequence_counter FROM chat_counters AS c WHERE c.chat_id = s.chat_id),
-    EXISTS (SELECT 1 FROM chats WHERE chats.chat_id = s.chat_id)
+    EXISTS (SELECT 1 FROM chats WHERE chats.chat_id = s.chat_id),
+    s.hidden_through
 FROM delivery_state AS s
 LEFT JOIN chat_memberships AS m ON m.chat_id = s.chat_id AND m.user_id = s.user_id
 WHERE (s.user_id, s.chat_id) > (:user, :chat)

@@ -75,7 +75,7 @@ SELECT json_group_array(json_array(
     {_LOWEST.format(kind="read")}
 ))
 FROM json_each(?) AS question
-CROSS JOIN chats AS chat ON chat.chat_id = question.value
+CROSS JOIN chats AS chat ON chat.chat_id = question.value AND chat.closed_at IS NULL
 """  # noqa: S608 - constants
 
 FIND_MEMBER_POSITIONS: Final = """

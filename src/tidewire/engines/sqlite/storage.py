@@ -39,6 +39,7 @@ from tidewire.engines.sqlite import (
     blocks,
     chat_list,
     chats,
+    groups,
     positions,
     reading,
     repair,
@@ -232,6 +233,14 @@ class SqliteStorage(SqliteAccounts):
         self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role, *, now_ms: int
     ) -> Member:
         return await self._write(chats.change_role, actor, chat_id, user_id, role, now_ms)
+
+    async def hand_over(
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
+    ) -> Member:
+        return await self._write(groups.hand_over, actor, chat_id, user_id, now_ms)
+
+    async def close_group(self, actor: UserId, chat_id: ChatId, *, now_ms: int) -> None:
+        await self._write(groups.close_group, actor, chat_id, now_ms)
 
     async def rename(self, actor: UserId, chat_id: ChatId, name: str, *, now_ms: int) -> ChatAccess:
         return await self._write(chats.rename, actor, chat_id, name, now_ms)

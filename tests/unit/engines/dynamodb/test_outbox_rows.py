@@ -4,6 +4,7 @@ from tests.unit.engines.dynamodb.samples import ANNA, BEN, CHAT, NOW_MS, a_chat,
 from tidewire.domain.chats import Role
 from tidewire.domain.events import (
     ChangeEvent,
+    ChatClosed,
     ChatCreated,
     ChatRenamed,
     MembershipChange,
@@ -41,6 +42,7 @@ CHANGES: list[ChangeEvent] = [
         changed_by=ANNA,
         changed_at_ms=NOW_MS,
     ),
+    ChatClosed(a_chat(), (ANNA, BEN), ANNA, NOW_MS),
 ]
 
 

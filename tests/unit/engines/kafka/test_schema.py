@@ -5,7 +5,13 @@ import pytest
 
 from tests.unit.ingest.events import ANNA, a_message, a_rename
 from tidewire.domain.chats import Role
-from tidewire.domain.events import ChatCreated, LoggedEvent, MembershipChange, MembershipChanged
+from tidewire.domain.events import (
+    ChatClosed,
+    ChatCreated,
+    LoggedEvent,
+    MembershipChange,
+    MembershipChanged,
+)
 from tidewire.engines.kafka.options import KafkaOptions
 from tidewire.engines.kafka.schema import READ, FoundTopic, Topic, differences, topic_of, topics
 
@@ -43,6 +49,7 @@ def test_topics_are_those_of_the_contract() -> None:
         (a_message(1), "messages.persisted"),
         (a_rename(1), "memberships.changed"),
         (ChatCreated(CHAT, (ANNA,)), "chats.created"),
+        (ChatClosed(CHAT, (ANNA,), ANNA, 1), "memberships.changed"),
         (
             MembershipChanged(
                 chat=CHAT,
