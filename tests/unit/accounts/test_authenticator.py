@@ -329,6 +329,20 @@ async def test_external_user_who_is_disabled_is_refused_at_once(
     assert await refusal(plane, external()) is AuthFailure.TOKEN_REVOKED
 
 
+async def test_external_user_disabled_by_another_process_is_refused(engine: MemoryHarness) -> None:
+    """The store alone says so: this process was told of no revocation (E2)."""
+    plane = Plane(engine, external=TEAM)
+    identity = await identified(plane, external())
+    await engine.storage.disable_user(identity.user_id, now_ms=plane.clock.wall_ms())
+    plane.clock.pass_ms(plane.options.session_cached_ms)
+    assert await refusal(plane, external()) is AuthFailure.TOKEN_REVOKED
+    # Nor does a process that starts later let the user in.
+    later = Plane(engine, external=TEAM, clock=plane.clock)
+    assert await refusal(later, external()) is AuthFailure.TOKEN_REVOKED
+    await engine.storage.enable_user(identity.user_id, now_ms=plane.clock.wall_ms())
+    assert (await identified(plane, external())).user_id == identity.user_id
+
+
 async def test_external_user_who_is_disabled_while_he_is_read_is_refused(
     plane: Plane, storage: WatchedStorage
 ) -> None:

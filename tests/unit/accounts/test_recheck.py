@@ -94,6 +94,34 @@ async def test_asked_for_often_it_looks_once_more_and_not_at_once(stage: Stage) 
     assert stage.looks == 1
 
 
+async def test_recheck_asked_for_during_a_recheck_is_not_forgotten(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ended after the first look was read, and before it was over, ends too (E14)."""
+    anna = await stage.plane.registered("anna")
+    laptop = await stage.plane.logged_in("anna", LAPTOP)
+    user_id = anna.user.user_id
+    stage.connected = [(user_id, one.session.session_id) for one in (anna, laptop)]
+    reading, goes_on = asyncio.Event(), asyncio.Event()
+    read = MemoryStorage.session
+
+    async def session(self: MemoryStorage, session_id: SessionId) -> Session | None:
+        found = await read(self, session_id)
+        reading.set()
+        await goes_on.wait()
+        return found
+
+    monkeypatch.setattr(MemoryStorage, "session", session)
+    stage.recheck()
+    await asyncio.wait_for(reading.wait(), 5)
+    await stage.plane.engine.storage.revoke_session(user_id, laptop.session.session_id)
+    stage.recheck()
+    goes_on.set()
+    await asyncio.wait_for(stage.done.wait(), 5)
+    assert stage.ended == [laptop.session.session_id]
+    assert stage.looks == 2
+
+
 async def test_store_that_does_not_answer_is_asked_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -286,6 +286,24 @@ async def test_login_that_is_good_is_not_counted(engine: MemoryHarness) -> None:
         await plane.logged_in("anna")
 
 
+async def test_login_that_is_good_gives_back_its_own_try_and_no_other(
+    engine: MemoryHarness,
+) -> None:
+    """Of 4 tries 3 were wrong; a good one changes nothing about that, however often (E14)."""
+    options = AccountOptions(throttle=ThrottleOptions(login_ip_burst=4))
+    plane = Plane(engine, options=options)
+    await plane.registered()
+    for number in range(3):
+        with pytest.raises(InvalidCredentials):
+            await plane.logged_in(f"name{number}", password=WRONG)
+    for _ in range(5):
+        await plane.logged_in()
+    with pytest.raises(InvalidCredentials):
+        await plane.logged_in("name3", password=WRONG)
+    with pytest.raises(RateLimited):
+        await plane.logged_in("name4", password=WRONG)
+
+
 async def test_login_tries_at_once_are_all_counted(engine: MemoryHarness) -> None:
     plane = Plane(engine, options=FEW)
     await plane.registered("anna")
