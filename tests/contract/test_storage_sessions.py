@@ -19,6 +19,7 @@ from tidewire.domain.accounts import (
 )
 from tidewire.domain.errors import InvalidCredentials, UserNotFound
 from tidewire.domain.ids import SessionId, UserId
+from tidewire.domain.login_places import PLACES_MAX
 
 SESSIONS_MAX = 3
 GRACE_MS = 30_000
@@ -141,6 +142,35 @@ async def test_session_refused_ends_no_other(world: World) -> None:
     with pytest.raises(InvalidCredentials):
         await opened(world, a_login(world, anna, device=PHONE, password_hash="other"))
     assert await session_ids(world, anna) == [first.session.session_id]
+
+
+async def test_places_of_logins_are_remembered_with_the_password(world: World) -> None:
+    """Where an account got in outlives its sessions and a new password (A10)."""
+    anna = await registered(world, "anna", "hash")
+    await opened(world, a_login(world, anna, password_hash="hash", places=("phone", "home")))
+    await opened(world, a_login(world, anna, password_hash="hash", places=("laptop", "home")))
+    await world.storage.revoke_sessions(anna, keep=None)
+    await world.storage.set_password(
+        anna, "new", expected_hash="hash", keep=None, now_ms=world.now()
+    )
+    await world.engine.reopen()
+    credentials = await world.storage.credentials("anna")
+    assert credentials is not None
+    assert credentials == await world.storage.credentials_of(anna)
+    assert list(credentials.places) == ["laptop", "home", "phone"]
+
+
+async def test_places_are_bounded_and_those_of_a_refused_login_are_not_kept(world: World) -> None:
+    anna = await registered(world, "anna", "hash")
+    with pytest.raises(InvalidCredentials):
+        await opened(world, a_login(world, anna, password_hash="other", places=("cafe",)))
+    for number in range(PLACES_MAX + 2):
+        places = (f"place{number}",)
+        await opened(world, a_login(world, anna, password_hash="hash", places=places))
+    credentials = await world.storage.credentials_of(anna)
+    assert credentials is not None
+    expected = [f"place{number}" for number in reversed(range(2, PLACES_MAX + 2))]
+    assert list(credentials.places) == expected
 
 
 async def test_session_opened_with_a_stronger_hash_stores_it(world: World) -> None:

@@ -1,5 +1,7 @@
 """Short words for accounts and sessions, for tests of the store."""
 
+from collections.abc import Sequence
+
 from tests.support.world import World
 from tidewire.domain.accounts import Invite, NewAccount, OpenSession, Session, SessionKind
 from tidewire.domain.ids import UserId
@@ -57,6 +59,7 @@ def a_login(
     life_ms: int = 30 * DAY_MS,
     password_hash: str | None = None,
     rehashed: str | None = None,
+    places: Sequence[str] = (),
 ) -> OpenSession:
     """A session that is not open yet: on a device of its own unless told, or of a bot."""
     now_ms = world.now()
@@ -75,4 +78,5 @@ def a_login(
         refresh_hash=None if bot else refresh_hash,
         password_hash=password_hash,
         rehashed=rehashed,
+        places=places,
     )

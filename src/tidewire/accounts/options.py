@@ -35,29 +35,50 @@ class PasswordOptions:
     memory_kib: int = 19 * 1024
     passes: int = 2
     lanes: int = 1
-    running_max: int = 2
-    """How many passwords are hashed at the same time."""
+    running_max: int = 0
+    """How many passwords are hashed at the same time. 0: one less than the processor has cores,
+    and one at least, so that a core is left for messages while many people log in."""
     waiting_max: int = 64
-    """How many may wait for that; one more is refused."""
+    """How many may wait for that, those from busy addresses last. When there is one more, the last
+    one is refused. 64 are served in 2 s by one core."""
+    waiting_ms_max: int = 15 * _SECOND_MS
+    """How long one may wait, in milliseconds; then it is refused. Clients wait about as long."""
 
     def __post_init__(self) -> None:
         _check(self.lanes >= 1, "lanes is at least 1")
         _check(self.memory_kib >= 8 * self.lanes, "memory_kib is at least 8 a lane")
         _check(self.passes >= 1, "passes is at least 1")
-        _check(self.running_max >= 1, "running_max is at least 1")
+        _check(self.running_max >= 0, "running_max is not negative")
         _check(self.waiting_max >= 0, "waiting_max is not negative")
+        _check(self.waiting_ms_max >= 1, "waiting_ms_max is at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleOptions:
-    """How often somebody may try: a burst, then one each interval. A login that is good is free."""
+    """How often somebody may try: a burst, then one each interval. A login that is good is free.
+
+    A try is counted in one budget of its account: that of strangers, or that of the device or the
+    address that it comes from, if this account got in from there before. Strangers cannot use up
+    the latter, so they cannot lock the owner out.
+    """
 
     login_name_burst: int = 10
     login_name_interval_ms: int = 30 * _SECOND_MS
-    """For one user name, from wherever."""
+    """Strangers' tries for one user name, all of them together."""
     login_ip_burst: int = 60
     login_ip_interval_ms: int = 2 * _SECOND_MS
-    """From one address (a /64 of IPv6), for whatever names."""
+    """Strangers' tries from one address (a /64 of IPv6), for whatever names."""
+    login_known_burst: int = 10
+    login_known_interval_ms: int = 30 * _SECOND_MS
+    """Tries for one account from one address where it got in before; a device that got in before
+    has a budget of its own there."""
+    login_device_burst: int = 5
+    login_device_interval_ms: int = 60 * _SECOND_MS
+    """Tries for one account with the id of one device that got in before, from all addresses where
+    the account never did. Small: a device's id is no secret, and may be a guesser's pretence."""
+    effort_interval_ms: int = 60 * _SECOND_MS
+    """How long a login counts against the next one in the queue before the password hash. An
+    address that logs in once in this time is served before those that do it often."""
     register_ip_burst: int = 20
     register_ip_interval_ms: int = 30 * _SECOND_MS
     """New accounts from one address."""
@@ -68,7 +89,15 @@ class ThrottleOptions:
     """How many of each are remembered."""
 
     def __post_init__(self) -> None:
-        for name in ("login_name", "login_ip", "register_ip", "refresh"):
+        _check(self.effort_interval_ms >= 1, "effort_interval_ms is at least 1")
+        for name in (
+            "login_name",
+            "login_ip",
+            "login_known",
+            "login_device",
+            "register_ip",
+            "refresh",
+        ):
             _check(getattr(self, f"{name}_burst") >= 1, f"{name}_burst is at least 1")
             _check(getattr(self, f"{name}_interval_ms") >= 1, f"{name}_interval_ms is at least 1")
         _check(self.keys_max >= 1, "keys_max is at least 1")

@@ -1,6 +1,11 @@
-"""Passwords: argon2id, off the event loop, and the same work whether or not there is an account."""
+"""Passwords: argon2id, off the event loop, and the same work whether or not there is an account.
+
+Few hash at a time, so that a core is left for the event loop; the others wait in a short queue,
+those who have asked for little before those who have asked for much (`turns`).
+"""
 
 import asyncio
+import os
 import unicodedata
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
@@ -10,11 +15,14 @@ import msgspec
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from tidewire.accounts.options import PasswordOptions
+from tidewire.accounts.turns import Rank, Turns
 from tidewire.domain.accounts import Secret
-from tidewire.domain.errors import Overloaded
+from tidewire.domain.errors import TooManyLogins
 from tidewire.ports.runtime import RandomBytes, RunBlocking
 
 SALT_BYTES: Final = 16
+RETRY_MS: Final = 2_000
+"""When somebody for whom there was no room may try again: by then the queue has been served."""
 
 Result = TypeVar("Result")
 
@@ -53,6 +61,11 @@ class Argon2Hasher:
         return self._argon2.check_needs_rehash(stored)
 
 
+def operators() -> int:
+    """The rank of what an operator asks for: before everybody else."""
+    return 0
+
+
 class PasswordCheck(msgspec.Struct, frozen=True):
     """`rehashed` is set if the password is right, but its hash is to be replaced."""
 
@@ -75,16 +88,24 @@ class Passwords:
         self._options = options
         self._run_blocking = run_blocking
         self._random_bytes = random_bytes
-        self._turns = asyncio.Semaphore(options.running_max)
-        self._waiting = 0
+        self._running_max = options.running_max or max(1, _cores() - 1)
+        # A slot that was given to somebody who has not begun to use it counts as taken.
+        self._slots_taken = 0
+        self._turns: Turns[asyncio.Future[None]] = Turns(waiting_max=options.waiting_max)
         self._nobodys_hash: str | None = None
 
-    async def hash(self, password: Secret) -> str:
-        return await self._run(lambda: self._hasher.hash(password))
+    async def hash(self, password: Secret, *, rank: Rank = operators) -> str:
+        """Raises TooManyLogins."""
+        return await self._run(lambda: self._hasher.hash(password), rank)
 
-    async def check(self, stored: str | None, password: Secret) -> PasswordCheck:
-        """Is it the password of this hash? With None it is not, and that takes as long."""
-        return await self._run(lambda: self._check(stored, password))
+    async def check(
+        self, stored: str | None, password: Secret, *, rank: Rank = operators
+    ) -> PasswordCheck:
+        """Is it the password of this hash? With None it is not, and that takes as long.
+
+        `rank` is the place in the queue (`turns`). Raises TooManyLogins.
+        """
+        return await self._run(lambda: self._check(stored, password), rank)
 
     def _check(self, stored: str | None, password: Secret) -> PasswordCheck:
         if self._nobodys_hash is None:
@@ -97,15 +118,47 @@ class Passwords:
             return PasswordCheck(is_right=True, rehashed=self._hasher.hash(password))
         return PasswordCheck(is_right=True)
 
-    async def _run(self, work: Callable[[], Result]) -> Result:
-        if self._waiting >= self._options.running_max + self._options.waiting_max:
-            raise Overloaded("too many are logging in at once; try again in a moment")
-        self._waiting += 1
+    async def _run(self, work: Callable[[], Result], rank: Rank) -> Result:
+        await self._take_slot(rank)
         try:
-            async with self._turns:
-                return await self._run_blocking(work)
+            return await self._run_blocking(work)
         finally:
-            self._waiting -= 1
+            self._pass_on()
+
+    async def _take_slot(self, rank: Rank) -> None:
+        if self._slots_taken < self._running_max:
+            self._slots_taken += 1
+            return
+        ticket = asyncio.get_running_loop().create_future()
+        evicted = self._turns.enter(ticket, rank)
+        if evicted is not None and not evicted.done():
+            evicted.set_exception(TooManyLogins(retry_after_ms=RETRY_MS))
+        try:
+            async with asyncio.timeout(self._options.waiting_ms_max / 1000):
+                await ticket
+        except BaseException as error:
+            self._turns.leave(ticket)
+            if ticket.done() and not ticket.cancelled() and ticket.exception() is None:
+                # It was our turn in the very moment in which we gave up.
+                self._pass_on()
+            if isinstance(error, TimeoutError):
+                raise TooManyLogins(retry_after_ms=RETRY_MS) from None
+            raise
+
+    def _pass_on(self) -> None:
+        """A slot is free: its next holder is the next in line."""
+        ticket = self._turns.take()
+        while ticket is not None and ticket.done():
+            ticket = self._turns.take()
+        if ticket is None:
+            self._slots_taken -= 1
+        else:
+            ticket.set_result(None)
+
+
+def _cores() -> int:
+    """The processor's cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _bytes(password: Secret) -> bytes:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from tidewire.accounts.invites import invite_hash
+from tidewire.accounts.login_limits import Admitted, LoginLimits, places_of
 from tidewire.accounts.options import AccountOptions, Registration
 from tidewire.accounts.passwords import PasswordCheck, Passwords
 from tidewire.accounts.refresh import (
@@ -44,6 +45,7 @@ from tidewire.domain.errors import (
     InvalidRefreshToken,
     RateLimited,
     SessionNotFound,
+    TooManyLogins,
     UserNotFound,
 )
 from tidewire.domain.ids import SessionId, UserId, is_safe_token
@@ -55,6 +57,8 @@ from tidewire.ports.runtime import Clock, IdSource, RandomBytes
 
 OnRevoked = Callable[[Sequence[SessionId]], None]
 """Is told which sessions have ended, on the event loop, as soon as that is durable."""
+
+TOO_MANY_TRIES: Final = "too many tries; wait a while"
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -117,8 +121,10 @@ class AccountService:
         self._on_revoked = on_revoked
         self._trail = trail
         limits = options.throttle
-        self._by_name = self._throttle(limits.login_name_burst, limits.login_name_interval_ms)
-        self._by_address = self._throttle(limits.login_ip_burst, limits.login_ip_interval_ms)
+        self._logins = LoginLimits(limits)
+        self._password_changes = self._throttle(
+            limits.login_name_burst, limits.login_name_interval_ms
+        )
         self._registrations = self._throttle(
             limits.register_ip_burst, limits.register_ip_interval_ms
         )
@@ -127,8 +133,8 @@ class AccountService:
     def share_limits(self) -> dict[str, SharedView]:
         """Count tries over all processes."""
         return {
-            "login_name": self._by_name.share(),
-            "login_ip": self._by_address.share(),
+            **self._logins.share(),
+            "password_change": self._password_changes.share(),
             "register_ip": self._registrations.share(),
             "refresh": self._refreshes.share(),
         }
@@ -148,7 +154,7 @@ class AccountService:
         """Make an account and log in.
 
         Raises InvalidOperation (a name or password that is none), Forbidden (closed, or an invite
-        is needed), InvalidInvite, UsernameTaken, RateLimited, Overloaded.
+        is needed), InvalidInvite, UsernameTaken, RateLimited, TooManyLogins.
         """
         with self._failures_noted(AuditAction.REGISTER_FAILED):
             return await self._register(
@@ -180,8 +186,11 @@ class AccountService:
             invite = None
         elif invite is None:
             raise Forbidden("an invite is needed to register here")
-        self._take(self._registrations, address_key(client_ip))
-        password_hash = await self._passwords.hash(password)
+        address = address_key(client_ip)
+        self._take(self._registrations, address)
+        admitted = self._logins.stranger(address, self._clock.monotonic_ms())
+        with self._in_queue(admitted):
+            password_hash = await self._passwords.hash(password, rank=admitted.rank)
         now_ms = self._clock.wall_ms()
         user = User(
             user_id=self._ids.user_id(now_ms),
@@ -198,7 +207,8 @@ class AccountService:
         user = await self._store.register(account, now_ms=now_ms)
         self._trail.record(AuditAction.ACCOUNT_CREATED, actor=user.user_id, target=user.user_id)
         check = PasswordCheck(is_right=True)
-        return await self._open(user, device_id, password_hash, check, is_new_user=True)
+        places = places_of(user.user_id, device_id, address)
+        return await self._open(user, device_id, password_hash, check, places, is_new_user=True)
 
     async def login(
         self, username: str, password: Secret, *, device_id: str, client_ip: str
@@ -206,8 +216,8 @@ class AccountService:
         """Log in on a device; its earlier session ends, and the oldest one beyond the bound.
 
         A name that nobody has takes as long as a wrong password and gets the same answer. Raises
-        InvalidCredentials, Forbidden (disabled), RateLimited, Overloaded, InvalidOperation (not a
-        device id).
+        InvalidCredentials, Forbidden (disabled), RateLimited, TooManyLogins, InvalidOperation (not
+        a device id).
         """
         with self._failures_noted(AuditAction.LOGIN_FAILED) as attempt:
             return await self._login(username, password, attempt, device_id, client_ip)
@@ -216,22 +226,29 @@ class AccountService:
         self, username: str, password: Secret, attempt: _Attempt, device_id: str, client_ip: str
     ) -> LoggedIn:
         device_id = check_device_id(device_id)
-        name_key, address = username[:64].casefold(), address_key(client_ip)
-        # Counted before they are checked: many at once are many (S-07).
-        self._take(self._by_address, address)
-        self._take(self._by_name, name_key)
+        address = address_key(client_ip)
         # What cannot be a name is nobody's, but takes as long.
         credentials = await self._store.credentials(username) if is_safe_token(username) else None
         if credentials is not None:
             attempt.user_id = credentials.user.user_id
+        admitted = self._logins.admit(
+            username,
+            credentials,
+            device_id=device_id,
+            address=address,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        if isinstance(admitted, int):
+            raise RateLimited(TOO_MANY_TRIES, retry_after_ms=admitted)
         stored = None if credentials is None else credentials.password_hash
-        check = await self._passwords.check(stored, password)
+        with self._in_queue(admitted):
+            check = await self._passwords.check(stored, password, rank=admitted.rank)
         if not check.is_right or credentials is None or stored is None:
             raise InvalidCredentials
-        opened = await self._open(credentials.user, device_id, stored, check, is_new_user=False)
-        now_ms = self._clock.monotonic_ms()
-        self._by_address.give_back(address, now_ms)
-        self._by_name.give_back(name_key, now_ms)
+        user = credentials.user
+        places = places_of(user.user_id, device_id, address)
+        opened = await self._open(user, device_id, stored, check, places, is_new_user=False)
+        self._logins.was_good(admitted, self._clock.monotonic_ms())
         return opened
 
     async def refresh(self, refresh_token: Secret, *, device_id: str) -> Refreshed:
@@ -301,7 +318,7 @@ class AccountService:
         self, user_id: UserId, session_id: SessionId, *, old: Secret, new: Secret
     ) -> int:
         """Change one's own password and end all other logins; how many. Raises
-        InvalidCredentials, InvalidOperation, RateLimited, Overloaded."""
+        InvalidCredentials, InvalidOperation, RateLimited, TooManyLogins."""
         check_password(new)
         with self._failures_noted(AuditAction.PASSWORD_FAILED, actor=user_id) as attempt:
             attempt.user_id = user_id
@@ -316,7 +333,7 @@ class AccountService:
         self, user_id: UserId, session_id: SessionId, *, old: Secret, new: Secret
     ) -> list[SessionId]:
         throttle_key = f"#{user_id}"
-        self._take(self._by_name, throttle_key)
+        self._take(self._password_changes, throttle_key)
         credentials = await self._store.credentials_of(user_id)
         if credentials is None:
             raise UserNotFound(user_id)
@@ -330,7 +347,7 @@ class AccountService:
             keep=session_id,
             now_ms=self._clock.wall_ms(),
         )
-        self._by_name.give_back(throttle_key, self._clock.monotonic_ms())
+        self._password_changes.give_back(throttle_key, self._clock.monotonic_ms())
         return ended
 
     # Inside.
@@ -341,6 +358,7 @@ class AccountService:
         device_id: str,
         password_hash: str,
         check: PasswordCheck,
+        places: Sequence[str],
         *,
         is_new_user: bool,
     ) -> LoggedIn:
@@ -360,6 +378,7 @@ class AccountService:
                 refresh_hash=refresh_token.stored_hash(),
                 password_hash=password_hash,
                 rehashed=check.rehashed,
+                places=places,
             ),
             sessions_max=self._options.sessions_max,
             now_ms=now_ms,
@@ -450,6 +469,16 @@ class AccountService:
             )
             raise
 
+    @contextmanager
+    def _in_queue(self, admitted: Admitted) -> Iterator[None]:
+        """What the queue refuses was not tried: it counts for nothing, so a client that comes
+        again as it was told is not worse off."""
+        try:
+            yield
+        except TooManyLogins:
+            self._logins.was_not_made(admitted, self._clock.monotonic_ms())
+            raise
+
     def _throttle(self, burst: int, interval_ms: int) -> Throttle:
         keys_max = self._options.throttle.keys_max
         return Throttle(burst=burst, interval_ms=interval_ms, keys_max=keys_max)
@@ -457,4 +486,4 @@ class AccountService:
     def _take(self, throttle: Throttle, key: str) -> None:
         wait_ms = throttle.take(key, self._clock.monotonic_ms())
         if wait_ms:
-            raise RateLimited("too many tries; wait a while", retry_after_ms=wait_ms)
+            raise RateLimited(TOO_MANY_TRIES, retry_after_ms=wait_ms)

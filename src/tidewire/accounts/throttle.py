@@ -10,6 +10,8 @@ from typing import Final
 
 from tidewire.domain.shared_limits import SharedView
 
+UNKNOWN_ADDRESS: Final = "unknown"
+"""What counts for an address that is none."""
 _CANDIDATES: Final = 8
 """At the bound, among how many of the longest untouched keys the one to forget is chosen."""
 
@@ -55,6 +57,10 @@ class Throttle:
         self._put(key, clear_at_ms + self._interval_ms, now_ms)
         return 0
 
+    def used(self, key: str, now_ms: int) -> int:
+        """How many tries of this key have not been forgiven yet, those that are counted."""
+        return -(-max(0, self._clear_at_ms.get(key, now_ms) - now_ms) // self._interval_ms)
+
     def give_back(self, key: str, now_ms: int) -> None:
         """The try was good: as if it had not been made."""
         if self._shared is not None:
@@ -87,7 +93,7 @@ def address_key(ip: str) -> str:
     try:
         address = ipaddress.ip_address(ip)
     except ValueError:
-        return "unknown"
+        return UNKNOWN_ADDRESS
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
     if address.ipv4_mapped is not None:

@@ -55,10 +55,12 @@ class Secret:
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """A user with what his password is checked against; None: he has none (an external user)."""
+    """A user with what the password is checked against; None: there is none (an external user)."""
 
     user: User
     password_hash: str | None
+    places: Sequence[str] = ()
+    """Where this account got in before: marks of devices and addresses (`login_places`)."""
 
     def __repr__(self) -> str:
         return f"Credentials({self.user.user_id})"
@@ -121,12 +123,14 @@ class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
 
     `password_hash` is what the password was checked against: if it is another one by now, the login
     came too late. `rehashed` replaces it (stronger parameters). None for both: no password needed.
+    `places` are remembered with the password: where this login came from (`login_places`).
     """
 
     session: Session
     refresh_hash: bytes | None
     password_hash: str | None = None
     rehashed: str | None = None
+    places: Sequence[str] = ()
 
     def __repr__(self) -> str:
         return f"OpenSession({self.session!r})"

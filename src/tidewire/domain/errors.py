@@ -12,7 +12,7 @@ TidewireError                a code for machines, a sentence for people, details
 ├─ Unauthorized              the same request with a better token
 │  └─ DeviceMismatch
 ├─ Throttled                 the same request later, after `retry_after_ms`
-│  └─ RateLimited, RequestInProgress
+│  └─ RateLimited, TooManyLogins, RequestInProgress
 ├─ Unavailable               a dependency failed; the same request may be sent again, unchanged
 │  ├─ Overloaded, DeadlinePassed                       a bound of ours
 │  ├─ StoreUnavailable, StoreFull, StoreDamaged, CounterMissing   the store
@@ -348,6 +348,18 @@ class CursorAhead(Refused):
 
 class RateLimited(Throttled):
     code = ErrorCode.RATE_LIMITED
+
+
+class TooManyLogins(Throttled):
+    """The queue before the password hash is full; nothing was looked at."""
+
+    code = ErrorCode.SERVICE_UNAVAILABLE
+
+    def __init__(self, *, retry_after_ms: int) -> None:
+        super().__init__(
+            "too many people are logging in at once; try again in a moment",
+            retry_after_ms=retry_after_ms,
+        )
 
 
 class RequestInProgress(Throttled):

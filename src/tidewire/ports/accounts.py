@@ -103,8 +103,9 @@ class SessionStore(Protocol):
         """Open a session, in place of one of the same device, and of the oldest beyond the bound.
 
         Bots' sessions are not counted and not ended. The same session_id again is found instead.
-        Raises UserNotFound; Forbidden for a disabled user; InvalidCredentials if the password was
-        changed since it was checked.
+        With a password, `places` are added to those of the account in the same act
+        (`login_places.remember_places`). Raises UserNotFound; Forbidden for a disabled user;
+        InvalidCredentials if the password was changed since it was checked.
         """
         ...
 

@@ -106,7 +106,8 @@ class RunBlocking(Protocol):
     """Runs work that holds its thread up (a password hash) elsewhere than on the event loop."""
 
     def __call__(self, work: Callable[[], Result]) -> Awaitable[Result]:
-        """What the work returns or raises. A thread in production, inline in a simulation."""
+        """What the work returns or raises. A thread in production, inline in a simulation. If the
+        caller is cancelled, this ends when the work has ended."""
         ...
 
 

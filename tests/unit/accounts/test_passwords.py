@@ -1,6 +1,7 @@
 """Passwords: real argon2id with small parameters, off the loop, the same work for everybody."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TypeVar
@@ -8,10 +9,11 @@ from typing import TypeVar
 import pytest
 
 from tests.unit.accounts.parts import PlainHasher
+from tidewire.accounts import passwords as module
 from tidewire.accounts.options import PasswordOptions
-from tidewire.accounts.passwords import Argon2Hasher, PasswordCheck, Passwords
+from tidewire.accounts.passwords import RETRY_MS, Argon2Hasher, PasswordCheck, Passwords
 from tidewire.domain.accounts import Secret
-from tidewire.domain.errors import Overloaded
+from tidewire.domain.errors import TooManyLogins
 
 SMALL = PasswordOptions(memory_kib=8, passes=1)
 PASSWORD = Secret("correct horse")
@@ -143,10 +145,93 @@ async def test_checks_run_a_few_at_a_time_and_are_refused_beyond_the_bound() -> 
         while worker.running < 2:
             await asyncio.wait(waiting, timeout=0)
         for _ in range(2):
-            with pytest.raises(Overloaded):
+            with pytest.raises(TooManyLogins):
                 await checker.hash(PASSWORD)
         assert not any(task.done() for task in waiting)
         worker.gate.set()
     assert worker.running_max == 2
     # There is room again.
     await checker.hash(PASSWORD)
+
+
+async def turns_of(ranks: list[int], *, waiting_max: int) -> list[int | None]:
+    """One hash runs while the others come, in this order: who is served when, None for who is
+    refused."""
+    worker = Worker()
+    worker.gate.clear()
+    options = PasswordOptions(memory_kib=8, passes=1, running_max=1, waiting_max=waiting_max)
+    checker = passwords(PlainHasher(), worker, options)
+    served: list[int] = []
+
+    async def come(number: int, rank: int) -> None:
+        try:
+            await checker.hash(PASSWORD, rank=lambda: rank)
+        except TooManyLogins:
+            return
+        served.append(number)
+
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(checker.hash(PASSWORD))
+        while not worker.running:
+            await asyncio.wait([running], timeout=0)
+        for number, rank in enumerate(ranks):
+            group.create_task(come(number, rank))
+        await asyncio.wait([running], timeout=0.001)
+        worker.gate.set()
+    assert worker.running_max == 1
+    return [served.index(number) if number in served else None for number in range(len(ranks))]
+
+
+async def test_least_busy_is_served_first_and_equals_in_order() -> None:
+    assert await turns_of([5, 1, 5, 2, 1], waiting_max=5) == [3, 0, 4, 2, 1]
+
+
+async def test_full_queue_gives_up_its_last_place_for_a_better_one() -> None:
+    assert await turns_of([5, 5, 5, 1, 9, 4], waiting_max=3) == [2, None, None, 0, None, 1]
+
+
+async def test_one_who_gives_up_leaves_the_slot_to_the_next() -> None:
+    worker = Worker()
+    worker.gate.clear()
+    options = PasswordOptions(memory_kib=8, passes=1, running_max=1, waiting_max=9)
+    checker = passwords(PlainHasher(), worker, options)
+    tasks = [asyncio.get_running_loop().create_task(checker.hash(PASSWORD)) for _ in range(5)]
+    await asyncio.wait(tasks, timeout=0.001)
+    for task in tasks[:4]:
+        task.cancel()
+    worker.gate.set()
+    await asyncio.wait_for(tasks[4], 5)
+    # As often as one likes: no slot was lost.
+    for _ in range(3):
+        await asyncio.wait_for(checker.hash(PASSWORD), 5)
+    await asyncio.wait(tasks)
+
+
+async def test_one_who_waits_too_long_is_refused() -> None:
+    worker = Worker()
+    worker.gate.clear()
+    options = PasswordOptions(
+        memory_kib=8, passes=1, running_max=1, waiting_max=9, waiting_ms_max=1
+    )
+    checker = passwords(PlainHasher(), worker, options)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(checker.hash(PASSWORD))
+        await asyncio.wait([first], timeout=0.001)
+        with pytest.raises(TooManyLogins) as refused:
+            await checker.hash(PASSWORD)
+        assert refused.value.retry_after_ms == RETRY_MS
+        worker.gate.set()
+    await checker.hash(PASSWORD)
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (8, 7)])
+def test_core_is_left_for_the_event_loop(
+    cores: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_cores", lambda: cores)
+    assert passwords(PlainHasher())._running_max == threads
+    assert passwords(PlainHasher(), options=PasswordOptions(running_max=3))._running_max == 3
+
+
+def test_cores_are_those_that_this_process_may_use() -> None:
+    assert 1 <= module._cores() <= (os.cpu_count() or 1)

@@ -61,7 +61,7 @@ async def test_tries_that_are_throttled_are_reported(engine: MemoryHarness) -> N
     with pytest.raises(InvalidCredentials):
         await plane.logged_in("nobody")
     with pytest.raises(RateLimited):
-        await plane.logged_in()
+        await plane.logged_in("nobody")
     assert [(name, said.get("reason")) for name, said in plane.trail.take()[2:]] == [
         ("register.failed", "rate_limited"),
         ("login.failed", "invalid_credentials"),

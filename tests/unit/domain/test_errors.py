@@ -61,6 +61,12 @@ CASES: list[tuple[TidewireError, ErrorCode, dict[str, object], str]] = [
     (errors.InvalidInvite(), ErrorCode.FORBIDDEN, {}, "invite"),
     (errors.RequestKeyReused(), ErrorCode.IDEMPOTENCY_KEY_REUSED, {}, "use a new one"),
     (
+        errors.TooManyLogins(retry_after_ms=1_500),
+        ErrorCode.SERVICE_UNAVAILABLE,
+        {"retry_after_seconds": 2},
+        "logging in",
+    ),
+    (
         errors.RequestInProgress(),
         ErrorCode.CONFLICT,
         {"retry_after_seconds": 1},

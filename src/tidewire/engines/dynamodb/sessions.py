@@ -21,6 +21,7 @@ from tidewire.domain.accounts import (
 )
 from tidewire.domain.errors import Forbidden, InvalidCredentials
 from tidewire.domain.ids import SessionId, UserId
+from tidewire.domain.login_places import decode_places, encode_places, remember_places
 from tidewire.engines.dynamodb import rows, schema
 from tidewire.engines.dynamodb.backoff import Hindrance
 from tidewire.engines.dynamodb.database import Database
@@ -121,6 +122,9 @@ def _opening(user: Row, command: OpenSession) -> Write:
         change += ", #password_hash = :password"
         fields["checked"] = command.password_hash
         fields["password"] = command.rehashed or command.password_hash
+        change += ", #known_places = :places"
+        known = decode_places(user.get("known_places", ""))
+        fields["places"] = encode_places(remember_places(known, command.places))
     key = {"user_id": user["user_id"]}
     return rows.update(schema.USERS, key, change, condition=condition, **fields)
 

@@ -9,6 +9,7 @@ import msgspec
 from tidewire.domain.accounts import Credentials, ExternalIdentity, Invite, NewAccount
 from tidewire.domain.errors import InvalidInvite, StoreUnavailable, UsernameTaken, UserNotFound
 from tidewire.domain.ids import UserId
+from tidewire.domain.login_places import decode_places
 from tidewire.domain.users import User
 from tidewire.engines.dynamodb import rows, schema, values
 from tidewire.engines.dynamodb.backoff import CONDITION_FAILED, Hindrance
@@ -159,7 +160,11 @@ async def enable_user(database: Database, user_id: UserId, *, now_ms: int) -> Us
 def credentials_of(row: Row | None) -> Credentials | None:
     if row is None:
         return None
-    return Credentials(user=values.user_of(row), password_hash=row.get("password_hash"))
+    return Credentials(
+        user=values.user_of(row),
+        password_hash=row.get("password_hash"),
+        places=decode_places(row.get("known_places", "")),
+    )
 
 
 async def credentials_by_id(database: Database, user_id: UserId) -> Credentials | None:

@@ -40,6 +40,7 @@ class AccountTables:
     """Everything about accounts that a MemoryStorage stores."""
 
     passwords: dict[UserId, str] = field(default_factory=dict)
+    places: dict[UserId, tuple[str, ...]] = field(default_factory=dict)
     external_users: dict[ExternalIdentity, UserId] = field(default_factory=dict)
     invites: dict[bytes, InviteRow] = field(default_factory=dict)
     sessions: dict[SessionId, SessionRow] = field(default_factory=dict)

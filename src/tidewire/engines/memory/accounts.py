@@ -40,6 +40,7 @@ from tidewire.domain.errors import (
 )
 from tidewire.domain.ids import SessionId, UserId
 from tidewire.domain.limits import BLOCKS_MAX, REQUEST_KEY_LIFE_MS, REQUEST_PENDING_MS_MAX
+from tidewire.domain.login_places import remember_places
 from tidewire.domain.users import User
 from tidewire.engines.memory.account_tables import InviteRow, RequestRow, SessionRow
 from tidewire.engines.memory.tables import MemoryTables
@@ -96,8 +97,12 @@ class MemoryAccounts:
         return None if user is None else self._credentials(user)
 
     def _credentials(self, user: User) -> Credentials:
-        password_hash = self._tables.accounts.passwords.get(user.user_id)
-        return Credentials(user=user, password_hash=password_hash)
+        accounts = self._tables.accounts
+        return Credentials(
+            user=user,
+            password_hash=accounts.passwords.get(user.user_id),
+            places=accounts.places.get(user.user_id, ()),
+        )
 
     async def set_password(
         self,
@@ -162,6 +167,10 @@ class MemoryAccounts:
             if passwords.get(session.user_id) != command.password_hash:
                 raise InvalidCredentials
             passwords[session.user_id] = command.rehashed or command.password_hash
+            places = self._tables.accounts.places
+            places[session.user_id] = remember_places(
+                places.get(session.user_id, ()), command.places
+            )
         ended = self._make_room(session, sessions_max, now_ms)
         rows[session.session_id] = SessionRow(session, command.refresh_hash)
         return OpenedSession(session, ended)

@@ -10,7 +10,7 @@ from tidewire.domain.errors import InvalidCredentials, InvalidInvite, UsernameTa
 from tidewire.domain.events import Event
 from tidewire.domain.ids import SessionId, UserId
 from tidewire.domain.users import User
-from tidewire.engines.sqlite.sessions import end_sessions
+from tidewire.engines.sqlite.sessions import end_sessions, known_places
 from tidewire.engines.sqlite.users import find_users, insert_user, the_user, user_named
 
 PUT_CREDENTIALS: Final = """
@@ -124,7 +124,11 @@ def stored_hash(database: apsw.Connection, user_id: UserId) -> str | None:
 
 
 def _credentials(database: apsw.Connection, user: User) -> Credentials:
-    return Credentials(user=user, password_hash=stored_hash(database, user.user_id))
+    return Credentials(
+        user=user,
+        password_hash=stored_hash(database, user.user_id),
+        places=known_places(database, user.user_id),
+    )
 
 
 def _use_invite(database: apsw.Connection, code_hash: bytes, user_id: UserId, now_ms: int) -> None:

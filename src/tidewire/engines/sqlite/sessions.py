@@ -21,6 +21,7 @@ from tidewire.domain.accounts import (
 from tidewire.domain.errors import Forbidden, InvalidCredentials
 from tidewire.domain.events import Event
 from tidewire.domain.ids import SessionId, UserId
+from tidewire.domain.login_places import decode_places, encode_places, remember_places
 from tidewire.engines.sqlite.users import the_user
 
 COLUMNS: Final = """session_id, user_id, device_id, kind, label, token_generation,
@@ -60,6 +61,7 @@ def open_session(
         raise Forbidden("this account is disabled; ask whoever runs this server")
     if command.password_hash is not None:
         _check_password_unchanged(database, command, now_ms)
+        _remember_places(database, session.user_id, command.places)
     ended: list[SessionId] = []
     if session.kind is SessionKind.LOGIN:
         # Those that have expired count no longer, and nobody needs to be told of them.
@@ -176,6 +178,23 @@ def _check_password_unchanged(database: apsw.Connection, command: OpenSession, n
     )
     if not database.changes():
         raise InvalidCredentials
+
+
+def _remember_places(database: apsw.Connection, user_id: UserId, seen: Sequence[str]) -> None:
+    known = known_places(database, user_id)
+    places = remember_places(known, seen)
+    if places != known:
+        database.execute(
+            "UPDATE credentials SET known_places = ? WHERE user_id = ?",
+            (encode_places(places), user_id),
+        )
+
+
+def known_places(database: apsw.Connection, user_id: UserId) -> tuple[str, ...]:
+    row = database.execute(
+        "SELECT known_places FROM credentials WHERE user_id = ?", (user_id,)
+    ).fetchone()
+    return () if row is None else decode_places(str(row[0]))
 
 
 def _delete(database: apsw.Connection, session_ids: Iterable[SessionId]) -> None:
