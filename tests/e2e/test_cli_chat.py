@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.chatting import PASSWORD, PATIENCE_S
-from tests.e2e.commands import PROGRAM, TIMEOUT_S, Done
+from tests.e2e.commands import PROGRAM, TIMEOUT_S, Done, tidewire
 from tests.e2e.terminals import SteadySite
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -385,3 +385,9 @@ def test_send_needs_neither_textual_nor_the_server(people: People) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+def test_chat_without_a_terminal_says_so_and_ends() -> None:
+    done = tidewire("chat", "--user", "alice")
+    assert done.exit_code == 2
+    assert "needs a terminal" in done.err

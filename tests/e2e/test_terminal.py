@@ -211,6 +211,69 @@ async def test_new_group_has_its_members_and_takes_more(
         await at.sees("Carol Thanks")
 
 
+async def test_group_dialog_keeps_the_name_when_a_person_is_unknown(
+    alice: Client, bob: Client
+) -> None:
+    async with terminal(alice, "alice") as at:
+        await at.press("ctrl+g")
+        await at.sees("Name of the group")
+        await at.type("The Team")
+        await at.press("enter", *"nobody", "enter")
+        await at.sees("there is no user named 'nobody'", "The Team")
+        await at.press(*["backspace"] * 6, *"bob", "enter")
+        await at.sees("alice · The Team")
+
+
+async def test_group_is_renamed_loses_a_member_and_is_left(alice: Client, bob: Client) -> None:
+    group = await alice.group("The Team", "bob")
+    async with terminal(alice, "alice") as at, terminal(bob, "bob") as other:
+        await other.sees("#The Team")
+        await at.sees("alice · The Team")
+        await at.press("ctrl+l")
+        await at.sees("Bob", "f2 Rename")
+        await at.press("f2")
+        await at.sees("New name")
+        await at.type("Us two")
+        await at.press("enter", "escape")
+        await at.sees("alice · Us two")
+        await other.sees("#Us two")
+        await other.press("ctrl+l")
+        await other.sees("Bob (you)")
+        await other.press("f3")
+        await other.sees("Leave this group?")
+        await other.press("enter")
+        await other.sees("No chat yet")
+        await at.until(lambda: len(at.screen.desk.client.known_chats()) == 1)
+        await group.add("bob")
+        await other.sees("#Us two")
+        await at.press("ctrl+l")
+        await at.sees("Bob")
+        await at.press("down", "delete")
+        await at.sees("Remove Bob from this group?")
+        await at.press("enter")
+        await at.until(lambda: "Bob" not in at.shown)
+        assert [member.display_name for member in await group.members()] == ["Alice"]
+
+
+async def test_message_that_is_not_seen_rings_the_bell_once(
+    alice: Client, bob: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with terminal(alice, "alice") as at:
+        rings: list[str] = []
+        monkeypatch.setattr(at.app, "bell", lambda: rings.append("ring"))
+        to_alice = await bob.direct("alice")
+        group = await bob.group("The Team", "alice")
+        await at.sees("The Team")
+        await at.write_to("bob")
+        await to_alice.send("On the screen")
+        await at.sees("Bob On the screen")
+        assert rings == []
+        for number in range(5):
+            await group.send(f"elsewhere {number}")
+        await at.until(lambda: at.screen.desk.client.chat(group.chat_id).unread == 5)
+        assert rings == ["ring"]
+
+
 async def test_unread_chat_is_marked_until_it_is_seen(alice: Client, bob: Client) -> None:
     async with terminal(alice, "alice") as at:
         await at.write_to("bob")

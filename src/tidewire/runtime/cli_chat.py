@@ -97,6 +97,9 @@ def chat(
     ca_file: CaFileOption = None,
     register: RegisterOption = False,
     invite: InviteOption = None,
+    bell: Annotated[
+        bool, typer.Option("--bell/--no-bell", help="Ring when a message comes unseen.")
+    ] = True,
 ) -> None:
     """Chat in the terminal.
 
@@ -106,12 +109,15 @@ def chat(
     with errors_told(EXTRA):
         from tidewire.terminal import app as _  # noqa: F401 - before a password is asked for
 
-        ended = _run(_chat(_wish(url, user, store, ca_file, register, invite), _password(register)))
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            fail("the chat needs a terminal; for scripts there are 'tidewire send' and 'tail'")
+        wish = _wish(url, user, store, ca_file, register, invite)
+        ended = _run(_chat(wish, _password(register), has_bell=bell))
         if ended is not None:
             fail(ended)
 
 
-async def _chat(wish: "Wish", ask_password: "AskPassword") -> str | None:
+async def _chat(wish: "Wish", ask_password: "AskPassword", *, has_bell: bool) -> str | None:
     from tidewire.client import ConnectionState
     from tidewire.runtime.clock import SystemClock
     from tidewire.terminal.app import ChatApp
@@ -121,7 +127,13 @@ async def _chat(wish: "Wish", ask_password: "AskPassword") -> str | None:
     async with await open_session(wish, ask_password, say) as client:
         username = wish.username or await _username(client)
         path = client.driver.store.path
-        application = ChatApp(client, username=username, zone=None, now_ms=SystemClock().wall_ms)
+        application = ChatApp(
+            client,
+            username=username,
+            zone=None,
+            now_ms=SystemClock().wall_ms,
+            has_bell=has_bell,
+        )
         await application.run_async()
         status = client.status
     if status.state is not ConnectionState.CLOSED:

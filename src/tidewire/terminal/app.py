@@ -50,9 +50,12 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+down", "step(1)", show=False, priority=True),
     ]
 
-    def __init__(self, desk: Desk, *, username: str, zone: tzinfo | None) -> None:
+    def __init__(
+        self, desk: Desk, *, username: str, zone: tzinfo | None, has_bell: bool = True
+    ) -> None:
         super().__init__()
         self.desk = desk
+        self._has_bell = has_bell
         self._username = username
         self._zone = zone
         self._is_paint_due = False
@@ -96,6 +99,9 @@ class ChatScreen(Screen[None]):
         try:
             async for event in self.desk.client.events():
                 self.desk.happened(event)
+                is_looking = self.is_current and self.app.app_focus
+                if self._has_bell and self.desk.wants_bell(event, is_looking=is_looking):
+                    self.app.bell()
                 self.touch()
         except ClientClosed:
             # The head says why.
@@ -149,7 +155,7 @@ class ChatScreen(Screen[None]):
     def _paint_head(self) -> None:
         desk = self.desk
         chat = desk.chat
-        title = "tidewire" if chat is None else one_line(chat.name or chat.chat_id)
+        title = "tidewire" if chat is None else one_line(desk.title(chat))
         state = state_words(desk.client.status, desk.waiting_count())
         width = max(20, self.size.width - 2)
         left = cut(f"{self._username} · {title}", max(8, width - cell_len(state) - 1), cell_len)
@@ -311,13 +317,27 @@ class ChatScreen(Screen[None]):
 
     async def action_members(self) -> None:
         if self.desk.chat is not None:
-            await self.app.push_screen(Members(self.desk.chat, self.desk), self._dialog_closed)
+            await self.app.push_screen(Members(self.desk.chat, self.desk), self._members_closed)
 
     async def action_failed(self) -> None:
         await self.app.push_screen(Failed(self.desk), self._dialog_closed)
 
     async def action_help(self) -> None:
         await self.app.push_screen(Help())
+
+    async def _members_closed(self, _: None) -> None:
+        chat = self.desk.chat
+        if chat is not None and not chat.is_member:
+            await self._leave_view()
+        self._dialog_closed(None)
+
+    async def _leave_view(self) -> None:
+        """The open chat is none of ours any more: show another one."""
+        others = self.desk.listed()
+        if others:
+            await self._open(self.desk.client.chat(others[0].chat_id))
+        else:
+            self.desk.close()
 
     def _dialog_closed(self, _: None) -> None:
         self.look()
@@ -342,12 +362,13 @@ class ChatApp(App[None]):
         zone: tzinfo | None,
         now_ms: Callable[[], int],
         window_max: int = WINDOW_MAX,
+        has_bell: bool = True,
     ) -> None:
         super().__init__()
         # Over a slow line an animation is only lag.
         self.animation_level = "none"
         desk = Desk(client, now_ms, window_max)
-        self.screen_of_chats = ChatScreen(desk, username=username, zone=zone)
+        self.screen_of_chats = ChatScreen(desk, username=username, zone=zone, has_bell=has_bell)
 
     async def on_mount(self) -> None:
         await self.push_screen(self.screen_of_chats)

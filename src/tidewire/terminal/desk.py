@@ -33,6 +33,9 @@ from tidewire.terminal.window import PAGE, WINDOW_MAX, Window
 from tidewire.terminal.words import Typists
 
 YOU: Final = "you"
+NAMELESS: Final = "…"
+BELL_MS_MIN: Final = 2_000
+"""Many messages at once, after a pause, ring once."""
 SAY_TYPING_MS: Final = 3_000
 """How often it is told that one is still typing."""
 KEEP_TYPING_MS: Final = 6_000
@@ -61,6 +64,7 @@ class Desk:
         self._drafts: dict[str, str] = {}
         self._sent: dict[str, Sent] = {}
         self._told_typing_at_ms: int | None = None
+        self._rang_at_ms = 0
         self._heard = 0
         """The last message of the open chat that came while it was open."""
         self.is_list_old = True
@@ -90,7 +94,7 @@ class Desk:
         return ordered(
             Listed(
                 chat_id=chat.chat_id,
-                name=chat.name or chat.chat_id,
+                name=self.title(chat),
                 is_group=chat.type is ChatType.GROUP,
                 unread=chat.unread,
                 has_failed=chat.chat_id in failed,
@@ -99,6 +103,10 @@ class Desk:
             )
             for chat in self.client.known_chats()
         )
+
+    def title(self, chat: Chat) -> str:
+        """What a chat is called. Its name comes with the list of chats, a moment after the chat."""
+        return chat.name or NAMELESS
 
     def failed(self, chat: Chat | None = None) -> list[Sent]:
         """Messages that wait for a decision of their user."""
@@ -172,6 +180,11 @@ class Desk:
         if chat == self.chat:
             self.window.replace([*before, *after], has_older=True, has_newer=len(after) == PAGE)
             self._check_end()
+
+    def close(self) -> None:
+        """No chat is open."""
+        self.chat, self.found, self.new_after = None, None, None
+        self.window, self._heard = Window(self._window_max), 0
 
     async def newest(self) -> None:
         """Load the end of the open chat, from the store."""
@@ -306,6 +319,17 @@ class Desk:
                 self.is_list_old |= event.status.state is ConnectionState.READY
             case MessageRefused():
                 pass
+
+    def wants_bell(self, event: Event, *, is_looking: bool) -> bool:
+        """A message of another person came that is not on the screen right now."""
+        if not isinstance(event, MessageReceived) or event.message.is_own:
+            return False
+        is_shown = self.chat is not None and event.message.chat_id == self.chat.chat_id
+        now_ms = self._now_ms()
+        if (is_looking and is_shown) or now_ms - self._rang_at_ms < BELL_MS_MIN:
+            return False
+        self._rang_at_ms = now_ms
+        return True
 
     def _arrived(self, message: Message) -> None:
         self._sent.pop(message.client_message_id, None)

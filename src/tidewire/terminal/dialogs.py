@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, tzinfo
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 from rich.cells import cell_len
 from textual import on
@@ -21,6 +21,9 @@ from tidewire.terminal.desk import Desk
 from tidewire.terminal.text import cut, one_line
 from tidewire.terminal.widgets import start
 
+if TYPE_CHECKING:
+    from tidewire.wire.rest_models import MemberView
+
 T = TypeVar("T")
 
 HITS_MAX: Final = 50
@@ -30,7 +33,7 @@ Enter        send                 ^j   new line in a message
 ^↑  ^↓       chat above, below    Tab  between list, messages and text
 PgUp  PgDn   through the past     Esc  back to the newest
 ^f           find in what this device has stored
-^l           who is in this chat, and adding somebody to a group
+^l           who is in this chat; in a group: add, remove, rename, leave
 ^r           messages that failed: send again, or drop
 ^q           quit; what is not sent yet is kept and goes out later
 
@@ -76,7 +79,8 @@ class Question(Dialog[T], Generic[T]):
     def body(self) -> ComposeResult:
         for number, field in enumerate(self._fields):
             yield Label(field, markup=False)
-            yield Input(id=f"field-{number}", compact=True)
+            # What is in a field stays when the field is entered again.
+            yield Input(id=f"field-{number}", compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
         self.query_one(".title", Label).update(Content(self._question))
@@ -100,9 +104,11 @@ class Question(Dialog[T], Generic[T]):
             result = await self._act(values)
         except TidewireError as error:
             self.fault(str(error))
-            for one in self.query(Input):
+            inputs = list(self.query(Input))
+            for one in inputs:
                 one.disabled = False
-            self.query_one("#field-0", Input).focus()
+            # The field that was entered last; the others were taken when they were left.
+            inputs[-1].focus()
         else:
             _ = self.dismiss(result)
 
@@ -163,15 +169,46 @@ class Search(Dialog[Message]):
         self.query_one("#hits", OptionList).focus()
 
 
+class Confirm(Dialog[bool]):
+    """Asks before something that cannot be undone."""
+
+    TITLE_TEXT = "Sure?"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "confirm", "Yes", priority=True),
+        Binding("escape", "cancel", "No"),
+    ]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def body(self) -> ComposeResult:
+        yield Static(Content(self._question))
+
+    def action_confirm(self) -> None:
+        _ = self.dismiss(True)
+
+
 class Members(Dialog[None]):
-    """Who is in a chat. In a group somebody can be added."""
+    """Who is in a chat. A group can be changed here, by those who may; the server decides."""
 
     TITLE_TEXT = "People in this chat"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("delete", "remove", "Remove"),
+        Binding("f2", "rename", "Rename"),
+        Binding("f3", "leave", "Leave"),
+    ]
 
     def __init__(self, chat: Chat, desk: Desk) -> None:
         super().__init__()
         self._chat = chat
         self._desk = desk
+        self._members: Sequence[MemberView] = ()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A direct chat has nothing to change."""
+        is_of_groups = action in ("remove", "rename", "leave")
+        return not is_of_groups or self._chat.type is ChatType.GROUP
 
     def body(self) -> ComposeResult:
         yield OptionList(id="members", markup=False, compact=True)
@@ -188,9 +225,11 @@ class Members(Dialog[None]):
         except TidewireError as error:
             self.fault(str(error))
             return
+        self._members = members
         await self._desk.people.tell({one.user_id: one.display_name for one in members})
         own_id = self._desk.client.user_id
-        self.query_one("#members", OptionList).set_options(
+        shown = self.query_one("#members", OptionList)
+        shown.set_options(
             Option(
                 Content(
                     one_line(one.display_name)
@@ -200,6 +239,7 @@ class Members(Dialog[None]):
             )
             for one in members
         )
+        shown.highlighted = 0
 
     @on(Input.Submitted)
     def _entered(self, event: Input.Submitted) -> None:
@@ -217,6 +257,50 @@ class Members(Dialog[None]):
         field.clear()
         self.fault("")
         await self._load()
+
+    async def action_remove(self) -> None:
+        marked = self.query_one("#members", OptionList).highlighted
+        if marked is None or marked >= len(self._members):
+            self.fault("choose a person in the list first")
+            return
+        member = self._members[marked]
+
+        async def act() -> None:
+            await self._chat.remove(member.user_id)
+            await self._load()
+
+        question = f"Remove {one_line(member.display_name)} from this group?"
+        await self._confirm(question, act)
+
+    async def action_rename(self) -> None:
+        async def act(values: list[str]) -> bool:
+            await self._chat.rename(values[0])
+            return True
+
+        await self.app.push_screen(Question("Rename this group", ["New name"], act))
+
+    async def action_leave(self) -> None:
+        async def act() -> None:
+            await self._chat.leave()
+            _ = self.dismiss(None)
+
+        await self._confirm("Leave this group? What you have of it stays on this device.", act)
+
+    async def _confirm(self, question: str, act: Callable[[], Awaitable[None]]) -> None:
+        def answered(is_wanted: bool | None) -> None:
+            if is_wanted:
+                start(self, lambda: self._do(act), group="work", exclusive=True)
+
+        await self.app.push_screen(Confirm(question), answered)
+
+    async def _do(self, act: Callable[[], Awaitable[None]]) -> None:
+        self.fault("…")
+        try:
+            await act()
+        except TidewireError as error:
+            self.fault(str(error))
+        else:
+            self.fault("")
 
 
 class Failed(Dialog[None]):
@@ -251,7 +335,7 @@ class Failed(Dialog[None]):
         found.focus()
 
     def _shown(self, sent: Sent, width: int) -> str:
-        place = self._desk.client.chat(sent.chat_id).name or sent.chat_id
+        place = self._desk.title(self._desk.client.chat(sent.chat_id))
         why = sent.reason or "left days ago, fate unknown"
         return cut(f"{one_line(place)}: {one_line(sent.text)} ({one_line(why)})", width, cell_len)
 
