@@ -96,6 +96,21 @@ async def test_what_is_stored_can_be_read_at_once(people: People) -> None:
     other.cancel()
 
 
+async def test_id_is_one_whatever_its_case(people: People) -> None:
+    alice, _, chat = await people.pair()
+    key = "5E9D0000-ABCD-4000-8000-000000000001"
+    sent = await chat.send("once", client_message_id=key)
+    assert await sent.stored() == 1
+    assert sent.client_message_id == key.lower()
+    again = await chat.send("once", client_message_id=key.lower())
+    assert await again.stored() == 1
+    await alice.close()
+    alice = await people.open("alice")
+    third = await alice.chat(chat.chat_id).send("once", client_message_id=key)
+    assert await third.stored() == 1
+    assert texts(await alice.chat(chat.chat_id).messages()) == ["once"]
+
+
 async def test_message_written_offline_goes_out_later(people: People) -> None:
     _, bob, chat = await people.pair()
     name = (await bob.me()).username

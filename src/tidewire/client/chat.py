@@ -98,7 +98,8 @@ class Chat:
         >>> run(as_alice(talk))
         '✓'
         """
-        key = ClientMessageId(client_message_id or self._client.new_id())
+        # In lower case, as it comes back from the server.
+        key = ClientMessageId((client_message_id or self._client.new_id()).lower())
         if seen is None:
             place = self._place
             seen = 0 if place is None else place.seen

@@ -220,24 +220,18 @@ class Holdings:
         is_me = update.user_id == self.user_id
         self.digests.updated(update.chat_id)
         if update.change == MEMBER_REMOVED and is_me:
-            if place is not None:
-                place.membership_version = update.membership_version
-                self.leave(place)
+            if place is None:
+                # Kept, because an older push that says otherwise may still be on its way.
+                place = self._new_place(_place_in(update, start=update.head))
+            place.membership_version = update.membership_version
+            self.leave(place)
         else:
             if place is None:
                 if update.change != CREATED and not (is_me and update.change == MEMBER_ADDED):
                     self.digests.want(now.ms)
                     return
                 start = min(update.joined_sequence or 0, update.head)
-                place = self._new_place(
-                    PlaceRecord(
-                        chat_id=update.chat_id,
-                        chat_type=update.chat_type,
-                        start=start,
-                        cursor=start,
-                        head=update.head,
-                    )
-                )
+                place = self._new_place(_place_in(update, start=start))
             place.is_listed = place.is_member = True
             place.membership_version = update.membership_version
             if update.chat_type is ChatType.GROUP:
@@ -326,6 +320,17 @@ class Holdings:
         place = Place(record, waiting_max=self._options.waiting_max)
         self.places[place.chat_id] = place
         return place
+
+
+def _place_in(update: ChatUpdatePayload, *, start: int) -> PlaceRecord:
+    """A chat that this device hears of for the first time, by a change of it."""
+    return PlaceRecord(
+        chat_id=update.chat_id,
+        chat_type=update.chat_type,
+        start=start,
+        cursor=start,
+        head=update.head,
+    )
 
 
 def _own_item(entry: Entry, ack: SendMessageAckPayload, own_id: str) -> SyncItem:

@@ -1,4 +1,4 @@
-"""Mutants of MR, AK, RS and EH: what a client holds, and tells of it. Holds no test."""
+"""Mutants of MR, AK, RS, EH and some of TW: what a client holds, and tells of it. Holds no test."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ from tidewire.domain.delivery import DigestEntry
 from tidewire.domain.errors import ErrorCode
 from tidewire.wire.client_frames import AckFrame, AckPayload
 from tidewire.wire.codec import UnknownFrame
-from tidewire.wire.server_frames import MessageFrame, MessagePayload
+from tidewire.wire.server_frames import ChatUpdatePayload, MessageFrame, MessagePayload
 
 # Receiving.
 
@@ -104,6 +104,78 @@ def waits_for_the_missing(patch: Patch) -> None:
     def mutated(self: Any, item: MessagePayload, now: Now) -> None:
         original(self, item, now)
         self.syncs.forget(item.chat_id)
+
+    patch.setattr(Holdings, "message", mutated)
+
+
+@mutant("TW-02")
+def own_messages_look_like_gaps(patch: Patch) -> None:
+    original = Syncs.want
+
+    def mutated(self: Any, place: Place, from_ms: int) -> None:
+        original(self, place, 0)
+
+    patch.setattr(Syncs, "want", mutated)
+
+
+@mutant("TW-12")
+def pushes_are_dropped_while_it_syncs(patch: Patch) -> None:
+    original = Holdings.message
+
+    def mutated(self: Any, item: MessagePayload, now: Now) -> None:
+        if item.chat_id not in self.syncs._asked:
+            original(self, item, now)
+
+    patch.setattr(Holdings, "message", mutated)
+
+
+# Whose chats.
+
+
+@mutant("TW-10")
+def the_last_word_counts(patch: Patch) -> None:
+    original = Holdings.chat_update
+
+    def mutated(self: Any, update: ChatUpdatePayload, now: Now) -> None:
+        place = self.places.get(update.chat_id)
+        if place is not None:
+            place.membership_version = 0
+        original(self, update, now)
+
+    patch.setattr(Holdings, "chat_update", mutated)
+
+
+@mutant("TW-10")
+def a_removal_from_an_unknown_chat_is_forgotten(patch: Patch) -> None:
+    original = Holdings.chat_update
+
+    def mutated(self: Any, update: ChatUpdatePayload, now: Now) -> None:
+        is_gone = update.change == holdings.MEMBER_REMOVED and update.user_id == self.user_id
+        if not is_gone or update.chat_id in self.places:
+            original(self, update, now)
+
+    patch.setattr(Holdings, "chat_update", mutated)
+
+
+@mutant("TW-11")
+def news_about_others_mean_nothing(patch: Patch) -> None:
+    original = Holdings.chat_update
+
+    def mutated(self: Any, update: ChatUpdatePayload, now: Now) -> None:
+        place = self.places.get(update.chat_id)
+        if update.user_id == self.user_id or (place is not None and place.is_member):
+            original(self, update, now)
+
+    patch.setattr(Holdings, "chat_update", mutated)
+
+
+@mutant("TW-11")
+def a_push_of_an_unknown_chat_means_nothing(patch: Patch) -> None:
+    original = Holdings.message
+
+    def mutated(self: Any, item: MessagePayload, now: Now) -> None:
+        if item.chat_id in self.places:
+            original(self, item, now)
 
     patch.setattr(Holdings, "message", mutated)
 

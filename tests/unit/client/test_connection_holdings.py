@@ -434,11 +434,44 @@ def test_change_of_an_unknown_chat_asks_for_a_digest() -> None:
     assert len(frames(stage.wait(1), DigestRequestFrame)) == 1
 
 
-def test_removal_from_an_unknown_chat_is_told_and_no_more() -> None:
+def test_removal_from_an_unknown_chat_counts_more_than_an_older_addition() -> None:
     stage = Stage()
     stage.connect()
-    stage.receive(chat_update("member_removed", 4, user_id=ME))
-    assert CHAT not in stage.core.places
+    done = stage.receive(
+        chat_update("member_removed", 5, user_id=ME, head=8),
+        chat_update("member_added", 4, user_id=ME, joined_sequence=6, head=8),
+    )
+    assert not stage.core.places[CHAT].is_member
+    assert syncs(done) == []
+    assert stage.core.places[CHAT].record().membership_version == 5
+    done = stage.receive(
+        chat_update("member_added", 7, user_id=ME, joined_sequence=9, head=9),
+        chat_update("member_removed", 6, user_id=ME, head=9),
+    )
+    assert stage.core.places[CHAT].is_member
+    assert [one.payload.last_acked_sequence for one in syncs(done)] == [8]
+
+
+def test_change_about_others_in_a_chat_that_was_left_means_being_in_again() -> None:
+    stage = Stage(places=[record(3, is_member=False, membership_version=5)])
+    stage.connect()
+    stage.receive(chat_update("member_added", 4, user_id=OTHER))
+    assert not stage.core.places[CHAT].is_member
+    stage.receive(chat_update("role_changed", 7, user_id=OTHER, head=3))
+    assert stage.core.places[CHAT].is_member
+
+
+def test_push_of_a_chat_that_was_left_is_not_kept_and_asks_for_a_digest() -> None:
+    stage = Stage(places=[record(3, is_member=False, membership_version=5)])
+    stage.connect()
+    done = stage.receive(push(4))
+    assert of(done, Keep) == []
+    assert stage.core.places[CHAT].cursor == stage.core.places[CHAT].head == 3
+    assert len(frames(stage.wait(1), DigestRequestFrame)) == 1
+    # Nor when the chat is the user's again: what is missing is fetched then, from the cursor.
+    (asked,) = frames(stage.effects, DigestRequestFrame)
+    done = stage.receive(digest(listed(5, membership_version=6), request_id=asked.request_id))
+    assert [one.payload.last_acked_sequence for one in syncs(done)] == [3]
 
 
 def test_adopted_chat_can_be_written_to_at_once() -> None:

@@ -17,7 +17,8 @@ import msgspec
 from tidewire.client.conformance.adapter import Account
 from tidewire.client.conformance.line import Heard, Line
 from tidewire.client.conformance.sockets import Listener, Request, Response, Socket
-from tidewire.client.conformance.truth import PlayedChat, Truth
+from tidewire.client.conformance.truth import OTHER, PlayedChat, Truth
+from tidewire.domain.chats import ChatType, Role
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, SessionId, UserId
 from tidewire.domain.messages import Appended, Message, MessagePage
 from tidewire.wire.codec import encode_message_push
@@ -33,6 +34,8 @@ from tidewire.wire.rest_models import (
 from tidewire.wire.server_frames import (
     ChatDigestFrame,
     ChatDigestPayload,
+    ChatUpdateFrame,
+    ChatUpdatePayload,
     ConnectionClosingFrame,
     ConnectionClosingPayload,
     ConnectionEstablishedFrame,
@@ -194,10 +197,30 @@ class PlayedServer:
         )
         self.line.send(StatusUpdateFrame(timestamp=_stamp(), payload=payload))
 
+    def push_update(
+        self, chat: PlayedChat, change: str, version: int, user_id: UserId = OWN_ID
+    ) -> None:
+        """Tell of a change of a chat's members; what the truth says of it is for the check."""
+        payload = ChatUpdatePayload(
+            chat_id=chat.chat_id,
+            membership_version=version,
+            change=change,
+            chat_type=chat.chat_type,
+            name="as the check wants it" if chat.chat_type is ChatType.GROUP else None,
+            user_id=user_id,
+            role=None if user_id == OWN_ID else Role.MEMBER,
+            joined_sequence=0 if change == "member_added" else None,
+            head=chat.head,
+            changed_by=OTHER,
+            changed_at=_stamp(),
+        )
+        self.line.send(ChatUpdateFrame(timestamp=_stamp(), payload=payload))
+
     def store(self, heard: Heard) -> Message:
         """Store what a client sent, once; the message, new or old."""
         chat = self.truth.chats[heard.payload["chat_id"]]
-        key = heard.payload["client_message_id"]
+        # One key whatever its case; what is stored is lower case, what is answered as it was sent.
+        key = heard.payload["client_message_id"].lower()
         known = self.truth.find(chat, key)
         heard.was_stored = known is None
         if known is not None:
@@ -219,7 +242,7 @@ class PlayedServer:
                 ),
                 request_id=heard.request_id or "",
                 chat_id=ChatId(message.chat_id),
-                client_message_id=ClientMessageId(message.client_message_id),
+                client_message_id=ClientMessageId(heard.payload["client_message_id"]),
                 now_ms=_wall_ms(),
             )
         )

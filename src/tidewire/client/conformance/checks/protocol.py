@@ -1,14 +1,67 @@
-"""TW-04 to TW-09: what docs/protocol.md asks of a client beyond the contract's list.
+"""TW-02 to TW-12: what docs/protocol.md asks of a client beyond the contract's list.
 
-The numbers are those of its section "What a client does"; 9 is the column "come back" of its table
-of reasons.
+The numbers are those of its section "What a client does".
 """
 
 from tidewire.client.conformance.checks.connecting import ROUNDING_S
 from tidewire.client.conformance.line import Heard
-from tidewire.client.conformance.registry import must
+from tidewire.client.conformance.registry import must, should
 from tidewire.client.conformance.stage import Stage
 from tidewire.wire.server_frames import ResyncFrame, ResyncPayload
+
+
+@should("TW-02", "a push may overtake the answer to an own message")
+async def own_messages_are_no_gaps(stage: Stage) -> None:
+    """An own message is stored, somebody else's after it, and the push of the later one comes right
+    before the answer to the own one. The client shows both, in order, and does not sync: nothing
+    was lost."""
+    server = stage.server
+    (chat,) = await stage.begin(messages=1)
+
+    def overtaken(heard: Heard) -> bool:
+        message = server.store(heard)
+        server.say(chat, f"after {message.content}")
+        server.answer(heard, message)
+        return True
+
+    server.rules["send_message"] = overtaken
+    for text in ("one", "two", "three"):
+        await stage.adapter.send(chat.chat_id, text)
+        await stage.until(lambda text=text: text in chat.texts, "it was not sent")  # type: ignore[misc]
+    await stage.shows(chat)
+    asked = server.of("sync_request", chat=chat)
+    stage.expect(not asked, f"it synced {len(asked)} times, and nothing was missing")
+
+
+@must("TW-12", "pushes count while a sync runs")
+async def pushes_during_a_sync_are_not_lost(stage: Stage) -> None:
+    """A push is lost, and the client syncs. While the answer is on its way, more messages come:
+    they are pushed and not in the answer, and nothing comes after them. All are shown. Then the
+    same while a client that comes back syncs."""
+    server = stage.server
+    (chat,) = await stage.begin(messages=1)
+
+    def answer_late(heard: Heard) -> bool:
+        page = server.page_frame(heard)
+        del server.rules["sync_request"]
+        for number in range(3):
+            server.say(chat, f"meanwhile {chat.head + number}")
+        heard.line.send_raw(page)
+        heard.line.answered(heard)
+        return True
+
+    server.rules["sync_request"] = answer_late
+    server.say(chat, "lost", push=False)
+    server.say(chat, "seen")
+    await stage.until(lambda: "sync_request" not in server.rules, "it did not sync")
+    await stage.shows(chat)
+    before = server.line.number
+    server.rules["sync_request"] = answer_late
+    server.line.cut()
+    server.say(chat, "missed", push=False)
+    await stage.reconnected(before)
+    await stage.until(lambda: "sync_request" not in server.rules, "it did not sync")
+    await stage.shows(chat)
 
 
 @must("TW-04", "ticks merge by maximum")
