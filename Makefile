@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-fast test-faults check fmt lock bench bench-against soak torture stack stack-env stack-down clean
+.PHONY: help run test test-fast test-faults check fmt lock bench bench-against settings soak torture stack stack-env stack-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ soak: $(READY) ## Mixed load for SOAK_SECONDS (an hour): all delivered, nothing 
 
 torture: $(READY) ## Kill -9 under load, ROUNDS times (make torture ROUNDS=500)
 	$(BIN)/python -m tests.crash.torture --rounds $(ROUNDS)
+
+settings: $(READY) ## Write docs/settings.md from the code
+	$(BIN)/python -m tools.settings_page
 
 lock: $(UV) ## Resolve pyproject.toml into requirements.lock (keeps what still fits; UPGRADE=1 renews)
 	$(UV) pip compile pyproject.toml --python $(BIN)/python --quiet \

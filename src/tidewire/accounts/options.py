@@ -33,8 +33,11 @@ class PasswordOptions:
     """
 
     memory_kib: int = 19 * 1024
+    """argon2id: the memory that one hash takes."""
     passes: int = 2
+    """argon2id: how often it goes over that memory."""
     lanes: int = 1
+    """argon2id: how many threads work on one hash."""
     running_max: int = 0
     """How many passwords are hashed at the same time. 0: one less than the processor has cores,
     and one at least, so that a core is left for messages while many people log in."""
@@ -63,16 +66,20 @@ class ThrottleOptions:
     """
 
     login_name_burst: int = 10
+    """How many guesses at one account strangers have before they wait."""
     login_name_interval_ms: int = 30 * _SECOND_MS
     """Strangers' tries for one user name, all of them together."""
     login_ip_burst: int = 60
+    """How many guesses one address has before it waits."""
     login_ip_interval_ms: int = 2 * _SECOND_MS
     """Strangers' tries from one address (a /64 of IPv6), for whatever names."""
     login_known_burst: int = 10
+    """How many guesses an address that got in before has before it waits."""
     login_known_interval_ms: int = 30 * _SECOND_MS
     """Tries for one account from one address where it got in before; a device that got in before
     has a budget of its own there."""
     login_device_burst: int = 5
+    """How many guesses a device that got in before has before it waits."""
     login_device_interval_ms: int = 60 * _SECOND_MS
     """Tries for one account with the id of one device that got in before, from all addresses where
     the account never did. Small: a device's id is no secret, and may be a guesser's pretence."""
@@ -80,9 +87,11 @@ class ThrottleOptions:
     """How long a login counts against the next one in the queue before the password hash. An
     address that logs in once in this time is served before those that do it often."""
     register_ip_burst: int = 20
+    """How many accounts one address may make before it waits."""
     register_ip_interval_ms: int = 30 * _SECOND_MS
     """New accounts from one address."""
     refresh_burst: int = 30
+    """How many refreshes of one session are taken at once."""
     refresh_interval_ms: int = 2 * _SECOND_MS
     """For one session."""
     keys_max: int = 50_000
@@ -108,11 +117,13 @@ class AccountOptions:
     """Bounds and times of the account plane. An impossible value raises ValueError."""
 
     registration: Registration = Registration.OPEN
+    """Who may make an account."""
     issuer: str = "tidewire"
     """Our own name in our tokens."""
     audience: str = "tidewire"
     """Whom our tokens are for: this server."""
     access_token_ms: int = 60 * _MINUTE_MS
+    """How long an access token is good for."""
     session_ms: int = 30 * _DAY_MS
     """How long a login lasts, however often it is refreshed."""
     sessions_max: int = 5
@@ -122,7 +133,9 @@ class AccountOptions:
     leeway_ms: int = 5 * _SECOND_MS
     """How far our own clock may have been set back between issuing a token and checking it."""
     bot_token_ms: int = 365 * _DAY_MS
+    """How long the token of a bot is good for if 'tokens issue' does not say."""
     invite_ms: int = 7 * _DAY_MS
+    """How long an invite is good for."""
     touch_ms: int = 5 * _MINUTE_MS
     """How exact the time of a session's last use is."""
     sessions_cached_max: int = 20_000

@@ -69,7 +69,9 @@ class LogOptions:
     """What is said on standard error."""
 
     level: LogLevel = LogLevel.INFO
+    """The least important lines that are written."""
     format: LogFormat = LogFormat.AUTO
+    """How lines are written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,9 @@ class IdentityOptions:
     jwks_url: str = ""
     """For RS256 and EdDSA: where its public keys are."""
     username_claim: str = "preferred_username"
+    """The claim that becomes the user name."""
     display_name_claim: str = "name"
+    """The claim that becomes the name that others see."""
     leeway_ms: int = 60_000
     """How far its clock may be from ours."""
     keys_cached_ms: int = 300_000

@@ -35,6 +35,7 @@ class ClusterOptions:
     """This process's part in a cluster."""
 
     role: Role = Role.SINGLE
+    """What this process does: everything by itself, or a part of a cluster."""
     token_key_file: Path | None = None
     """What tokens are signed with; the same for all gateways. Made if it is not there. None: a file
     in the data directory."""

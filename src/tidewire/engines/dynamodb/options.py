@@ -23,6 +23,8 @@ class DynamoOptions:
     endpoint_url: str = ""
     """Empty: AWS. DynamoDB Local has one."""
     access_key: str = ""
+    """The access key that belongs to the secret; without both, the machine's own credentials are
+    used."""
     secret_key: Secret | None = None
     """Without them, the vendor's own chain of credentials: roles, files, variables."""
     attempt_ms: int = 1_000
@@ -30,6 +32,7 @@ class DynamoOptions:
     budget_ms: int = 3_000
     """How long one act may take, with all its requests and retries."""
     connections_max: int = 64
+    """How many connections to DynamoDB may be open at once."""
 
     def __post_init__(self) -> None:
         if not 0 < self.attempt_ms < self.budget_ms:

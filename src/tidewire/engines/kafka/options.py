@@ -29,24 +29,34 @@ class KafkaOptions:
     """The readers that share the work."""
 
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    """How to talk to the brokers, as Kafka's clients name it: PLAINTEXT, SSL, SASL_PLAINTEXT or
+    SASL_SSL."""
     sasl_mechanism: str = "SCRAM-SHA-512"
+    """With SASL: the mechanism, for instance SCRAM-SHA-512."""
     sasl_username: str = ""
+    """With SASL: the user."""
     sasl_password: Secret | None = None
+    """With SASL: the password."""
     tls_ca_file: str = ""
     """Empty: the authorities that the machine trusts."""
 
     message_partitions: int = 64
+    """Partitions of the topic of messages when 'cluster init' makes it."""
     change_partitions: int = 16
+    """Partitions of each topic of changes when 'cluster init' makes it."""
     dead_letter_partitions: int = 8
     """Fixed when the topics are made: more of them later would move chats to other partitions."""
     replication_factor: int = 3
+    """Copies of each partition when 'cluster init' makes a topic."""
     insync_replicas_min: int = 2
     """With a single broker both are 1."""
 
     linger_ms: int = 5
+    """How long the producer gathers records before it sends them."""
     delivery_ms: int = 10_000
     """How long an event may take into the log; past it, it is left to the relays."""
     queue_records_max: int = 50_000
+    """How many records may wait for the brokers; beyond it the outbox takes over."""
     queue_kilobytes_max: int = 65_536
     """What may wait in this process for the brokers; past either, events are left to the relays."""
 

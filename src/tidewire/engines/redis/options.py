@@ -33,7 +33,9 @@ class RedisOptions:
     queue_bytes_max: int = 16 * 1024 * 1024
     """How much may wait in a process to be pushed; one more, and everybody syncs again."""
     batch_pushes_max: int = 500
+    """How many pushes go to Redis in one request."""
     batch_users_max: int = 2_000
+    """How many users' routes are asked for in one request."""
     batch_bytes_max: int = 1024 * 1024
     """What is pushed in one call, whichever is reached first."""
     attempts_max: int = 4

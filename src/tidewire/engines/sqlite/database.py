@@ -47,7 +47,9 @@ class SqliteOptions:
     busy_ms_max: int = 2_000
     """How long to wait for a lock that another program holds."""
     writer_cache_kib: int = 32 * 1024
+    """The page cache of the connection that writes."""
     reader_cache_kib: int = 4 * 1024
+    """The page cache of each connection that reads."""
     checkpoint_bytes: int = 16 * 1024 * 1024
     """The WAL is copied into the database, beside the commits, each time it has grown by this."""
     wal_bytes_max: int = 64 * 1024 * 1024
