@@ -33,7 +33,7 @@ which overrules the file, which overrules the default. In the environment `serve
 `[server]`. `tidewire config` shows what holds and where it comes from. A name that does not exist
 is refused, and the nearest one is named.
 
-Two more stand in the environment only: `{DATA_DIR_VARIABLE}`, the data directory (default `./data`),
+Two more stand in the environment only: `{DATA_DIR_VARIABLE}`, the data directory (`./data`),
 and `{CONFIG_VARIABLE}`, the file.
 
 Names tell the unit: `_ms` milliseconds, `_bytes` bytes, `_max` the highest value that is allowed,
@@ -58,12 +58,13 @@ def page() -> str:
 
 def untold() -> list[str]:
     """Settings that say nothing of themselves."""
-    texts: Mapping[str, str] = {
-        name: text
+    told = {
+        name
         for section, options in SECTIONS.items()
         for name, text in _texts(options, section)
+        if text
     }
-    return [name for name in SLOTS if not texts.get(name)]
+    return [name for name in SLOTS if name not in told]
 
 
 def _row(slot: Slot, text: str) -> str:
