@@ -24,6 +24,36 @@ async def test_sessions_are_listed_with_the_current_one(stage: Stage) -> None:
     assert listed["pagination"]["has_more"] is False
 
 
+async def test_sessions_say_where_they_are_used_from(stage: Stage) -> None:
+    anna = await stage.person("anna")
+    (session,) = (await anna.get("/sessions")).json()["data"]
+    assert (session["address"], session["client"]) == (
+        "127.0.0.1",
+        stage.client.headers["user-agent"],
+    )
+    assert session["last_active_at"] == session["created_at"]
+
+
+async def test_last_use_of_a_session_is_kept_to_a_few_minutes(stage: Stage) -> None:
+    anna = await stage.person("anna")
+
+    async def last_use() -> str:
+        (session,) = (await anna.get("/sessions")).json()["data"]
+        return str(session["last_active_at"])
+
+    await last_use()
+    await stage.accounts.admin.keep_house()
+    first = await last_use()
+    stage.clock.pass_ms(60_000)
+    await anna.get("/users/me")
+    await stage.accounts.admin.keep_house()
+    assert await last_use() == first, "not written for every request"
+    stage.clock.pass_ms(240_000)
+    await anna.get("/users/me")
+    await stage.accounts.admin.keep_house()
+    assert await last_use() > first
+
+
 async def test_one_session_is_ended_and_nobody_elses(stage: Stage) -> None:
     anna, berta = await stage.people("anna", "berta")
     other = await log_in(stage, anna, DEVICE)

@@ -1,6 +1,7 @@
 """SessionStore: one session a device, a bound on them, refresh tokens that rotate (S-02)."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from tidewire.domain.login_places import PLACES_MAX
 
 SESSIONS_MAX = 3
 GRACE_MS = 30_000
+LIFE_MS = 30 * DAY_MS
 PHONE = a_device(1)
 
 
@@ -73,6 +75,16 @@ async def test_session_beyond_the_bound_ends_the_oldest(world: World) -> None:
     ids = [command.session.session_id for command in commands]
     assert ended == [[], [], [], [ids[0]], [ids[1]]]
     assert await session_ids(world, anna) == ids[2:]
+
+
+async def test_session_beyond_the_bound_ends_the_one_that_is_not_in_use(world: World) -> None:
+    anna = await registered(world, "anna")
+    commands = [a_login(world, anna) for _ in range(SESSIONS_MAX)]
+    for command in commands:
+        await opened(world, command)
+    ids = [command.session.session_id for command in commands]
+    await world.storage.touch_sessions([ids[0], ids[2]], now_ms=world.now())
+    assert await opened(world, a_login(world, anna)) == [ids[1]]
 
 
 async def test_session_of_the_same_device_at_the_bound_ends_no_other(world: World) -> None:
@@ -204,6 +216,7 @@ async def rotate(
     *,
     now_ms: int,
     device: str = PHONE,
+    **changed: Any,
 ) -> RefreshOutcome:
     command = RotateRefresh(
         session_id=session.session_id,
@@ -211,6 +224,8 @@ async def rotate(
         presented_hash=presented,
         next_hash=following,
         grace_ms=GRACE_MS,
+        life_ms=LIFE_MS,
+        **changed,
     )
     return await world.storage.rotate_refresh(command, now_ms=now_ms)
 
@@ -219,7 +234,9 @@ async def test_refresh_rotates_the_current_token(world: World) -> None:
     session = await phone_session(world)
     at_ms = world.now()
     outcome = await rotate(world, session, b"token 0", b"token 1", now_ms=at_ms)
-    expected = msgspec.structs.replace(session, generation=1, last_active_at_ms=at_ms)
+    expected = msgspec.structs.replace(
+        session, generation=1, last_active_at_ms=at_ms, expires_at_ms=at_ms + LIFE_MS
+    )
     assert outcome == RefreshRotated(expected, repeated=False)
     assert await world.storage.session(session.session_id) == expected
     outcome = await rotate(world, session, b"token 1", b"token 2", now_ms=world.now())
@@ -310,6 +327,64 @@ async def test_refresh_of_a_session_that_is_over_or_a_bots_is_unknown(world: Wor
     assert await world.storage.revoke_session(session.user_id, session.session_id)
     outcome = await rotate(world, session, b"token 0", b"x", now_ms=world.now())
     assert outcome == RefreshUnknown()
+
+
+async def test_refresh_moves_the_end_of_the_session(world: World) -> None:
+    """A device that is used at least once a life stays logged in (B7)."""
+    session = await phone_session(world)
+    at_ms = session.created_at_ms
+    for number in range(3):
+        at_ms += LIFE_MS - 1
+        following = b"token %d" % (number + 1)
+        outcome = await rotate(world, session, b"token %d" % number, following, now_ms=at_ms)
+        assert isinstance(outcome, RefreshRotated)
+        assert outcome.session.expires_at_ms == at_ms + LIFE_MS
+    listed = await world.storage.sessions(session.user_id, now_ms=at_ms + LIFE_MS - 1)
+    assert [each.session_id for each in listed] == [session.session_id]
+    assert await world.storage.revoke_sessions(session.user_id, keep=None) == [session.session_id]
+
+
+async def test_refresh_repeated_moves_nothing(world: World) -> None:
+    session = await phone_session(world)
+    at_ms = world.now()
+    await rotate(world, session, b"token 0", b"token 1", now_ms=at_ms)
+    known = await world.storage.session(session.session_id)
+    outcome = await rotate(world, session, b"token 0", b"token 1", now_ms=at_ms + 5, address="x")
+    assert known is not None
+    assert outcome == RefreshRotated(known, repeated=True)
+    assert await world.storage.session(session.session_id) == known
+
+
+async def test_refresh_moves_the_end_no_further_than_the_bound(world: World) -> None:
+    session = await phone_session(world)
+    bound_ms = LIFE_MS + 5 * DAY_MS
+    end_ms = session.created_at_ms + bound_ms
+    at_ms = session.created_at_ms + 10 * DAY_MS
+    outcome = await rotate(
+        world, session, b"token 0", b"token 1", now_ms=at_ms, life_ms_max=bound_ms
+    )
+    assert isinstance(outcome, RefreshRotated)
+    assert outcome.session.expires_at_ms == end_ms
+    outcome = await rotate(
+        world, session, b"token 1", b"token 2", now_ms=end_ms, life_ms_max=bound_ms
+    )
+    assert outcome == RefreshUnknown()
+
+
+async def test_session_keeps_where_it_was_last_refreshed_from(world: World) -> None:
+    anna = await registered(world, "anna")
+    command = a_login(world, anna, device=PHONE)
+    session = msgspec.structs.replace(command.session, address="192.0.2.1", client="a phone")
+    await opened(world, msgspec.structs.replace(command, session=session))
+    assert await world.storage.session(session.session_id) == session
+
+    at_ms = world.now()
+    moved: dict[str, str] = {"address": "2001:db8::1", "client": "a newer phone"}
+    await rotate(world, session, b"token 0", b"token 1", now_ms=at_ms, **moved)
+    await rotate(world, session, b"token 1", b"token 2", now_ms=at_ms)
+    found = await world.storage.session(session.session_id)
+    assert found is not None
+    assert (found.address, found.client) == ("2001:db8::1", "a newer phone")
 
 
 async def test_refreshes_at_once_all_get_the_same_next_token(world: World) -> None:

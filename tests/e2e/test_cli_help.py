@@ -28,6 +28,7 @@ COMMANDS = [
     ("users", "passwd"),
     ("users", "disable"),
     ("users", "enable"),
+    ("users", "sessions"),
     ("users", "invite"),
     ("tokens",),
     ("tokens", "issue"),

@@ -114,6 +114,10 @@ class AccountAdmin:
             raise UserNotFound(username)
         return user
 
+    async def sessions(self, user_id: UserId) -> list[Session]:
+        """A user's sessions, bots' among them, the oldest first."""
+        return await self._store.sessions(user_id, now_ms=self._clock.wall_ms())
+
     async def set_password(self, user_id: UserId, password: Secret) -> int:
         """Give a user another password and end his logins; how many. Raises UserNotFound,
         InvalidOperation."""

@@ -125,9 +125,13 @@ class AccountOptions:
     access_token_ms: int = 60 * _MINUTE_MS
     """How long an access token is good for."""
     session_ms: int = 30 * _DAY_MS
-    """How long a login lasts, however often it is refreshed."""
+    """How long a login lasts without being used (milliseconds). Every refresh begins it anew, so an
+    active device stays logged in."""
+    session_ms_max: int = 0
+    """How long a login lasts however active it is (milliseconds since it was opened); 0: no bound.
+    Set it where a rule demands that people log in again after some time."""
     sessions_max: int = 5
-    """Devices of one user; one more ends the oldest."""
+    """Devices of one user; one more ends the one that was not in use for the longest time."""
     refresh_grace_ms: int = 30 * _SECOND_MS
     """How long a refresh whose answer was lost may be repeated (S-02)."""
     leeway_ms: int = 5 * _SECOND_MS
@@ -153,6 +157,10 @@ class AccountOptions:
             "access_token_ms is a second to a day",
         )
         _check(self.session_ms >= self.access_token_ms, "session_ms is at least access_token_ms")
+        _check(
+            self.session_ms_max == 0 or self.session_ms_max >= self.access_token_ms,
+            "session_ms_max is 0 or at least access_token_ms",
+        )
         _check(self.sessions_max >= 1, "sessions_max is at least 1")
         _check(0 <= self.refresh_grace_ms <= _DAY_MS, "refresh_grace_ms is at most a day")
         _check(0 <= self.leeway_ms <= 10 * _MINUTE_MS, "leeway_ms is at most ten minutes")

@@ -35,6 +35,7 @@ from tidewire.domain.accounts import (
     Session,
     check_device_id,
     check_password,
+    clean_client,
 )
 from tidewire.domain.audit import AuditAction
 from tidewire.domain.errors import (
@@ -52,7 +53,7 @@ from tidewire.domain.ids import SessionId, UserId, is_safe_token
 from tidewire.domain.shared_limits import SharedView
 from tidewire.domain.users import User, check_display_name, check_username
 from tidewire.ports.accounts import AccountStore
-from tidewire.ports.audit import NO_TRAIL, AuditTrail
+from tidewire.ports.audit import NO_TRAIL, ORIGIN, AuditTrail
 from tidewire.ports.runtime import Clock, IdSource, RandomBytes
 
 OnRevoked = Callable[[Sequence[SessionId]], None]
@@ -264,6 +265,7 @@ class AccountService:
         self._take(self._refreshes, token.session_id)
         following = token.following(self._refresh_key)
         now_ms = self._clock.wall_ms()
+        origin = ORIGIN.get()
         outcome = await self._store.rotate_refresh(
             RotateRefresh(
                 session_id=token.session_id,
@@ -271,6 +273,10 @@ class AccountService:
                 presented_hash=token.stored_hash(),
                 next_hash=following.stored_hash(),
                 grace_ms=self._options.refresh_grace_ms,
+                life_ms=self._options.session_ms,
+                life_ms_max=self._options.session_ms_max or None,
+                address=origin.address,
+                client=clean_client(origin.client),
             ),
             now_ms=now_ms,
         )
@@ -363,13 +369,19 @@ class AccountService:
         is_new_user: bool,
     ) -> LoggedIn:
         now_ms = self._clock.wall_ms()
+        origin = ORIGIN.get()
         session = Session(
             session_id=self._ids.session_id(now_ms),
             user_id=user.user_id,
             device_id=device_id,
             created_at_ms=now_ms,
             last_active_at_ms=now_ms,
-            expires_at_ms=now_ms + self._options.session_ms,
+            expires_at_ms=now_ms
+            + min(
+                self._options.session_ms, self._options.session_ms_max or self._options.session_ms
+            ),
+            address=origin.address,
+            client=clean_client(origin.client),
         )
         refresh_token = RefreshToken(session.session_id, self._random_bytes(SECRET_BYTES))
         opened = await self._store.open_session(

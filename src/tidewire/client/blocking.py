@@ -35,7 +35,13 @@ if TYPE_CHECKING:
     from tidewire.client.options import ClientOptions
     from tidewire.domain.chats import ChatType
     from tidewire.domain.delivery import Tick
-    from tidewire.wire.rest_models import AccountView, FoundUser, MemberView, UserView
+    from tidewire.wire.rest_models import (
+        AccountView,
+        FoundUser,
+        MemberView,
+        SessionView,
+        UserView,
+    )
 
 T = TypeVar("T")
 
@@ -176,6 +182,15 @@ class Client:
 
     def change_password(self, current: str, new: str) -> int:
         return self._loop.run(self._client.change_password(current, new))
+
+    def sessions(self) -> list[SessionView]:
+        return self._loop.run(self._client.sessions())
+
+    def end_session(self, session_id: str) -> None:
+        self._loop.run(self._client.end_session(session_id))
+
+    def end_other_sessions(self) -> int:
+        return self._loop.run(self._client.end_other_sessions())
 
     def __enter__(self) -> Self:
         try:

@@ -38,6 +38,7 @@ from tidewire.wire.rest_models import (
     LookupResult,
     Page,
     RevokedCount,
+    SessionView,
     UserView,
 )
 from tidewire.wire.rest_requests import (
@@ -186,6 +187,19 @@ class Client:
         """
         body = ChangePassword(current_password=current, new_password=new)
         answer = await self.rest.call(Envelope[RevokedCount], "POST", "/auth/password", body)
+        return answer.data.revoked_count
+
+    async def sessions(self) -> list[SessionView]:
+        """Where this person is logged in, the oldest login first."""
+        return list((await self.rest.call(Page[SessionView], "GET", "/sessions")).data)
+
+    async def end_session(self, session_id: str) -> None:
+        """End one of the person's own logins. Raises RefusedByServer (NOT_FOUND)."""
+        await self.rest.call(type(None), "DELETE", f"/sessions/{session_id}")
+
+    async def end_other_sessions(self) -> int:
+        """End all logins but this one, bots' aside; how many."""
+        answer = await self.rest.call(Envelope[RevokedCount], "DELETE", "/sessions")
         return answer.data.revoked_count
 
     # Beginning and end.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from tidewire import __version__
 from tidewire.client.errors import RefusedByServer, ServerUnreachable
 from tidewire.domain.errors import ErrorCode
 from tidewire.wire.rest_models import ErrorBody
@@ -22,6 +23,8 @@ TIMEOUT_S: Final = 15.0
 TRIES_MAX: Final = 3
 WAIT_S_MAX: Final = 5.0
 _WAIT_S: Final = 0.3
+USER_AGENT: Final = f"tidewire-python/{__version__}"
+"""What a person sees in the list of sessions."""
 
 
 class Rest:
@@ -96,7 +99,11 @@ class Rest:
 
         if self._http is None:
             self._http = httpx.AsyncClient(
-                base_url=self._url, verify=self._verify, timeout=TIMEOUT_S, trust_env=False
+                base_url=self._url,
+                headers={"User-Agent": USER_AGENT},
+                verify=self._verify,
+                timeout=TIMEOUT_S,
+                trust_env=False,
             )
         try:
             response = await self._http.request(

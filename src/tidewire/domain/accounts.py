@@ -115,7 +115,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """How often its refresh token was rotated."""
     created_at_ms: int
     last_active_at_ms: int
+    """To a few minutes."""
     expires_at_ms: int
+    address: str | None = None
+    """The IP address of the last login or refresh; None for a bot, whose token an operator made."""
+    client: str | None = None
+    """What the client called itself then: its own claim, cleaned by `clean_client`."""
 
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +158,13 @@ class RotateRefresh(msgspec.Struct, frozen=True, kw_only=True):
     next_hash: bytes
     grace_ms: int
     """How long the token before the last one is still exchanged, if its answer was lost (S-02)."""
+    life_ms: int
+    """How long the session is good for from now on."""
+    life_ms_max: int | None = None
+    """How long it is good for since it was opened, however active; None: no bound."""
+    address: str | None = None
+    client: str | None = None
+    """Where the request comes from: as in Session."""
 
 
 class RefreshRotated(msgspec.Struct, frozen=True):

@@ -109,6 +109,24 @@ def enable_user(username: Username, data_dir: DataDirOption = None) -> None:
         tell(f"{user['username']} may log in again.")
 
 
+@users_app.command("sessions")
+def list_sessions(
+    username: Username, json: JsonOption = False, data_dir: DataDirOption = None
+) -> None:
+    """List where a user is logged in, the oldest login first."""
+    with errors_told():
+        found = _operate(data_dir, "users.sessions", {"username": username})
+        if json:
+            _print_json(found)
+            return
+        for session in found["sessions"]:
+            name = session["label"] or session["client"] or "an unknown client"
+            place = f" from {session['address']}" if session["address"] else ""
+            typer.echo(f"{session['session_id']}  {name}{place}, {session['last_active_at']}")
+        if not found["sessions"]:
+            say(f"{username} is not logged in anywhere")
+
+
 @users_app.command("invite")
 def invite(data_dir: DataDirOption = None) -> None:
     """Print a code that lets one person register.

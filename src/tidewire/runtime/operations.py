@@ -14,7 +14,7 @@ import msgspec
 
 from tidewire.accounts.admin import AccountAdmin
 from tidewire.chats.service import ChatService
-from tidewire.domain.accounts import Secret
+from tidewire.domain.accounts import Secret, Session
 from tidewire.domain.audit import OPERATOR, AuditAction
 from tidewire.domain.errors import InvalidOperation, TidewireError
 from tidewire.domain.ids import ChatId, ClientMessageId
@@ -64,6 +64,7 @@ class Operations:
             "users.disable": self._disable_user,
             "users.enable": self._enable_user,
             "users.invite": self._invite,
+            "users.sessions": self._list_sessions,
             "tokens.issue": self._issue_token,
             "say": self._say,
             "recover-counter": self._recover_counter,
@@ -126,6 +127,11 @@ class Operations:
         user = await self._admin.user_named(username)
         return _user(await self._admin.enable_user(user.user_id))
 
+    async def _list_sessions(self, username: str) -> Result:
+        user = await self._admin.user_named(username)
+        sessions = await self._admin.sessions(user.user_id)
+        return {"user_id": user.user_id, "sessions": [_session(each) for each in sessions]}
+
     async def _invite(self) -> Result:
         invite = await self._admin.create_invite()
         return {
@@ -184,6 +190,20 @@ class Operations:
         evidence = await self._sqlite.repair_counter(ChatId(chat_id), decide)
         recovery = recovery_of(ChatId(chat_id), evidence, new, is_applied=apply)
         return {"recovery": msgspec.to_builtins(recovery)}
+
+
+def _session(session: Session) -> dict[str, Any]:
+    return {
+        "session_id": session.session_id,
+        "kind": session.kind.value,
+        "label": session.label,
+        "device_id": session.device_id,
+        "address": session.address,
+        "client": session.client,
+        "created_at": format_time_ms(session.created_at_ms),
+        "last_active_at": format_time_ms(session.last_active_at_ms),
+        "expires_at": format_time_ms(session.expires_at_ms),
+    }
 
 
 def _user(user: User) -> dict[str, Any]:

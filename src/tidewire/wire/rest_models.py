@@ -96,9 +96,15 @@ class SessionView(_Model, frozen=True, kw_only=True):
     device_id: str | None
     kind: str
     label: str | None
+    address: str | None
+    """The IP address of the last login or refresh. A bot has none."""
+    client: str | None
+    """What the client called itself then (`User-Agent`). Anything may claim to be anything."""
     created_at: str
     last_active_at: str
+    """To a few minutes."""
     expires_at: str
+    """Each refresh moves it, up to a bound that the operator may set."""
     is_current: bool
 
 

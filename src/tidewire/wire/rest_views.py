@@ -87,6 +87,8 @@ def session_view(session: Session, *, current: SessionId) -> SessionView:
         device_id=session.device_id,
         kind=session.kind,
         label=session.label,
+        address=session.address,
+        client=session.client,
         created_at=format_time_ms(session.created_at_ms),
         last_active_at=format_time_ms(session.last_active_at_ms),
         expires_at=format_time_ms(session.expires_at_ms),

@@ -35,6 +35,7 @@ def test_options_defaults_are_those_of_the_contract() -> None:
         (AccountOptions, {"audience": ""}),
         (AccountOptions, {"access_token_ms": 999}),
         (AccountOptions, {"session_ms": 3_599_999}),
+        (AccountOptions, {"session_ms_max": 1}),
         (AccountOptions, {"sessions_max": 0}),
         (AccountOptions, {"refresh_grace_ms": -1}),
         (AccountOptions, {"leeway_ms": 600_001}),

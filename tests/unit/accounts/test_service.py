@@ -24,6 +24,7 @@ from tidewire.domain.errors import (
     UserNotFound,
 )
 from tidewire.domain.ids import SESSION_PREFIX, USER_PREFIX, SessionId, UserId, has_form
+from tidewire.ports.audit import ORIGIN, Origin
 
 WRONG = Secret("wrong password")
 GRACE_MS = 30_000
@@ -343,14 +344,49 @@ async def test_refresh_from_another_device_is_refused_and_ends_nothing(plane: Pl
     await refreshed(plane, anna.tokens.refresh_token, PHONE.upper())
 
 
-async def test_refresh_does_not_make_a_session_longer(plane: Plane) -> None:
+async def test_refresh_keeps_an_active_device_logged_in(plane: Plane) -> None:
+    """It ended after 30 days, however active it was (B7)."""
+    token = (await plane.registered()).tokens.refresh_token
+    for _ in range(5):
+        plane.clock.pass_ms(plane.options.session_ms - 60_000)
+        token = (await refreshed(plane, token)).tokens.refresh_token
+    plane.clock.pass_ms(plane.options.session_ms)
+    with pytest.raises(InvalidRefreshToken):
+        await refreshed(plane, token)
+
+
+async def test_refresh_makes_no_session_longer_than_the_bound(engine: MemoryHarness) -> None:
+    day_ms = 86_400_000
+    options = AccountOptions(session_ms=30 * day_ms, session_ms_max=40 * day_ms)
+    plane = Plane(engine, options=options)
     anna = await plane.registered()
-    plane.clock.pass_ms(plane.options.session_ms - 60_000)
-    last = await refreshed(plane, anna.tokens.refresh_token)
-    assert last.tokens.access_expires_at_ms == anna.session.expires_at_ms
+    plane.clock.pass_ms(29 * day_ms)
+    token = (await refreshed(plane, anna.tokens.refresh_token)).tokens.refresh_token
+    plane.clock.pass_ms(11 * day_ms - 60_000)
+    last = await refreshed(plane, token)
+    assert last.tokens.access_expires_at_ms == anna.session.created_at_ms + 40 * day_ms
     plane.clock.pass_ms(60_000)
     with pytest.raises(InvalidRefreshToken):
         await refreshed(plane, last.tokens.refresh_token)
+
+
+async def test_bound_below_the_usual_life_shortens_the_first_one(engine: MemoryHarness) -> None:
+    plane = Plane(engine, options=AccountOptions(session_ms_max=3_600_000))
+    anna = await plane.registered()
+    assert anna.session.expires_at_ms == plane.clock.wall_ms() + 3_600_000
+
+
+async def test_session_says_where_it_was_opened_and_refreshed(plane: Plane) -> None:
+    origin = ORIGIN.set(Origin("192.0.2.1", "A phone\x00 \u202e  1.0"))
+    try:
+        anna = await plane.registered()
+        ORIGIN.set(Origin("2001:db8::1", None))
+        await refreshed(plane, anna.tokens.refresh_token)
+    finally:
+        ORIGIN.reset(origin)
+    assert (anna.session.address, anna.session.client) == ("192.0.2.1", "A phone 1.0")
+    (session,) = await plane.accounts.service.sessions(anna.user.user_id)
+    assert (session.address, session.client) == ("2001:db8::1", "A phone 1.0")
 
 
 async def test_refresh_is_throttled_by_session(engine: MemoryHarness) -> None:

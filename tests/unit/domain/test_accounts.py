@@ -12,6 +12,7 @@ from tidewire.domain.accounts import (
     Session,
     check_device_id,
     check_password,
+    clean_client,
     external_session_id,
 )
 from tidewire.domain.errors import InvalidOperation
@@ -99,3 +100,19 @@ def test_external_session_is_named_after_its_user_and_when_he_was_allowed_back()
     assert len(others) == 2
     assert all(has_form(session_id, SESSION_PREFIX) for session_id in others)
     assert all(session_id[15:] == external_session_id(USER)[15:] for session_id in others)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (None, None),
+        ("", None),
+        (" \t\r\n", None),
+        ("curl/8.5", "curl/8.5"),
+        ("a\x1b[31m\nb\u202ec", "a [31m b c"),
+        ("x" * 5_000, "x" * 120),
+        ("y" * 119 + " z", "y" * 119),
+    ],
+)
+def test_client_is_cleaned_and_bounded(given: str | None, kept: str | None) -> None:
+    assert clean_client(given) == kept

@@ -46,6 +46,8 @@ _EXAMPLES: Final[dict[str, object]] = {
     "member_ids": ["user_01JAXW3V7E5S0Q4ZB1N8YH6K2N"],
     "message_id": "msg_01JAXW3V7E5S0Q4ZB1N8YH6K2P",
     "name": "Lunch",
+    "current_password": "correct horse",
+    "new_password": "a better password",
     "password": "correct horse",
     "refresh_token": "the refresh token of your login",
     "sender_id": "user_01JAXW3V7E5S0Q4ZB1N8YH6K2N",

@@ -2,6 +2,7 @@
 
 from tidewire.domain.accounts import Session, SessionKind
 from tidewire.domain.ids import SessionId, UserId
+from tidewire.domain.sessions import StoredSession
 from tidewire.engines.dynamodb.rows import Row, Value
 
 
@@ -16,10 +17,22 @@ def session_row(session: Session, *, refresh_hash: bytes | None) -> dict[str, Va
         "token_generation": session.generation,
         "rotated_at": 0,
         "created_at": session.created_at_ms,
+        **moving_fields(session),
+    }
+
+
+def moving_fields(session: Session) -> dict[str, Value]:
+    """What a refresh changes, its tokens aside."""
+    fields: dict[str, Value] = {
         "last_active_at": session.last_active_at_ms,
         "expires_at": session.expires_at_ms,
         "ttl": _ttl(session),
     }
+    if session.address is not None:
+        fields["address"] = session.address
+    if session.client is not None:
+        fields["client"] = session.client
+    return fields
 
 
 def user_session_row(session: Session) -> dict[str, Value]:
@@ -42,6 +55,17 @@ def session_of(row: Row) -> Session:
         created_at_ms=row["created_at"],
         last_active_at_ms=row["last_active_at"],
         expires_at_ms=row["expires_at"],
+        address=row.get("address"),
+        client=row.get("client"),
+    )
+
+
+def stored_of(row: Row) -> StoredSession:
+    return StoredSession(
+        session=session_of(row),
+        refresh_hash=row.get("refresh_token_hash"),
+        previous_hash=row.get("prev_token_hash"),
+        rotated_at_ms=row["rotated_at"],
     )
 
 

@@ -5,8 +5,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
-
 from tidewire.domain.accounts import (
     OpenedSession,
     OpenSession,
@@ -22,12 +20,19 @@ from tidewire.domain.accounts import (
 from tidewire.domain.errors import Forbidden, InvalidCredentials
 from tidewire.domain.ids import SessionId, UserId
 from tidewire.domain.login_places import decode_places, encode_places, remember_places
+from tidewire.domain.sessions import judge_refresh, make_room
 from tidewire.engines.dynamodb import rows, schema
 from tidewire.engines.dynamodb.backoff import Hindrance
 from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.errors import AnswerLost, Cancelled, ConditionFailed
 from tidewire.engines.dynamodb.rows import Row, Value, Write
-from tidewire.engines.dynamodb.session_rows import session_of, session_row, user_session_row
+from tidewire.engines.dynamodb.session_rows import (
+    moving_fields,
+    session_of,
+    session_row,
+    stored_of,
+    user_session_row,
+)
 from tidewire.engines.dynamodb.users import the_user_row
 
 ENDED_AT_ONCE_MAX: Final = 45
@@ -77,7 +82,10 @@ async def open_session(
         user = await the_user_row(database, session.user_id)
         _check_may_open(user, command)
         gone, ended = make_room(
-            await sessions_of(database, session.user_id), session, sessions_max, now_ms
+            await sessions_of(database, session.user_id),
+            session,
+            sessions_max=sessions_max,
+            now_ms=now_ms,
         )
         leaving = [*ended, *gone]
         if len(leaving) > ENDED_AT_ONCE_MAX:
@@ -127,23 +135,6 @@ def _opening(user: Row, command: OpenSession) -> Write:
         fields["places"] = encode_places(remember_places(known, command.places))
     key = {"user_id": user["user_id"]}
     return rows.update(schema.USERS, key, change, condition=condition, **fields)
-
-
-def make_room(
-    sessions: Sequence[Session], session: Session, sessions_max: int, now_ms: int
-) -> tuple[list[SessionId], list[SessionId]]:
-    """The sessions that have expired, and those that end for this one: the same device's, and the
-    oldest beyond the bound. Bots take nobody's place."""
-    if session.kind is not SessionKind.LOGIN:
-        return [], []
-    gone = [own.session_id for own in sessions if own.expires_at_ms <= now_ms]
-    logins = [
-        own for own in sessions if own.kind is SessionKind.LOGIN and own.expires_at_ms > now_ms
-    ]
-    ended = [own.session_id for own in logins if own.device_id == session.device_id]
-    others = [own.session_id for own in logins if own.device_id != session.device_id]
-    ended += others[: max(0, len(others) - (sessions_max - 1))]
-    return gone, ended
 
 
 # Ending.
@@ -251,42 +242,25 @@ async def rotate_refresh(
     tried = 0
     while True:
         row = await database.get(schema.SESSIONS, key)
-        outcome = judge_refresh(row, command, now_ms=now_ms)
+        stored = None if row is None else stored_of(row)
+        outcome = judge_refresh(stored, command, now_ms=now_ms)
         if row is None or isinstance(outcome, RefreshUnknown | RefreshOtherDevice):
             return outcome
         session = outcome.session
         try:
             if isinstance(outcome, RefreshReused):
                 await database.transact(_ending(session.user_id, [session.session_id]))
-            else:
+            elif outcome.repeated:
                 await database.write(_rotation(row, command, outcome, now_ms))
-        except ConditionFailed:
+            else:
+                # The list of the user's sessions must not expire before the session does.
+                listed = rows.put(schema.USER_SESSIONS, user_session_row(session))
+                await database.transact([_rotation(row, command, outcome, now_ms), listed])
+        except (Cancelled, ConditionFailed):
             await database.pause(Hindrance.CONFLICT, min(tried, 2))
             tried += 1
         else:
             return outcome
-
-
-def judge_refresh(row: Row | None, command: RotateRefresh, *, now_ms: int) -> RefreshOutcome:
-    """The verdict on a refresh token by the session's row, in the order of the port."""
-    refresh_hash = None if row is None else row.get("refresh_token_hash")
-    if row is None or row["expires_at"] <= now_ms or refresh_hash is None:
-        return RefreshUnknown()
-    session = session_of(row)
-    is_current = command.presented_hash == refresh_hash
-    if not is_current and command.presented_hash != row.get("prev_token_hash"):
-        return RefreshUnknown(session, refresh_hash)
-    if not is_current and now_ms - row["rotated_at"] > command.grace_ms:
-        return RefreshReused(session)
-    if command.device_id != session.device_id:
-        return RefreshOtherDevice()
-    if is_current:
-        session = msgspec.structs.replace(
-            session,
-            generation=session.generation + 1,
-            last_active_at_ms=max(session.last_active_at_ms, now_ms),
-        )
-    return RefreshRotated(session, repeated=not is_current)
 
 
 def _rotation(row: Row, command: RotateRefresh, outcome: RefreshRotated, now_ms: int) -> Write:
@@ -298,12 +272,13 @@ def _rotation(row: Row, command: RotateRefresh, outcome: RefreshRotated, now_ms:
     }
     if not outcome.repeated:
         change += (
-            ", #prev_token_hash = :current, #rotated_at = :now"
-            ", #token_generation = :following, #last_active_at = :active"
+            ", #prev_token_hash = :current, #rotated_at = :now, #token_generation = :following"
         )
         fields["now"] = now_ms
         fields["following"] = outcome.session.generation
-        fields["active"] = outcome.session.last_active_at_ms
+        for name, value in moving_fields(outcome.session).items():
+            change += f", #{name} = :{name}"
+            fields[name] = value
     return rows.update(
         schema.SESSIONS,
         {"session_id": command.session_id},

@@ -9,6 +9,7 @@ from tidewire.domain.accounts import (
     Session,
 )
 from tidewire.domain.ids import SessionId, UserId
+from tidewire.domain.sessions import StoredSession
 
 
 @dataclass(slots=True)
@@ -23,6 +24,15 @@ class SessionRow:
     refresh_hash: bytes | None
     previous_hash: bytes | None = None
     rotated_at_ms: int = 0
+
+    @property
+    def stored(self) -> StoredSession:
+        return StoredSession(
+            session=self.session,
+            refresh_hash=self.refresh_hash,
+            previous_hash=self.previous_hash,
+            rotated_at_ms=self.rotated_at_ms,
+        )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,11 +13,9 @@ from tidewire.domain.accounts import (
     NewAccount,
     OpenedSession,
     OpenSession,
-    RefreshOtherDevice,
     RefreshOutcome,
     RefreshReused,
     RefreshRotated,
-    RefreshUnknown,
     RequestClaim,
     RequestClaimed,
     RequestKey,
@@ -41,6 +39,7 @@ from tidewire.domain.errors import (
 from tidewire.domain.ids import SessionId, UserId
 from tidewire.domain.limits import BLOCKS_MAX, REQUEST_KEY_LIFE_MS, REQUEST_PENDING_MS_MAX
 from tidewire.domain.login_places import remember_places
+from tidewire.domain.sessions import judge_refresh, make_room
 from tidewire.domain.users import User
 from tidewire.engines.memory.account_tables import InviteRow, RequestRow, SessionRow
 from tidewire.engines.memory.tables import MemoryTables
@@ -176,20 +175,10 @@ class MemoryAccounts:
         return OpenedSession(session, ended)
 
     def _make_room(self, session: Session, sessions_max: int, now_ms: int) -> list[SessionId]:
-        if session.kind is not SessionKind.LOGIN:
-            return []
-        rows = self._tables.accounts.sessions
-        for own in self._sessions_of(session.user_id):
-            if own.expires_at_ms <= now_ms:
-                del rows[own.session_id]
-        logins = [
-            own for own in self._sessions_of(session.user_id) if own.kind is SessionKind.LOGIN
-        ]
-        ended = [own.session_id for own in logins if own.device_id == session.device_id]
-        others = [own.session_id for own in logins if own.device_id != session.device_id]
-        ended += others[: max(0, len(others) - (sessions_max - 1))]
-        for session_id in ended:
-            del rows[session_id]
+        own = self._sessions_of(session.user_id)
+        gone, ended = make_room(own, session, sessions_max=sessions_max, now_ms=now_ms)
+        for session_id in (*gone, *ended):
+            del self._tables.accounts.sessions[session_id]
         return ended
 
     async def session(self, session_id: SessionId) -> Session | None:
@@ -202,25 +191,16 @@ class MemoryAccounts:
     async def rotate_refresh(self, command: RotateRefresh, *, now_ms: int) -> RefreshOutcome:
         rows = self._open_tables().accounts.sessions
         row = rows.get(command.session_id)
-        if row is None or row.session.expires_at_ms <= now_ms or row.refresh_hash is None:
-            return RefreshUnknown()
-        is_current = command.presented_hash == row.refresh_hash
-        if not is_current and command.presented_hash != row.previous_hash:
-            return RefreshUnknown(row.session, row.refresh_hash)
-        if not is_current and now_ms - row.rotated_at_ms > command.grace_ms:
+        outcome = judge_refresh(None if row is None else row.stored, command, now_ms=now_ms)
+        if isinstance(outcome, RefreshReused):
             del rows[command.session_id]
-            return RefreshReused(row.session)
-        if command.device_id != row.session.device_id:
-            return RefreshOtherDevice()
-        if is_current:
-            row.previous_hash, row.rotated_at_ms = row.refresh_hash, now_ms
-            row.session = msgspec.structs.replace(
-                row.session,
-                generation=row.session.generation + 1,
-                last_active_at_ms=max(row.session.last_active_at_ms, now_ms),
-            )
-        row.refresh_hash = command.next_hash
-        return RefreshRotated(row.session, repeated=not is_current)
+        elif isinstance(outcome, RefreshRotated):
+            assert row is not None
+            if not outcome.repeated:
+                row.previous_hash, row.rotated_at_ms = row.refresh_hash, now_ms
+                row.session = outcome.session
+            row.refresh_hash = command.next_hash
+        return outcome
 
     async def revoke_session(self, user_id: UserId, session_id: SessionId) -> bool:
         rows = self._open_tables().accounts.sessions

@@ -9,11 +9,9 @@ import msgspec
 from tidewire.domain.accounts import (
     OpenedSession,
     OpenSession,
-    RefreshOtherDevice,
     RefreshOutcome,
     RefreshReused,
     RefreshRotated,
-    RefreshUnknown,
     RotateRefresh,
     Session,
     SessionKind,
@@ -22,31 +20,21 @@ from tidewire.domain.errors import Forbidden, InvalidCredentials
 from tidewire.domain.events import Event
 from tidewire.domain.ids import SessionId, UserId
 from tidewire.domain.login_places import decode_places, encode_places, remember_places
+from tidewire.domain.sessions import StoredSession, judge_refresh, make_room
 from tidewire.engines.sqlite.users import the_user
 
 COLUMNS: Final = """session_id, user_id, device_id, kind, label, token_generation,
-    created_at, last_active_at, expires_at"""
+    created_at, last_active_at, expires_at, address, client"""
 FIND: Final = f"SELECT {COLUMNS} FROM sessions WHERE "  # noqa: S608 - a constant
 
 INSERT: Final = f"""
-INSERT INTO sessions ({COLUMNS}, refresh_token_hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO sessions ({COLUMNS}, refresh_token_hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """  # noqa: S608 - a constant
-
-# The oldest logins beyond the bound, and that of the same device whatever its age.
-FIND_SUPERFLUOUS: Final = """
-SELECT session_id FROM sessions WHERE user_id = ?1 AND device_id = ?2
-UNION ALL
-SELECT session_id FROM (
-    SELECT session_id FROM sessions
-    WHERE user_id = ?1 AND kind = 'login' AND device_id <> ?2
-    ORDER BY created_at DESC, session_id DESC LIMIT -1 OFFSET ?3
-)
-"""
 
 ROTATE: Final = """
 UPDATE sessions SET prev_token_hash = refresh_token_hash, refresh_token_hash = ?1, rotated_at = ?2,
-    token_generation = token_generation + 1, last_active_at = max(last_active_at, ?2)
-WHERE session_id = ?3
+    token_generation = ?3, last_active_at = ?4, expires_at = ?5, address = ?6, client = ?7
+WHERE session_id = ?8
 """
 
 
@@ -62,17 +50,10 @@ def open_session(
     if command.password_hash is not None:
         _check_password_unchanged(database, command, now_ms)
         _remember_places(database, session.user_id, command.places)
-    ended: list[SessionId] = []
-    if session.kind is SessionKind.LOGIN:
-        # Those that have expired count no longer, and nobody needs to be told of them.
-        database.execute(
-            "DELETE FROM sessions WHERE user_id = ? AND expires_at <= ?", (session.user_id, now_ms)
-        )
-        rows: list[tuple[Any, ...]] = database.execute(
-            FIND_SUPERFLUOUS, (session.user_id, session.device_id, sessions_max - 1)
-        ).fetchall()
-        ended = [session_id for (session_id,) in rows]
-        _delete(database, ended)
+    gone, ended = make_room(
+        sessions(database, session.user_id, 0), session, sessions_max=sessions_max, now_ms=now_ms
+    )
+    _delete(database, [*gone, *ended])
     database.execute(INSERT, (*msgspec.structs.astuple(session), command.refresh_hash))
     return OpenedSession(session, ended), []
 
@@ -92,37 +73,51 @@ def sessions(database: apsw.Connection, user_id: UserId, now_ms: int) -> list[Se
 def rotate_refresh(
     database: apsw.Connection, command: RotateRefresh, now_ms: int
 ) -> tuple[RefreshOutcome, list[Event]]:
-    session = session_of(database, command.session_id)
-    if session is None or session.expires_at_ms <= now_ms or session.kind is not SessionKind.LOGIN:
-        return RefreshUnknown(), []
+    stored = _stored(database, command.session_id)
+    outcome = judge_refresh(stored, command, now_ms=now_ms)
+    if isinstance(outcome, RefreshReused):
+        _delete(database, (command.session_id,))
+    elif isinstance(outcome, RefreshRotated) and not outcome.repeated:
+        session = outcome.session
+        database.execute(
+            ROTATE,
+            (
+                command.next_hash,
+                now_ms,
+                session.generation,
+                session.last_active_at_ms,
+                session.expires_at_ms,
+                session.address,
+                session.client,
+                session.session_id,
+            ),
+        )
+    elif isinstance(outcome, RefreshRotated):
+        # Another one only if the key that tokens are derived with was changed within the grace.
+        database.execute(
+            "UPDATE sessions SET refresh_token_hash = ?1"
+            " WHERE session_id = ?2 AND refresh_token_hash <> ?1",
+            (command.next_hash, command.session_id),
+        )
+    return outcome, []
+
+
+def _stored(database: apsw.Connection, session_id: SessionId) -> StoredSession | None:
+    session = session_of(database, session_id)
+    if session is None:
+        return None
     row = database.execute(
         "SELECT refresh_token_hash, prev_token_hash, rotated_at FROM sessions WHERE session_id = ?",
-        (session.session_id,),
+        (session_id,),
     ).fetchone()
     assert row is not None
-    current, previous, rotated_at = row
-    is_current = command.presented_hash == current
-    if not is_current and command.presented_hash != previous:
-        return RefreshUnknown(session, current), []
-    if not is_current and now_ms - rotated_at > command.grace_ms:
-        _delete(database, (session.session_id,))
-        return RefreshReused(session), []
-    if command.device_id != session.device_id:
-        return RefreshOtherDevice(), []
-    if is_current:
-        database.execute(ROTATE, (command.next_hash, now_ms, session.session_id))
-        session = msgspec.structs.replace(
-            session,
-            generation=session.generation + 1,
-            last_active_at_ms=max(session.last_active_at_ms, now_ms),
-        )
-    elif command.next_hash != current:
-        # Only if the key that tokens are derived with was changed within the grace.
-        database.execute(
-            "UPDATE sessions SET refresh_token_hash = ? WHERE session_id = ?",
-            (command.next_hash, session.session_id),
-        )
-    return RefreshRotated(session, repeated=not is_current), []
+    refresh_hash, previous_hash, rotated_at = row
+    return StoredSession(
+        session=session,
+        refresh_hash=refresh_hash,
+        previous_hash=previous_hash,
+        rotated_at_ms=rotated_at or 0,
+    )
 
 
 def revoke_session(
@@ -204,15 +199,16 @@ def _delete(database: apsw.Connection, session_ids: Iterable[SessionId]) -> None
 
 
 def _session(row: tuple[Any, ...]) -> Session:
-    session_id, user_id, device_id, kind, label, generation, created_at, active_at, expires_at = row
     return Session(
-        session_id=session_id,
-        user_id=user_id,
-        device_id=device_id,
-        kind=SessionKind(kind),
-        label=label,
-        generation=generation,
-        created_at_ms=created_at,
-        last_active_at_ms=active_at,
-        expires_at_ms=expires_at,
+        session_id=row[0],
+        user_id=row[1],
+        device_id=row[2],
+        kind=SessionKind(row[3]),
+        label=row[4],
+        generation=row[5],
+        created_at_ms=row[6],
+        last_active_at_ms=row[7],
+        expires_at_ms=row[8],
+        address=row[9],
+        client=row[10],
     )
