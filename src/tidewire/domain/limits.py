@@ -64,6 +64,8 @@ RECOVERY_SEQUENCE_JUMP: Final = 10_000
 
 HEARTBEAT_INTERVAL_MS: Final = 30_000
 IDLE_TIMEOUT_MS: Final = 75_000
+LINE_CLOSED_MS: Final = 10_000
+"""How long a connection's sends to a chat wait for one that was refused (decision 0008)."""
 REQUEST_ID_CHARACTERS_MAX: Final = 64
 
 # A message with its envelope and every byte escaped (\u0001 is six letters) must fit into a frame.

@@ -3,16 +3,10 @@
 Events go in as calls, effects come out as values (`effects`), and nothing is done here. `now_ms` is
 a clock that only goes forward, for lengths and deadlines; `wall_ms` is the calendar's, for stamps.
 
-    CONNECTING   the route is registered and the first digest is being read; only heartbeats
-    READY        connection_established was sent; everything
-    CLOSING      connection_closing was sent; only answers that are still owed, for a short while
-    CLOSED       for good
-
 Every request gets exactly one answer while the connection lives (a digest: one in pages), a frame
 that is one-way gets none, and what comes unasked has no request_id. What a peer sends never raises.
 """
 
-from enum import Enum
 from typing import Final, assert_never
 
 from tidewire.domain.delivery import DigestPage
@@ -39,9 +33,19 @@ from tidewire.gateway.effects import (
     Typing,
 )
 from tidewire.gateway.limits import Offences, Rate, SendLimiter, TypingGate
+from tidewire.gateway.lines import LINES_MAX, ClosedLine, Lines
 from tidewire.gateway.options import GatewayOptions
 from tidewire.gateway.pages import DigestRun, PageLane, PageWork
 from tidewire.gateway.pulse import Pulse, Verdict
+from tidewire.gateway.states import (
+    CLOSED,
+    CLOSING,
+    CONNECTING,
+    LINGERING,
+    READY,
+    TRANSITIONS,
+    State,
+)
 from tidewire.wire.client_frames import (
     AckFrame,
     ClientFrame,
@@ -50,39 +54,21 @@ from tidewire.wire.client_frames import (
     OneWayFrame,
     ReadFrame,
     SendMessageFrame,
+    SendMessagePayload,
     SyncRequestFrame,
     TypingStartFrame,
     TypingStopFrame,
 )
 from tidewire.wire.codec import FrameRefusal, refusal_payload
-from tidewire.wire.error_table import CLOSE_TABLE, CloseCode, CloseReason, error_payload
+from tidewire.wire.error_table import (
+    CLOSE_TABLE,
+    ERROR_TABLE,
+    CloseCode,
+    CloseReason,
+    error_payload,
+)
 from tidewire.wire.frame_builders import send_message_ack_frame, sync_response_frame
 from tidewire.wire.server_frames import ErrorPayload
-
-
-class State(Enum):
-    CONNECTING = "connecting"
-    READY = "ready"
-    CLOSING = "closing"
-    CLOSED = "closed"
-
-
-CONNECTING: Final = State.CONNECTING
-READY: Final = State.READY
-CLOSING: Final = State.CLOSING
-CLOSED: Final = State.CLOSED
-
-TRANSITIONS: Final[dict[State, frozenset[State]]] = {
-    CONNECTING: frozenset({READY, CLOSING, CLOSED}),
-    READY: frozenset({CLOSING, CLOSED}),
-    CLOSING: frozenset({CLOSED}),
-    CLOSED: frozenset(),
-}
-
-LINGERING: Final = frozenset(
-    {CloseReason.SERVER_SHUTDOWN, CloseReason.TOKEN_EXPIRED, CloseReason.DUPLICATE_CONNECTION}
-)
-"""Reasons that leave time for the answers to messages that are being stored."""
 
 _DIGEST_AGAIN_MS: Final = 2_000
 
@@ -105,12 +91,14 @@ class Connection:
     __slots__ = (
         "_control_full_at_us",
         "_lane",
+        "_lines",
         "_linger_until_ms",
         "_offences",
         "_pulse",
         "_requests_waiting",
         "_returns_at_ms",
         "_rules",
+        "_sends_count",
         "_sends_waiting",
         "_token_ends_at_ms",
         "_typing",
@@ -147,6 +135,8 @@ class Connection:
         # Requests whose answers are still to come, and those of them that are being stored.
         self._requests_waiting = 0
         self._sends_waiting = 0
+        self._sends_count = 0
+        self._lines: Lines | None = None
         self._token_ends_at_ms = token_ends_at_ms
         age_ms_max = rules.options.connection_age_ms_max
         self._returns_at_ms = None if age_ms_max is None else now_ms + age_ms_max
@@ -264,14 +254,23 @@ class Connection:
         return NOTHING
 
     def _receive_send(self, frame: SendMessageFrame, now_ms: int, wall_ms: int) -> Effects:
+        payload = frame.payload
+        number = self._sends_count = self._sends_count + 1
+        if self._lines is not None:
+            closed = self._lines.admit(payload, number, now_ms)
+            if closed is not None:
+                behind = frames.behind_payload(closed, now_ms)
+                return (_error(frame.request_id, behind, wall_ms),)
         if self._requests_waiting >= self._rules.options.requests_waiting_max:
+            self._close_line(payload, number, now_ms, ErrorCode.SERVER_BUSY)
             return self._refuse_as_busy(frame.request_id, now_ms, wall_ms)
-        wait_ms = self._rules.sends.take(self.user_id, frame.payload.chat_id, now_ms)
+        wait_ms = self._rules.sends.take(self.user_id, payload.chat_id, now_ms)
         if wait_ms:
+            self._close_line(payload, number, now_ms, ErrorCode.RATE_LIMITED, wait_ms)
             return self._throttle(frame.request_id, wait_ms, now_ms, wall_ms)
         self._requests_waiting += 1
         self._sends_waiting += 1
-        return (Submit(frame),)
+        return (Submit(frame, number),)
 
     def _receive_one_way(self, frame: OneWayFrame, now_ms: int, wall_ms: int) -> Effects:
         wait_ms = self._spend_control(now_ms)
@@ -337,7 +336,14 @@ class Connection:
 
     # From the planes behind.
 
-    def submitted(self, frame: SendMessageFrame, outcome: AppendOutcome, wall_ms: int) -> Effects:
+    def submitted(
+        self,
+        frame: SendMessageFrame,
+        number: int,
+        outcome: AppendOutcome,
+        now_ms: int,
+        wall_ms: int,
+    ) -> Effects:
         """What became of a message."""
         assert self._sends_waiting > 0
         self._requests_waiting -= 1
@@ -357,7 +363,9 @@ class Connection:
                 )
             )
         else:
-            answer = _error(frame.request_id, error_payload(outcome), wall_ms)
+            answer = _error(
+                frame.request_id, self._send_refused(frame, number, outcome, now_ms), wall_ms
+            )
         if is_lingering and not self._sends_waiting:
             return answer, *self._close_lingering()
         return (answer,)
@@ -442,6 +450,23 @@ class Connection:
 
     # Inside.
 
+    def _send_refused(
+        self, frame: SendMessageFrame, number: int, error: TidewireError, now_ms: int
+    ) -> ErrorPayload:
+        """What the author is told. If the message may be sent again, its line closes."""
+        if ERROR_TABLE[error.code].retryable:
+            earlier = self._close_line(frame.payload, number, now_ms, error.code)
+            if earlier is not None:
+                return frames.behind_payload(earlier, now_ms)
+        return error_payload(error)
+
+    def _close_line(
+        self, send: SendMessagePayload, number: int, now_ms: int, code: ErrorCode, wait_ms: int = 0
+    ) -> ClosedLine | None:
+        if self._lines is None:
+            self._lines = Lines()
+        return self._lines.refused(send, number, now_ms, code=code, retry_after_ms=wait_ms)
+
     def _digest_failed(self, run: DigestRun, error: TidewireError, wall_ms: int) -> Effects:
         if self.state is CONNECTING:
             if error.code is ErrorCode.INTERNAL_ERROR:
@@ -489,6 +514,10 @@ class Connection:
 
     def _count_throttled(self, now_ms: int, wall_ms: int) -> Effects:
         is_spent = self._offences_made().throttled(now_ms)
+        if self._lines is not None and len(self._lines) > LINES_MAX:
+            # Which of its messages waits for which can be kept no longer; a new connection begins
+            # without any of it.
+            is_spent = True
         return self.end(CloseReason.RATE_LIMITED, now_ms, wall_ms) if is_spent else NOTHING
 
     def _offences_made(self) -> Offences:

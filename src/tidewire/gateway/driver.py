@@ -303,7 +303,7 @@ class ConnectionDriver:
         for effect in effects:
             match effect:
                 case Submit():
-                    self._submit(effect.frame, now_ms)
+                    self._submit(effect, now_ms)
                 case Send():
                     self._write(self._framed(effect.frame))
                 case Acknowledge():
@@ -341,7 +341,8 @@ class ConnectionDriver:
                 case _:
                     assert_never(effect)
 
-    def _submit(self, frame: SendMessageFrame, now_ms: int) -> None:
+    def _submit(self, effect: Submit, now_ms: int) -> None:
+        frame = effect.frame
         payload = frame.payload
         core = self.core
         self._desk.intake.submit_nowait(
@@ -349,20 +350,21 @@ class ConnectionDriver:
             sender_id=core.user_id,
             client_message_id=payload.client_message_id,
             content=payload.content,
-            done=partial(self._submitted, frame, now_ms),
+            done=partial(self._submitted, frame, effect.number, now_ms),
             content_type=payload.content_type,
             seen_sequence=payload.seen_sequence,
             origin_connection_id=core.connection_id,
         )
 
     def _submitted(
-        self, frame: SendMessageFrame, received_at_ms: int, outcome: AppendOutcome
+        self, frame: SendMessageFrame, number: int, received_at_ms: int, outcome: AppendOutcome
     ) -> None:
         desk = self._desk
         now_ms = desk.clock.monotonic_ms()
         desk.counters.send_latency_ms.add(now_ms - received_at_ms)
         try:
-            self._run(self.core.submitted(frame, outcome, desk.clock.wall_ms()), now_ms)
+            wall_ms = desk.clock.wall_ms()
+            self._run(self.core.submitted(frame, number, outcome, now_ms, wall_ms), now_ms)
         except Exception as error:  # noqa: BLE001 - it concerns this connection alone
             self.failed(error)
 

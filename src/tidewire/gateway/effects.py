@@ -36,9 +36,11 @@ class Establish(msgspec.Struct, frozen=True):
 
 
 class Submit(msgspec.Struct, frozen=True, gc=False):
-    """Have the message stored, and call `submitted` with the frame and the outcome."""
+    """Have the message stored, and call `submitted` with frame, number and outcome."""
 
     frame: SendMessageFrame
+    number: int
+    """Rises with every send of the connection."""
 
 
 class Acknowledge(msgspec.Struct, frozen=True, gc=False):

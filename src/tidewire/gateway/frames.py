@@ -4,6 +4,7 @@ from tidewire.domain.delivery import DigestPage
 from tidewire.domain.errors import ErrorCode, RateLimited
 from tidewire.domain.ids import ConnectionId, UserId
 from tidewire.domain.resync import ResyncReason
+from tidewire.gateway.lines import ClosedLine
 from tidewire.gateway.pages import DigestRun
 from tidewire.wire.error_table import CLOSE_TABLE, ERROR_TABLE, CloseReason, error_payload
 from tidewire.wire.server_frames import (
@@ -110,6 +111,18 @@ def rate_limited_payload(wait_ms: int) -> ErrorPayload:
 def server_busy_payload() -> ErrorPayload:
     return ErrorPayload(
         code=ErrorCode.SERVER_BUSY, message=ERROR_TABLE[ErrorCode.SERVER_BUSY].sentence
+    )
+
+
+def behind_payload(line: ClosedLine, now_ms: int) -> ErrorPayload:
+    """What a send is told whose line waits for an earlier one."""
+    details: dict[str, object] = {"after": line.key}
+    if line.code is ErrorCode.RATE_LIMITED:
+        details["retry_after_seconds"] = max(1, -(-(line.retry_at_ms - now_ms) // 1000))
+    return ErrorPayload(
+        code=line.code,
+        message="a message before this one was refused: send that one again first",
+        details=details,
     )
 
 

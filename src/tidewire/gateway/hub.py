@@ -15,10 +15,10 @@ from tidewire.domain.delivery import Advance, Advanced, AdvanceOutcome
 from tidewire.domain.errors import NotAMember, SequenceAboveHead
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
 from tidewire.domain.resync import ResyncReason
-from tidewire.gateway.connection import CONNECTING
 from tidewire.gateway.counters import GatewayCounters, add
 from tidewire.gateway.driver import ConnectionDriver, Switchboard
 from tidewire.gateway.options import GatewayOptions
+from tidewire.gateway.states import CONNECTING
 from tidewire.gateway.wheel import SLOT_MS, Wheel
 from tidewire.ports.router import LocalRouter, Registrar, Route, Router
 from tidewire.ports.runtime import Clock, RequestKind, Tasks

@@ -8,7 +8,9 @@ store wants it (`MessageStore.appends_per_chat`). Two rules shape a batch (DESIG
   with it, and otherwise the next follower takes its place and is asked of the store.
 - A line is what one connection sends to one chat. Its sends are appended in arrival order, and a
   failure that may be retried takes the later ones along (P-13): else m2 would be stored before the
-  retry of m1. Sends without a connection (REST) have no line.
+  retry of m1. Sends without a connection (REST) have no line. The gateway keeps a line closed
+  after such a failure (decision 0008), but it learns of it only when it is answered: until then
+  the line takes nothing in here.
 
 Every send is answered exactly once, with the token it was offered with. This is on the path of
 every message: nothing here walks a queue per send. Only `failed`, `expire` and `abandon` do.
@@ -87,6 +89,8 @@ class Batcher(Generic[Token]):
         self._first_by_key: dict[Key, Entry[Token]] = {}
         self._queued_count = 0
         self._in_flight_count = 0
+        # Lines with a failure that was decided, and of which the gateway does not know yet.
+        self._failed_lines: dict[Line | None, Unavailable] = {}
         # No later than the earliest deadline; made exact by `expire`.
         self._deadline_at_ms_min = _NEVER_MS
 
@@ -111,18 +115,25 @@ class Batcher(Generic[Token]):
         return min(len(self._ready), self._appends_in_flight_max - self._in_flight_count)
 
     def offer(self, send: SendMessage, token: Token, deadline_at_ms: int) -> None:
-        """Take a send in. At the bound raises Overloaded, and nothing was taken in."""
+        """Take a send in. At the bound raises Overloaded, and nothing was taken in. Raises what an
+        earlier send of its line has failed with, until `answers_given`."""
+        if self._failed_lines and (line := _line(send)) in self._failed_lines:
+            raise self._failed_lines[line].with_traceback(None)
         chat_id = send.chat_id
         lane_id = chat_id if self._per_chat else None
         lane = self._lanes.get(lane_id)
         if self._queued_count >= self._queue_sends_max:
-            raise Overloaded("too many messages are waiting to be stored; send it again soon")
+            raise self._fail_line(
+                send, Overloaded("too many messages are waiting to be stored; send it again soon")
+            )
         if lane is None:
             lane = Lane(lane_id, deque())
             self._lanes[lane_id] = lane
             self._ready.append(lane)
         elif len(lane.queue) >= self._lane_sends_max:
-            raise Overloaded("too many messages are waiting in this chat; send it again soon")
+            raise self._fail_line(
+                send, Overloaded("too many messages are waiting in this chat; send it again soon")
+            )
         key = (chat_id, send.client_message_id)
         entry = Entry(send, token, key, deadline_at_ms)
         first = self._first_by_key.setdefault(key, entry)
@@ -135,6 +146,11 @@ class Batcher(Generic[Token]):
         self._queued_count += 1
         if deadline_at_ms < self._deadline_at_ms_min:
             self._deadline_at_ms_min = deadline_at_ms
+
+    def answers_given(self) -> None:
+        """All that was decided so far is being told to the senders."""
+        if self._failed_lines:
+            self._failed_lines = {}
 
     def take(self) -> Batch[Token] | None:
         """The next batch to append; None if there is nothing to do, or enough is in flight."""
@@ -181,7 +197,7 @@ class Batcher(Generic[Token]):
         assert batch.lane.in_flight is batch
         assert len(outcomes) == len(batch.entries)
         answers: Answers[Token] = []
-        failed_lines: dict[Line | None, AppendOutcome] = {}
+        failed_lines: dict[Line | None, Unavailable] = {}
         for entry, outcome in zip(batch.entries, outcomes, strict=True):
             if not entry.is_answered:
                 entry.is_answered = True
@@ -194,14 +210,15 @@ class Batcher(Generic[Token]):
                 self._leave_key(entry)
             if isinstance(outcome, Unavailable) and (line := _line(entry.send)) is not None:
                 failed_lines.setdefault(line, outcome)
+                self._fail_line(entry.send, outcome)
         self._landed(batch, failed_lines, answers)
         return answers
 
-    def failed(self, batch: Batch[Token], error: TidewireError) -> Answers[Token]:
+    def failed(self, batch: Batch[Token], error: Unavailable) -> Answers[Token]:
         """The append failed as a whole, and what was stored is unknown: who is to be told what."""
         assert batch.lane.in_flight is batch
         answers: Answers[Token] = []
-        failed_lines: dict[Line | None, AppendOutcome] = {}
+        failed_lines: dict[Line | None, Unavailable] = {}
         for entry in batch.entries:
             if not entry.is_answered:
                 entry.is_answered = True
@@ -209,6 +226,7 @@ class Batcher(Generic[Token]):
             self._leave_key(entry)
             if (line := _line(entry.send)) is not None:
                 failed_lines[line] = error
+                self._fail_line(entry.send, error)
         self._landed(batch, failed_lines, answers)
         return answers
 
@@ -228,7 +246,7 @@ class Batcher(Generic[Token]):
         passed = DeadlinePassed()
         expired_lines: set[Line] = set()
 
-        def fate(entry: Entry[Token]) -> AppendOutcome | None:
+        def fate(entry: Entry[Token]) -> Unavailable | None:
             line = _line(entry.send)
             if entry.deadline_at_ms > now_ms and line not in expired_lines:
                 return None
@@ -243,7 +261,7 @@ class Batcher(Generic[Token]):
         self._deadline_at_ms_min = self._earliest_deadline_ms()
         return answers
 
-    def abandon(self, error: TidewireError) -> Answers[Token]:
+    def abandon(self, error: Unavailable) -> Answers[Token]:
         """Answer everything with the error and empty the queues. What is in flight stays so."""
         answers: Answers[Token] = []
         for lane in list(self._lanes.values()):
@@ -256,7 +274,7 @@ class Batcher(Generic[Token]):
     def _landed(
         self,
         batch: Batch[Token],
-        failed_lines: dict[Line | None, AppendOutcome],
+        failed_lines: dict[Line | None, Unavailable],
         answers: Answers[Token],
     ) -> None:
         """The batch is out of flight; its failures take the later ones of their lines along."""
@@ -277,6 +295,12 @@ class Batcher(Generic[Token]):
             if not self._lanes:
                 self._deadline_at_ms_min = _NEVER_MS
 
+    def _fail_line(self, send: SendMessage, error: Unavailable) -> Unavailable:
+        """The line of a send takes nothing in until its sender knows. Returns the error."""
+        if send.origin_connection_id is not None:
+            self._failed_lines.setdefault(_line(send), error)
+        return error
+
     def _leave_key(self, entry: Entry[Token]) -> None:
         """The entry no longer stands for its key: if it was the first, the next takes its place."""
         if entry.is_follower:
@@ -295,7 +319,7 @@ class Batcher(Generic[Token]):
     def _sweep(
         self,
         lane: Lane[Token],
-        fate: Callable[[Entry[Token]], AppendOutcome | None],
+        fate: Callable[[Entry[Token]], Unavailable | None],
         answers: Answers[Token],
     ) -> None:
         """Walk a queue in arrival order: what `fate` gives an outcome is answered and leaves."""
@@ -309,6 +333,7 @@ class Batcher(Generic[Token]):
                 continue
             entry.is_answered = True
             answers.append((entry.token, outcome))
+            self._fail_line(entry.send, outcome)
             self._leave_key(entry)
         self._queued_count -= len(lane.queue) - len(kept)
         lane.queue = kept

@@ -319,6 +319,7 @@ class IngestService:
 
     def _give_answers(self) -> None:
         answers, self._answers = self._answers, []
+        self._batcher.answers_given()
         counters = self.counters
         for done, outcome in answers:
             if isinstance(outcome, Appended):

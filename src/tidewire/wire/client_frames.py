@@ -46,6 +46,8 @@ class SendMessagePayload(_Payload, frozen=True, gc=False, kw_only=True):
     content_type: str = CONTENT_TYPE_DEFAULT
     seen_sequence: Cursor | None = None
     """What the author had seen when the text was written; it bounds the implicit read."""
+    is_first: bool = False
+    """Nothing that was sent before it is to come first: opens a line that a refusal has closed."""
 
 
 class SendMessageFrame(_RequestFrame, frozen=True, gc=False, kw_only=True, tag="send_message"):

@@ -7,7 +7,7 @@ from tidewire.domain.errors import ErrorCode, TidewireError
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, MessageId, UserId
 from tidewire.domain.messages import Appended, AppendOutcome, Message, MessagePage
 from tidewire.gateway.connection import Connection, Rules
-from tidewire.gateway.effects import Effects
+from tidewire.gateway.effects import Effects, Submit
 from tidewire.gateway.options import GatewayOptions
 from tidewire.gateway.service import send_limiter
 from tidewire.wire.client_frames import ClientFrame, SendMessageFrame
@@ -25,6 +25,7 @@ class Talk:
     def __init__(self, options: GatewayOptions | None = None, *, token_ms: int = TOKEN_MS) -> None:
         options = GatewayOptions() if options is None else options
         self.now_ms = START_MS
+        self._numbers: dict[str, int] = {}
         self.core = Connection(
             Rules(options, epoch="epoch_1", sends=send_limiter(options)),
             connection_id=ConnectionId("conn_1"),
@@ -47,10 +48,15 @@ class Talk:
         return WALL_MS + self.now_ms - START_MS
 
     def receive(self, frame: ClientFrame | FrameRefusal) -> Effects:
-        return self.core.receive(frame, self.now_ms, self.wall_ms)
+        effects = self.core.receive(frame, self.now_ms, self.wall_ms)
+        for effect in effects:
+            if isinstance(effect, Submit):
+                self._numbers[effect.frame.request_id] = effect.number
+        return effects
 
     def stored(self, frame: SendMessageFrame, outcome: AppendOutcome = STORED) -> Effects:
-        return self.core.submitted(frame, outcome, self.wall_ms)
+        number = self._numbers[frame.request_id]
+        return self.core.submitted(frame, number, outcome, self.now_ms, self.wall_ms)
 
     def page(self, *sequences: int, has_more: bool = False) -> Effects:
         return self.core.page_fetched(message_page(*sequences, has_more=has_more), self.wall_ms)

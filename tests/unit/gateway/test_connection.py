@@ -1,5 +1,7 @@
 """The core of a connection, rule by rule (contract-facts 2.5 to 2.8, DESIGN §7 to §9)."""
 
+import dataclasses
+
 import pytest
 
 from tests.unit.gateway.fakes import (
@@ -24,12 +26,8 @@ from tidewire.domain.errors import (
     StoreUnavailable,
 )
 from tidewire.domain.ids import ChatId
+from tidewire.domain.limits import LINE_CLOSED_MS
 from tidewire.domain.resync import ResyncReason
-from tidewire.gateway.connection import (
-    CLOSING,
-    CONNECTING,
-    READY,
-)
 from tidewire.gateway.effects import (
     NOTHING,
     PING,
@@ -46,7 +44,13 @@ from tidewire.gateway.effects import (
     Submit,
     Typing,
 )
+from tidewire.gateway.lines import LINES_MAX
 from tidewire.gateway.options import GatewayOptions
+from tidewire.gateway.states import (
+    CLOSING,
+    CONNECTING,
+    READY,
+)
 from tidewire.wire.client_frames import ClientFrame
 from tidewire.wire.error_table import CloseCode
 from tidewire.wire.server_frames import (
@@ -192,7 +196,7 @@ def test_connection_answers_heartbeats_and_nonsense_from_the_first_instant() -> 
 
 def test_send_is_submitted_and_its_answer_has_the_stored_numbers() -> None:
     talk = Talk.ready()
-    assert talk.receive(send("r1")) == (Submit(send("r1")),)
+    assert talk.receive(send("r1")) == (Submit(send("r1"), 1),)
     [frame] = sent(talk.stored(send("r1")))
     assert isinstance(frame, SendMessageAckFrame)
     assert frame.request_id == "r1"
@@ -209,13 +213,15 @@ def test_send_that_is_refused_is_answered_with_the_error() -> None:
 def test_send_is_limited_per_chat_and_says_when_to_come_again() -> None:
     talk = Talk.ready()
     for number in range(20):
-        assert talk.receive(send(f"r{number}"))[0] == Submit(send(f"r{number}"))
+        assert talk.receive(send(f"r{number}"))[0] == Submit(send(f"r{number}"), number + 1)
     frame = only_error(talk.receive(send("r20")))
     assert (frame.request_id, frame.payload.code) == ("r20", "RATE_LIMITED")
     assert frame.payload.details == {"retry_after_seconds": 1}
-    assert talk.receive(send("r21", chat_id="chat_2")) == (Submit(send("r21", chat_id="chat_2")),)
+    assert talk.receive(send("r21", chat_id="chat_2")) == (
+        Submit(send("r21", chat_id="chat_2"), 22),
+    )
     talk.now_ms += 100
-    assert talk.receive(send("r22")) == (Submit(send("r22")),)
+    assert talk.receive(send("r22")) == (Submit(send("r22"), 23),)
 
 
 def test_send_is_refused_as_busy_when_too_many_wait() -> None:
@@ -227,13 +233,13 @@ def test_send_is_refused_as_busy_when_too_many_wait() -> None:
     assert error_of(talk.receive(sync("s2"))) == ("s2", "SERVER_BUSY")
     assert error_of(talk.receive(digest("d2"))) == ("d2", "SERVER_BUSY")
     talk.stored(send("r1"))
-    assert talk.receive(send("r3")) == (Submit(send("r3")),)
+    assert talk.receive(send("r3")) == (Submit(send("r3"), 3),)
 
 
 def test_answered_requests_make_room_for_others() -> None:
     talk = Talk.ready(GatewayOptions(requests_waiting_max=1))
     for number in range(3):
-        assert talk.receive(send(f"r{number}")) == (Submit(send(f"r{number}")),)
+        assert talk.receive(send(f"r{number}")) == (Submit(send(f"r{number}"), number + 1),)
         talk.stored(send(f"r{number}"))
         assert talk.receive(sync("s1")) == (FetchPage(sync("s1")),)
         talk.page(1)
@@ -489,3 +495,62 @@ def test_connection_comes_back_when_it_is_old_if_that_is_asked_for() -> None:
     talk = Talk.ready(GatewayOptions(connection_age_ms_max=5_000))
     assert talk.tick_after(4_999) == NOTHING
     assert ending_of(talk.tick_after(1)) == ("server_shutdown", 1012)
+
+
+# Lines: what is sent after a refused message waits for it (B1).
+
+
+def after_of(effects: Effects) -> tuple[str, object]:
+    payload = only_error(effects).payload
+    return payload.code, (payload.details or {}).get("after")
+
+
+@pytest.mark.parametrize("limit", ["rate", "busy", "store"])
+def test_refused_send_takes_the_later_ones_along_whoever_refuses(limit: str) -> None:
+    talk = Talk.ready(GatewayOptions(send_chat_burst=2, requests_waiting_max=3))
+    talk.receive(send("r1", key=1))
+    if limit == "rate":
+        talk.receive(send("r2", key=2))
+    elif limit == "busy":
+        talk.receive(sync("s1"))
+        talk.receive(sync("s2"))
+    refused = talk.receive(send("r3", key=3))
+    if limit == "store":
+        refused = talk.stored(send("r3", key=3), StoreUnavailable("away"))
+    code, after = after_of(refused)
+    assert after is None
+    key = send(key=3).payload.client_message_id
+    talk.stored(send("r1", key=1))
+    assert after_of(talk.receive(send("r4", key=4))) == (code, key)
+    assert after_of(talk.receive(send("r5", key=5))) == (code, key)
+    assert talk.receive(send("r6", key=6, chat_id="chat_2")) != NOTHING
+
+
+def test_send_that_is_refused_for_good_takes_nothing_along() -> None:
+    talk = Talk.ready()
+    talk.receive(send("r1", key=1))
+    talk.stored(send("r1", key=1), NotAMember())
+    assert talk.receive(send("r2", key=2)) == (Submit(send("r2", key=2), 2),)
+
+
+def test_answers_of_sends_that_were_taken_along_name_the_first() -> None:
+    talk = Talk.ready()
+    for key in (1, 2, 3):
+        talk.receive(send(f"r{key}", key=key))
+    away = StoreUnavailable("away")
+    assert after_of(talk.stored(send("r1", key=1), away))[1] is None
+    first = send(key=1).payload.client_message_id
+    assert after_of(talk.stored(send("r2", key=2), away)) == ("SERVICE_UNAVAILABLE", first)
+    assert after_of(talk.receive(send("r4", key=4)))[1] == first
+    talk.now_ms += LINE_CLOSED_MS
+    assert talk.receive(send("r5", key=5)) == (Submit(send("r5", key=5), 5),)
+
+
+def test_connection_with_too_many_closed_lines_ends() -> None:
+    options = GatewayOptions(send_user_burst=1, send_user_rate_per_second=1)
+    talk = Talk.ready(dataclasses.replace(options, throttled_frames_max=10**6))
+    talk.receive(send("r0"))
+    for number in range(LINES_MAX):
+        assert len(talk.receive(send(f"r{number + 1}", chat_id=f"chat_{number + 1}"))) == 1
+    ended = talk.receive(send("last", chat_id="chat_last"))
+    assert ending_of(ended)[0] == "rate_limited"

@@ -14,20 +14,19 @@ from tidewire.domain.errors import (
     SequenceAboveHead,
 )
 from tidewire.domain.resync import ResyncReason
-from tidewire.gateway.connection import (
-    CLOSED,
-    CLOSING,
-    CONNECTING,
-    LINGERING,
-    READY,
-    TRANSITIONS,
-    State,
-)
 from tidewire.gateway.effects import (
     NOTHING,
     UNROUTE,
     Close,
     Send,
+)
+from tidewire.gateway.states import (
+    CLOSED,
+    CLOSING,
+    CONNECTING,
+    LINGERING,
+    READY,
+    State,
 )
 from tidewire.wire.error_table import CloseCode, CloseReason
 from tidewire.wire.server_frames import (
@@ -152,10 +151,3 @@ def test_broken_connection_ends_with_1011_in_any_state(state: State) -> None:
     talk.core._check_invariants()
     talk.core.lost()
     assert talk.core.broken(talk.wall_ms) == NOTHING
-
-
-def test_transitions_lead_one_way() -> None:
-    order = [CONNECTING, READY, CLOSING, CLOSED]
-    for state, after in TRANSITIONS.items():
-        assert all(order.index(one) > order.index(state) for one in after)
-    assert TRANSITIONS[CLOSED] == frozenset()

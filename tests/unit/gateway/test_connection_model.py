@@ -30,7 +30,6 @@ from tidewire.domain.errors import (
 )
 from tidewire.domain.messages import AppendOutcome
 from tidewire.domain.resync import ResyncReason
-from tidewire.gateway.connection import CLOSED, CLOSING, CONNECTING, READY
 from tidewire.gateway.effects import (
     Close,
     Effects,
@@ -43,6 +42,7 @@ from tidewire.gateway.effects import (
     Unroute,
 )
 from tidewire.gateway.options import GatewayOptions
+from tidewire.gateway.states import CLOSED, CLOSING, CONNECTING, READY
 from tidewire.wire.client_frames import ONE_WAY_TYPES, ClientFrame, SendMessageFrame
 from tidewire.wire.codec import (
     FrameRefusal,
@@ -188,7 +188,8 @@ class ConnectionMachine(RuleBasedStateMachine):
             if frame.payload.code == "RATE_LIMITED":
                 details: Any = frame.payload.details
                 assert details["retry_after_seconds"] >= 1
-            if frame.payload.code == "SERVER_BUSY":
+            is_behind = "after" in (frame.payload.details or {})
+            if frame.payload.code == "SERVER_BUSY" and not is_behind:
                 waiting_count = len(self.open_requests - {request_id})
                 assert waiting_count == self.options.requests_waiting_max, "busy with nothing"
             self.is_told = True

@@ -13,9 +13,9 @@ from tests.unit.gateway.fakes import OTHER_DEVICE, turns
 from tests.unit.gateway.stage import SETTLED, Stage, staged
 from tidewire.domain.errors import NotAMember, StoreUnavailable
 from tidewire.domain.ids import ChatId
-from tidewire.gateway.connection import CLOSED, READY
 from tidewire.gateway.driver import CONFIRMED_CHATS_MAX
 from tidewire.gateway.options import GatewayOptions
+from tidewire.gateway.states import CLOSED, READY
 from tidewire.wire.error_table import CloseReason
 from tidewire.wire.framing import frame_text
 

@@ -19,8 +19,8 @@ from tidewire.gateway.effects import (
 
 
 def test_effects_are_equal_by_content() -> None:
-    assert Submit(send("r1")) == Submit(send("r1"))
-    assert Submit(send("r1")) != Submit(send("r2"))
+    assert Submit(send("r1"), 1) == Submit(send("r1"), 1)
+    assert Submit(send("r1"), 1) != Submit(send("r1"), 2)
     assert Acknowledge(CHAT, 3, 0) == Acknowledge(CHAT, 3, 0)
     assert (Ping(), Unroute()) == (PING, UNROUTE)
     assert NOTHING == ()

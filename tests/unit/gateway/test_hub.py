@@ -15,8 +15,9 @@ from tidewire.domain.errors import SequenceAboveHead
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
 from tidewire.domain.resync import ResyncReason
 from tidewire.gateway import hub as hub_module
-from tidewire.gateway.connection import CLOSING, READY, Connection
+from tidewire.gateway.connection import Connection
 from tidewire.gateway.options import GatewayOptions
+from tidewire.gateway.states import CLOSING, READY
 from tidewire.ports.router import Route
 
 

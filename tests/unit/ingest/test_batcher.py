@@ -8,7 +8,7 @@ from tidewire.domain.errors import (
     NotAMember,
     Overloaded,
     StoreUnavailable,
-    TidewireError,
+    Unavailable,
 )
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, MessageId, UserId
 from tidewire.domain.messages import Appended, AppendOutcome, SendMessage
@@ -62,19 +62,20 @@ class Bench:
     def complete(self, batch: Batch[str], *outcomes: AppendOutcome) -> dict[str, AppendOutcome]:
         return self._checked(self.batcher.completed(batch, outcomes))
 
-    def fail(self, batch: Batch[str], error: TidewireError = FAULT) -> dict[str, AppendOutcome]:
+    def fail(self, batch: Batch[str], error: Unavailable = FAULT) -> dict[str, AppendOutcome]:
         return self._checked(self.batcher.failed(batch, error))
 
     def expire(self, now_ms: int) -> dict[str, AppendOutcome]:
         return self._checked(self.batcher.expire(now_ms))
 
-    def abandon(self, error: TidewireError) -> dict[str, AppendOutcome]:
+    def abandon(self, error: Unavailable) -> dict[str, AppendOutcome]:
         return self._checked(self.batcher.abandon(error))
 
     def _checked(self, answers: Answers[str]) -> dict[str, AppendOutcome]:
         self.batcher._check_invariants()
         answer_by_label = dict(answers)
         assert len(answer_by_label) == len(answers), "somebody was answered twice"
+        self.batcher.answers_given()
         return answer_by_label
 
 
@@ -470,3 +471,52 @@ def test_completed_refuses_a_batch_that_is_not_in_flight() -> None:
     bench.offer("b", key="k")
     with pytest.raises(AssertionError):
         bench.batcher.completed(batch, [stored(1)])
+
+
+# What is decided and not told yet.
+
+
+def test_failed_line_takes_nothing_in_until_its_sender_knows() -> None:
+    bench = Bench()
+    bench.offer("m1")
+    batch = bench.take()
+    bench.offer("n1", line="laptop")
+    bench.batcher.failed(batch, FAULT)
+    with pytest.raises(StoreUnavailable) as refusal:
+        bench.offer("m2")
+    assert refusal.value is FAULT
+    bench.offer("n2", line="laptop")
+    bench.offer("o1", chat="chat_2")
+    bench.offer("rest", line=None)
+    bench.batcher.answers_given()
+    bench.offer("m3")
+    assert labels(bench.take()) == ["n1", "n2", "o1", "rest", "m3"]
+
+
+def test_line_that_found_no_room_takes_nothing_in_until_its_sender_knows() -> None:
+    """Room may come back before the sender of the refused one knows of it."""
+    bench = Bench(queue_sends_max=1)
+    bench.offer("m1")
+    with pytest.raises(Overloaded):
+        bench.offer("m2")
+    bench.take()
+    with pytest.raises(Overloaded):
+        bench.offer("m3")
+    bench.offer("n1", line="laptop")
+
+
+def test_line_that_expired_takes_nothing_in_until_its_sender_knows() -> None:
+    bench = Bench()
+    bench.offer("m1", deadline_ms=5)
+    bench.batcher.expire(5)
+    with pytest.raises(DeadlinePassed):
+        bench.offer("m2")
+
+
+def test_line_of_a_send_that_expired_in_flight_goes_on_behind_it() -> None:
+    bench = Bench()
+    bench.offer("m1", deadline_ms=5)
+    batch = bench.take()
+    bench.batcher.expire(5)
+    bench.offer("m2")
+    assert bench.fail(batch) == {"m2": FAULT}

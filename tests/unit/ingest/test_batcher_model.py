@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -135,6 +136,8 @@ class BatcherMachine(RuleBasedStateMachine):
         self.all_sent: list[Sent] = []
         self.batches: list[Batch[int]] = []
         self.store = StoreModel()
+        self.failed_lines: set[Line | None] = set()
+        """Whose failures are decided and not told yet."""
 
     # The model.
 
@@ -211,14 +214,20 @@ class BatcherMachine(RuleBasedStateMachine):
         lane_room = self.options.queue_chat_sends_max if self.per_chat else 1 << 30
         is_full = self.batcher.queued_count >= self.options.queue_sends_max
         is_lane_full = lane is not None and len(lane.queue) >= lane_room
-        try:
-            self.batcher.offer(send, number, self.now_ms + patience_ms)
-        except Overloaded:
-            assert is_full or is_lane_full
+        sent = Sent(number, send, self.now_ms + patience_ms)
+        is_failed = sent.line is not None and sent.line in self.failed_lines
+        if is_full or is_lane_full or is_failed:
+            with pytest.raises(Unavailable if is_failed else Overloaded):
+                self.batcher.offer(send, number, sent.deadline_ms)
+            self.failed_lines.add(sent.line)
         else:
-            assert not is_full
-            assert not is_lane_full
-            self.all_sent.append(Sent(number, send, self.now_ms + patience_ms))
+            self.batcher.offer(send, number, sent.deadline_ms)
+            self.all_sent.append(sent)
+
+    @rule()
+    def answers_given(self) -> None:
+        self.batcher.answers_given()
+        self.failed_lines.clear()
 
     @rule()
     def take(self) -> None:
@@ -267,6 +276,7 @@ class BatcherMachine(RuleBasedStateMachine):
         for sent in self.queued():
             if sent.line in failed_lines and sent.number not in expected:
                 expected[sent.number] = failed_lines[sent.line]
+        self.failed_lines |= failed_lines.keys()
         self.check_answers(self.batcher.completed(batch, outcomes), expected)
         self.land(batch)
 
@@ -279,6 +289,7 @@ class BatcherMachine(RuleBasedStateMachine):
             for sent in under_way:
                 self.store.append(sent)
         lines = [sent.line for sent in under_way if sent.line is not None]
+        self.failed_lines.update(lines)
         error = StoreUnavailable("away")
         expected: dict[int, AppendOutcome] = {
             sent.number: error
@@ -300,11 +311,13 @@ class BatcherMachine(RuleBasedStateMachine):
                 lines.append(sent.line)
             elif sent.batch is not None and is_due and not sent.is_answered:
                 expected[sent.number] = DeadlinePassed()
+        self.failed_lines.update(lines)
         self.check_answers(self.batcher.expire(self.now_ms), expected)
 
     @precondition(lambda self: len(self.all_sent) > 30)
     @rule()
     def abandon(self) -> None:
+        self.failed_lines.update(sent.line for sent in self.queued())
         error = Unavailable("the end")
         expected: dict[int, AppendOutcome] = {
             sent.number: error for sent in self.all_sent if not sent.is_answered

@@ -1,0 +1,110 @@
+"""The lines of one connection: which chats take its sends, and which wait for a refused one. PURE.
+
+A line is what one connection sends to one chat. Its messages are stored in the order in which they
+were sent. So a send that is refused and may succeed later closes its line: if the sends after it
+were stored, its retry would come after them. What arrives on a closed line is refused with the same
+code, and is told after which `client_message_id`. The line opens again when that one arrives again,
+when a send says `is_first`, or by itself after a while (decision 0008).
+
+Sends are numbered by the connection. An answer of the store may come after later sends were refused
+by a limit: then the earlier send is the one that the line waits for.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from tidewire.domain.errors import ErrorCode
+from tidewire.domain.limits import LINE_CLOSED_MS
+from tidewire.wire.client_frames import SendMessagePayload
+
+if TYPE_CHECKING:
+    from tidewire.domain.ids import ChatId, ClientMessageId
+
+LINES_MAX: Final = 1_000
+"""How many chats of a connection are kept here. Those that were refused long ago are forgotten; a
+connection with more than this within that time is closed."""
+_SWEEP_MIN: Final = 64
+
+
+class ClosedLine:
+    """The refusal that a line waits for. Changed by `Lines` alone."""
+
+    __slots__ = ("code", "first_number", "key", "number", "retry_at_ms", "until_ms")
+
+    def __init__(self) -> None:
+        self.first_number = 0
+        """Sends with lower numbers were sent before the line was opened the last time: what becomes
+        of them says nothing about it."""
+        self.key: ClientMessageId | None = None
+        """The refused `client_message_id`, as it was written; None while the line is open."""
+        self.number = 0
+        self.code = ErrorCode.SERVICE_UNAVAILABLE
+        self.retry_at_ms = 0
+        self.until_ms = 0
+        """When this may be forgotten: the line is open from then on."""
+
+    def waits_for(self, send: SendMessagePayload) -> bool:
+        """One UUID is one key, however its letters are written."""
+        return self.key is not None and self.key.lower() == send.client_message_id.lower()
+
+
+class Lines:
+    """Knows only chats of which a send was refused a short while ago."""
+
+    __slots__ = ("_lines", "_sweep_at")
+
+    def __init__(self) -> None:
+        self._lines: dict[ChatId, ClosedLine] = {}
+        self._sweep_at = _SWEEP_MIN
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def admit(
+        self,
+        send: SendMessagePayload,
+        number: int,
+        now_ms: int,
+    ) -> ClosedLine | None:
+        """None if a new send may go on; or the refusal that it has to wait for."""
+        line = self._lines.get(send.chat_id)
+        if line is None or line.key is None:
+            return None
+        if send.is_first or now_ms >= line.until_ms or line.waits_for(send):
+            line.key = None
+            line.first_number = number
+            line.until_ms = now_ms + LINE_CLOSED_MS
+            return None
+        return line
+
+    def refused(
+        self,
+        send: SendMessagePayload,
+        number: int,
+        now_ms: int,
+        *,
+        code: ErrorCode,
+        retry_after_ms: int = 0,
+    ) -> ClosedLine | None:
+        """A send was refused that may succeed later: it closes its line, and None is returned. If
+        an earlier one has done so already, that one is returned."""
+        line = self._lines.get(send.chat_id)
+        if line is None or now_ms >= line.until_ms:
+            self._sweep(now_ms)
+            line = self._lines[send.chat_id] = ClosedLine()
+        elif number < line.first_number:
+            return None
+        elif line.key is not None and line.number < number:
+            return None if line.waits_for(send) else line
+        line.key = send.client_message_id
+        line.number = number
+        line.code = code
+        line.retry_at_ms = now_ms + retry_after_ms
+        line.until_ms = now_ms + LINE_CLOSED_MS
+        return None
+
+    def _sweep(self, now_ms: int) -> None:
+        """Forget what is out of date, now and then."""
+        if len(self._lines) < self._sweep_at:
+            return
+        self._lines = {one: line for one, line in self._lines.items() if now_ms < line.until_ms}
+        self._sweep_at = max(_SWEEP_MIN, 2 * len(self._lines))
