@@ -138,6 +138,27 @@ async def test_invite_that_is_unknown_or_expired_lets_nobody_in(world: World) ->
     )
 
 
+async def test_invite_is_judged_before_the_name(world: World) -> None:
+    """Who has no invite does not learn who exists (A16)."""
+    await registered(world, "anna")
+    await world.storage.add_invite(an_invite(world, b"code"))
+    for invite_hash, refusal in ((b"other", InvalidInvite), (b"code", UsernameTaken)):
+        account = an_account(world, "anna", "hash", invite_hash=invite_hash)
+        with pytest.raises(refusal):
+            await world.storage.register(account, now_ms=world.now())
+
+
+async def test_invite_is_open_until_it_is_used_or_expires(world: World) -> None:
+    invite = an_invite(world, b"code")
+    assert not await world.storage.is_invite_open(b"code", now_ms=world.now())
+    await world.storage.add_invite(invite)
+    assert await world.storage.is_invite_open(b"code", now_ms=invite.expires_at_ms - 1)
+    assert not await world.storage.is_invite_open(b"code", now_ms=invite.expires_at_ms)
+    account = an_account(world, "anna", "hash", invite_hash=b"code")
+    await world.storage.register(account, now_ms=world.now())
+    assert not await world.storage.is_invite_open(b"code", now_ms=world.now())
+
+
 async def test_invite_that_was_used_is_not_fresh_when_added_again(world: World) -> None:
     invite = an_invite(world, b"code")
     await world.storage.add_invite(invite)

@@ -15,7 +15,7 @@ from tidewire.accounts.options import ExternalOptions, FetchKeys
 from tidewire.accounts.signatures import VerifyingKey, key_id_of, read_key_set, secret_key
 from tidewire.domain.accounts import ExternalIdentity
 from tidewire.domain.errors import AuthFailure, IdentityUnavailable, InvalidOperation, Unauthorized
-from tidewire.domain.users import check_display_name, check_username
+from tidewire.domain.users import check_chosen_display_name, check_chosen_username
 from tidewire.ports.runtime import Clock
 
 SUBJECT_CHARACTERS_MAX: Final = 256
@@ -144,7 +144,7 @@ def _username(claimed: object) -> str | None:
         return None
     for name in (claimed, claimed.partition("@")[0]):
         try:
-            return check_username(name)
+            return check_chosen_username(name)
         except InvalidOperation:
             continue
     return None
@@ -154,6 +154,6 @@ def _display_name(claimed: object) -> str | None:
     if not isinstance(claimed, str):
         return None
     try:
-        return check_display_name(claimed)
+        return check_chosen_display_name(claimed)
     except InvalidOperation:
         return None

@@ -8,7 +8,8 @@ import msgspec
 from tidewire.domain.errors import InvalidOperation, UserNotFound
 from tidewire.domain.ids import ChatId, UserId, is_safe_token
 from tidewire.domain.limits import LOOKUP_NAMES_MAX, USERS_PAGE_MAX
-from tidewire.domain.users import User, check_display_name
+from tidewire.domain.names import RESERVED_NAMES, name_key
+from tidewire.domain.users import User, check_chosen_display_name, check_display_name
 from tidewire.ports.accounts import BlockStore
 from tidewire.ports.runtime import Clock
 from tidewire.ports.storage import UserStore
@@ -65,10 +66,14 @@ class PeopleService:
         )
 
     async def set_display_name(self, actor: UserId, display_name: str) -> User:
-        """Raises InvalidOperation for what is no name."""
-        return await self._store.set_display_name(
-            actor, check_display_name(display_name), now_ms=self._clock.wall_ms()
-        )
+        """Raises InvalidOperation for what is no name, or a reserved one that is not the actor's
+        user name (which an operator has given then)."""
+        check_display_name(display_name)
+        if name_key(display_name) in RESERVED_NAMES:
+            own = (await self.user(actor)).username
+            if name_key(own) != name_key(display_name):
+                check_chosen_display_name(display_name)
+        return await self._store.set_display_name(actor, display_name, now_ms=self._clock.wall_ms())
 
     async def block(self, actor: UserId, other: UserId) -> None:
         """Refuse messages of somebody. Again changes nothing. Raises UserNotFound,

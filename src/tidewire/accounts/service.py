@@ -51,7 +51,7 @@ from tidewire.domain.errors import (
 )
 from tidewire.domain.ids import SessionId, UserId, is_safe_token
 from tidewire.domain.shared_limits import SharedView
-from tidewire.domain.users import User, check_display_name, check_username
+from tidewire.domain.users import User, check_chosen_display_name, check_chosen_username
 from tidewire.ports.accounts import AccountStore
 from tidewire.ports.audit import NO_TRAIL, ORIGIN, AuditTrail
 from tidewire.ports.runtime import Clock, IdSource, RandomBytes
@@ -178,8 +178,8 @@ class AccountService:
         invite: Secret | None,
     ) -> LoggedIn:
         device_id = check_device_id(device_id)
-        check_username(username)
-        check_display_name(display_name or username)
+        check_chosen_username(username)
+        check_chosen_display_name(display_name or username)
         check_password(password)
         if self._options.registration is Registration.CLOSED:
             raise Forbidden("nobody can register here; ask whoever runs this server")
@@ -189,6 +189,9 @@ class AccountService:
             raise Forbidden("an invite is needed to register here")
         address = address_key(client_ip)
         self._take(self._registrations, address)
+        if invite is not None:
+            # Before anything is hashed or said about names: who has no invite learns neither.
+            await self._check_invite(invite)
         admitted = self._logins.stranger(address, self._clock.monotonic_ms())
         with self._in_queue(admitted):
             password_hash = await self._passwords.hash(password, rank=admitted.rank)
@@ -480,6 +483,11 @@ class AccountService:
                 action, actor=actor, target=attempt.user_id, reason=error.code.value.lower()
             )
             raise
+
+    async def _check_invite(self, invite: Secret) -> None:
+        now_ms = self._clock.wall_ms()
+        if not await self._store.is_invite_open(invite_hash(invite), now_ms=now_ms):
+            raise InvalidInvite
 
     @contextmanager
     def _in_queue(self, admitted: Admitted) -> Iterator[None]:

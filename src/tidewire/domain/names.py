@@ -8,6 +8,45 @@ from tidewire.domain.errors import InvalidOperation
 _UNFIT: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Controls, lone surrogates, line and paragraph separators. Joiners stay: emoji and Persian need
 them."""
+_DIRECTIONS: Final = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
+"""Unicode's Bidi_Control: they turn the text around them, and so another person's line."""
+_BLANKS: Final = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Letters and symbols that are drawn as nothing."""
+_TAGS: Final = range(0xE0000, 0xE1000)
+"""A plane of characters that are drawn as nothing, most of them not assigned yet."""
+
+RESERVED_NAMES: Final = frozenset(
+    {
+        "abuse",
+        "admin",
+        "administrator",
+        "all",
+        "channel",
+        "everybody",
+        "everyone",
+        "help",
+        "helpdesk",
+        "here",
+        "hostmaster",
+        "moderator",
+        "official",
+        "operator",
+        "postmaster",
+        "root",
+        "security",
+        "server",
+        "staff",
+        "support",
+        "sysadmin",
+        "system",
+        "tidewire",
+        "webmaster",
+    }
+)
+"""What people take for the server or for those who run it. An operator may give them, to a person
+who is that, or to a program."""
 
 
 def check_shown_name(name: str, what: str, characters_max: int) -> str:
@@ -18,4 +57,32 @@ def check_shown_name(name: str, what: str, characters_max: int) -> str:
         raise InvalidOperation(f"{what} has no spaces at its ends")
     if any(unicodedata.category(character) in _UNFIT for character in name):
         raise InvalidOperation(f"{what} has no control characters and no line breaks")
+    if not _DIRECTIONS.isdisjoint(name):
+        raise InvalidOperation(f"{what} has no characters that change the direction of writing")
+    if not any(map(_is_visible, name)):
+        raise InvalidOperation(f"{what} has at least one character that can be seen")
     return name
+
+
+def check_not_reserved(name: str, what: str) -> str:
+    """The name if people may give it to themselves; raises InvalidOperation."""
+    if name_key(name) in RESERVED_NAMES:
+        raise InvalidOperation(
+            f"{what} cannot be {name!r}: this name is reserved; the operator of the server can "
+            "give it"
+        )
+    return name
+
+
+def name_key(name: str) -> str:
+    """What a name looks like at a glance: letters and digits only, whatever their case and form."""
+    plain = unicodedata.normalize("NFKC", name).casefold()
+    return "".join(character for character in plain if character.isalnum())
+
+
+def _is_visible(character: str) -> bool:
+    """True for letters, digits, signs, and what a newer Unicode may have made of the unassigned."""
+    if character in _BLANKS or ord(character) in _TAGS:
+        return False
+    category = unicodedata.category(character)
+    return category[0] in "LNPS" or category == "Cn"

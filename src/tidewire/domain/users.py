@@ -5,7 +5,7 @@ import msgspec
 from tidewire.domain.errors import InvalidOperation
 from tidewire.domain.ids import UserId, is_safe_token
 from tidewire.domain.limits import DISPLAY_NAME_CHARACTERS_MAX
-from tidewire.domain.names import check_shown_name
+from tidewire.domain.names import check_not_reserved, check_shown_name
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +25,16 @@ def check_username(username: str) -> str:
     if not is_safe_token(username):
         raise InvalidOperation("a user name has 1 to 64 letters, digits and . _ : -")
     return username
+
+
+def check_chosen_username(username: str) -> str:
+    """The name if people may give it to themselves: none that passes for the server's own."""
+    return check_not_reserved(check_username(username), "a user name")
+
+
+def check_chosen_display_name(name: str) -> str:
+    """The same for the name that others see."""
+    return check_not_reserved(check_display_name(name), "a display name")
 
 
 def check_display_name(name: str) -> str:

@@ -33,13 +33,18 @@ class CredentialStore(Protocol):
         """Make a user with a password, and use up his invite if he has one, in one act.
 
         The same user_id again is found instead, whatever the rest says. An invite lets one in, also
-        of many who come at once. Raises UsernameTaken, and then InvalidInvite (unknown, used or
-        expired): a taken name does not cost the invite.
+        of many who come at once. Raises InvalidInvite (unknown, used or expired), and then
+        UsernameTaken: without an invite one does not learn who exists, and a taken name does not
+        cost the invite.
         """
         ...
 
     async def add_invite(self, invite: Invite) -> None:
         """Keep an invite. The same code again changes nothing."""
+        ...
+
+    async def is_invite_open(self, code_hash: bytes, *, now_ms: int) -> bool:
+        """True if this invite would let somebody in now."""
         ...
 
     async def credentials(self, username: str) -> Credentials | None:

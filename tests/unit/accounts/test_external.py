@@ -104,6 +104,9 @@ async def test_token_by_secret_says_who_somebody_is(clock: ManualClock) -> None:
         (None, None),
         (5, None),
         ("x" * 65, None),
+        # Only the operator gives these.
+        ("admin", None),
+        ("system@example.com", None),
     ],
 )
 async def test_name_is_taken_if_it_is_one(

@@ -138,6 +138,41 @@ async def test_register_with_an_invite_lets_one_in(engine: MemoryHarness) -> Non
     [_] = [outcome for outcome in outcomes if isinstance(outcome, LoggedIn)]
 
 
+async def test_register_without_a_good_invite_learns_nothing_and_costs_nothing(
+    engine: MemoryHarness,
+) -> None:
+    """The same answer whether the name is taken or free, before anything is hashed (A16)."""
+    plane = Plane(engine, options=AccountOptions(registration=Registration.INVITE))
+    await plane.accounts.admin.add_user("anna", PASSWORD)
+    calls, told = plane.blocking_calls, []
+    for name in ("anna", "ben"):
+        for invite in (None, Secret("nonsense")):
+            with pytest.raises((Forbidden, InvalidInvite)) as refused:
+                await plane.accounts.service.register(
+                    name, PASSWORD, device_id=PHONE, client_ip=IP, invite=invite
+                )
+            told.append((refused.type, str(refused.value)))
+    assert told[:2] == told[2:]
+    assert plane.blocking_calls == calls
+
+
+@pytest.mark.parametrize("username", ["admin", "System", "SUP.PORT"])
+async def test_register_refuses_names_that_pass_for_the_server(plane: Plane, username: str) -> None:
+    with pytest.raises(InvalidOperation, match="reserved"):
+        await plane.registered(username)
+    with pytest.raises(InvalidOperation, match="reserved"):
+        await plane.accounts.service.register(
+            "anna", PASSWORD, device_id=PHONE, client_ip=IP, display_name=username
+        )
+    # The operator can give it, and its owner works like everybody.
+    await plane.accounts.admin.add_user(username, PASSWORD)
+    owner = (await plane.logged_in(username)).user
+    shown = await plane.accounts.people.set_display_name(owner.user_id, username.upper())
+    assert shown.display_name == username.upper()
+    with pytest.raises(InvalidOperation, match="reserved"):
+        await plane.accounts.people.set_display_name(owner.user_id, "Moderator")
+
+
 async def test_register_ignores_an_invite_when_nobody_needs_one(plane: Plane) -> None:
     await plane.accounts.service.register(
         "anna", PASSWORD, device_id=PHONE, client_ip=IP, invite=Secret("whatever")

@@ -7,7 +7,7 @@ from litestar.params import JSONBody
 from tidewire.accounts.service import LoggedIn, Tokens
 from tidewire.domain.accounts import Secret, check_device_id, check_password
 from tidewire.domain.errors import DeviceMismatch
-from tidewire.domain.users import check_display_name, check_username
+from tidewire.domain.users import check_chosen_display_name, check_chosen_username
 from tidewire.edge.rest.checks import checked
 from tidewire.edge.rest.described import DeviceId, refusals
 from tidewire.edge.rest.faults import invalid_field
@@ -41,10 +41,10 @@ async def register(
 ) -> Envelope[LoginResult]:
     """Make an account and log in. Whether that needs an invite is the operator's choice."""
     _check_same_device(data.device_id, x_device_id)
-    checked("username", check_username, data.username)
+    checked("username", check_chosen_username, data.username)
     checked("password", check_password, Secret(data.password))
     if data.display_name is not None:
-        checked("display_name", check_display_name, data.display_name)
+        checked("display_name", check_chosen_display_name, data.display_name)
     opened = await services.accounts.register(
         data.username,
         Secret(data.password),

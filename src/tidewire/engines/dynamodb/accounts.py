@@ -89,6 +89,9 @@ class DynamoAccounts:
     async def add_invite(self, invite: Invite) -> None:
         await self._act(users.add_invite, invite)
 
+    async def is_invite_open(self, code_hash: bytes, *, now_ms: int) -> bool:
+        return await self._act(users.is_invite_open, code_hash, now_ms=now_ms)
+
     async def credentials(self, username: str) -> Credentials | None:
         return await self._act(users.credentials_by_name, username)
 

@@ -46,9 +46,9 @@ async def add_user(
         known = await _user_row(database, user.user_id)
         if known is not None:
             return values.user_of(known)
-        if cancelled.codes[1] == CONDITION_FAILED:
-            raise UsernameTaken(user.username) from cancelled
-        raise InvalidInvite from cancelled
+        if invite is not None and cancelled.codes[2] == CONDITION_FAILED:
+            raise InvalidInvite from cancelled
+        raise UsernameTaken(user.username) from cancelled
     return user
 
 
@@ -81,6 +81,11 @@ async def add_invite(database: Database, invite: Invite) -> None:
         await database.transact([rows.put_new(schema.INVITES, row)])
     except Cancelled:
         return
+
+
+async def is_invite_open(database: Database, code_hash: bytes, *, now_ms: int) -> bool:
+    row = await database.get(schema.INVITES, {"code_hash": code_hash})
+    return row is not None and row.get("used_by") is None and row["expires_at"] > now_ms
 
 
 async def users(database: Database, user_ids: Sequence[UserId]) -> list[User]:

@@ -73,19 +73,24 @@ class MemoryAccounts:
         tables, user = self._open_tables(), account.user
         if user.user_id in tables.users:
             return tables.users[user.user_id]
+        if account.invite_hash is not None and not await self.is_invite_open(
+            account.invite_hash, now_ms=now_ms
+        ):
+            raise InvalidInvite
         if tables.user_named(user.username) is not None:
             raise UsernameTaken(user.username)
         if account.invite_hash is not None:
-            row = tables.accounts.invites.get(account.invite_hash)
-            if row is None or row.used_by is not None or row.invite.expires_at_ms <= now_ms:
-                raise InvalidInvite
-            row.used_by = user.user_id
+            tables.accounts.invites[account.invite_hash].used_by = user.user_id
         tables.add_user(user)
         tables.accounts.passwords[user.user_id] = account.password_hash
         return user
 
     async def add_invite(self, invite: Invite) -> None:
         self._open_tables().accounts.invites.setdefault(invite.code_hash, InviteRow(invite))
+
+    async def is_invite_open(self, code_hash: bytes, *, now_ms: int) -> bool:
+        row = self._open_tables().accounts.invites.get(code_hash)
+        return row is not None and row.used_by is None and row.invite.expires_at_ms > now_ms
 
     async def credentials(self, username: str) -> Credentials | None:
         user = self._open_tables().user_named(username)

@@ -34,6 +34,9 @@ class SqliteAccounts(SqliteCalls):
     async def add_invite(self, invite: Invite) -> None:
         await self._write(accounts.add_invite, invite)
 
+    async def is_invite_open(self, code_hash: bytes, *, now_ms: int) -> bool:
+        return await self._read(accounts.is_invite_open, code_hash, now_ms)
+
     async def credentials(self, username: str) -> Credentials | None:
         return await self._read(accounts.credentials, username)
 

@@ -26,10 +26,17 @@ def register(
     existing = find_users(database, (user.user_id,))
     if existing:
         return existing[0], []
+    if account.invite_hash is not None and not is_invite_open(
+        database, account.invite_hash, now_ms
+    ):
+        raise InvalidInvite
     if user_named(database, user.username) is not None:
         raise UsernameTaken(user.username)
     if account.invite_hash is not None:
-        _use_invite(database, account.invite_hash, user.user_id, now_ms)
+        database.execute(
+            "UPDATE invites SET used_by = ?, used_at = ? WHERE code_hash = ?",
+            (user.user_id, now_ms, account.invite_hash),
+        )
     insert_user(database, user)
     database.execute(PUT_CREDENTIALS, (user.user_id, account.password_hash, now_ms))
     return user, []
@@ -42,6 +49,14 @@ def add_invite(database: apsw.Connection, invite: Invite) -> tuple[None, list[Ev
         (invite.code_hash, invite.created_by, invite.created_at_ms, invite.expires_at_ms),
     )
     return None, []
+
+
+def is_invite_open(database: apsw.Connection, code_hash: bytes, now_ms: int) -> bool:
+    row = database.execute(
+        "SELECT 1 FROM invites WHERE code_hash = ? AND used_by IS NULL AND expires_at > ?",
+        (code_hash, now_ms),
+    ).fetchone()
+    return row is not None
 
 
 def credentials(database: apsw.Connection, username: str) -> Credentials | None:
@@ -129,13 +144,3 @@ def _credentials(database: apsw.Connection, user: User) -> Credentials:
         password_hash=stored_hash(database, user.user_id),
         places=known_places(database, user.user_id),
     )
-
-
-def _use_invite(database: apsw.Connection, code_hash: bytes, user_id: UserId, now_ms: int) -> None:
-    database.execute(
-        "UPDATE invites SET used_by = ?1, used_at = ?2"
-        " WHERE code_hash = ?3 AND used_by IS NULL AND expires_at > ?2",
-        (user_id, now_ms, code_hash),
-    )
-    if not database.changes():
-        raise InvalidInvite
