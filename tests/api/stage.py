@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import httpx
 
 from tidewire.accounts.assembly import Accounts, assemble_accounts
-from tidewire.accounts.options import AccountOptions
+from tidewire.accounts.options import AccountOptions, Registration
 from tidewire.chats.options import ChatOptions
 from tidewire.chats.service import ChatService
 from tidewire.delivery.options import DeliveryOptions
@@ -224,7 +224,7 @@ def build_stage(
         ids=ids,
         random_bytes=random.randbytes,
         run_blocking=run_blocking,
-        options=accounts or AccountOptions(),
+        options=accounts or AccountOptions(registration=Registration.OPEN),
         external=None,
         on_revoked=on_revoked,
         on_roster_changed=lambda _: None,

@@ -16,9 +16,13 @@ SECRET_BYTES_MIN: Final = 32
 
 
 class Registration(StrEnum):
-    """Who may make an account for himself."""
+    """Who may make an account without the operator."""
 
+    AUTO = "auto"
+    """Everybody on a server that listens on a loopback address and trusts no proxy; with an invite
+    everywhere else."""
     OPEN = "open"
+    """Everybody who reaches the server."""
     INVITE = "invite"
     """Who has an invite, which lets one in."""
     CLOSED = "closed"
@@ -116,7 +120,12 @@ class ThrottleOptions:
 class AccountOptions:
     """Bounds and times of the account plane. An impossible value raises ValueError."""
 
-    registration: Registration = Registration.OPEN
+    registration: Registration = Registration.AUTO
+    """Who may make an account without the operator: open (everybody who reaches the server), invite
+    (with a code of 'tidewire users invite'), closed, or auto: open if server.host is a loopback
+    address and server.trusted_proxies is empty, invite otherwise. The start says which it is. A
+    server on loopback behind a proxy that it does not know (no trusted_proxies) is open, so set
+    this there."""
     """Who may make an account."""
     issuer: str = "tidewire"
     """Our own name in our tokens."""
@@ -211,6 +220,13 @@ class ExternalOptions:
             self.keys_stale_ms_max >= self.keys_cached_ms,
             "keys_stale_ms_max is at least keys_cached_ms",
         )
+
+
+def decided(registration: Registration, *, is_private: bool) -> Registration:
+    """What `auto` comes to. `is_private`: only this machine reaches the server."""
+    if registration is not Registration.AUTO:
+        return registration
+    return Registration.OPEN if is_private else Registration.INVITE
 
 
 def check_secret(secret: Secret) -> Secret:

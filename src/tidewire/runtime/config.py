@@ -8,12 +8,13 @@ import os
 import ssl
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
-from tidewire.accounts.options import AccountOptions, check_secret
+from tidewire.accounts.options import AccountOptions, check_secret, decided
 from tidewire.chats.options import ChatOptions
 from tidewire.delivery.options import DeliveryOptions
 from tidewire.domain.accounts import Secret
@@ -215,6 +216,9 @@ def load(
     parts = _build_all(values, faults)
     if faults:
         raise BadConfig(faults)
+    accounts, server = parts["accounts"], parts["server"]
+    registration = decided(accounts.registration, is_private=is_private(server))
+    parts["accounts"] = replace(accounts, registration=registration)
     config = Config(data_dir=place.value, **parts)
     settings = [place]
     for name, slot in SLOTS.items():
@@ -228,6 +232,19 @@ def default_data_dir() -> Path:
     place = _data_dir(None, os.environ).value
     assert isinstance(place, Path)
     return place
+
+
+def is_private(server: EdgeOptions) -> bool:
+    """True if only this machine reaches the server, as far as its settings tell: it listens on a
+    loopback address, and no proxy passes on to it what comes from elsewhere."""
+    if server.trusted_proxies:
+        return False
+    if server.host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(server.host).is_loopback
+    except ValueError:
+        return False
 
 
 def _data_dir(data_dir: Path | None, environ: Mapping[str, str]) -> Setting:

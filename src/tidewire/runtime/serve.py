@@ -13,6 +13,7 @@ import msgspec
 import uvloop
 
 from tidewire import __version__
+from tidewire.accounts.options import Registration
 from tidewire.edge.server import reserve_port
 from tidewire.runtime import lifecycle
 from tidewire.runtime.bootstrap import OpenStore, Server, build_server, open_sqlite
@@ -56,7 +57,14 @@ async def serve(
     try:
         await lifecycle.start(server)
         is_started = True
-        _logger.info("listening", extra={"address": server.edge.url, "version": __version__})
+        _logger.info(
+            "listening",
+            extra={
+                "address": server.edge.url,
+                "version": __version__,
+                "registration": str(config.accounts.registration),
+            },
+        )
         greet(await greeting(server))
         await stop.wait()
     finally:
@@ -99,7 +107,11 @@ async def greeting(server: Server) -> str:
     config = server.config
     if not is_for_people(config):
         return _address_as_json(server.edge.url)
-    lines = [f"Tidewire {__version__} listens on {server.edge.url}", _place(config)]
+    lines = [
+        f"Tidewire {__version__} listens on {server.edge.url}",
+        _place(config),
+        _REGISTRATION[config.accounts.registration],
+    ]
     if not await server.planes.accounts.admin.list_users(count_max=1):
         command = _own_command()
         data_dir = config.data_dir
@@ -111,6 +123,13 @@ async def greeting(server: Server) -> str:
             f"  {command} say alice bob 'Hello!'{place}",
         ]
     return "\n".join([*lines, ""])
+
+
+_REGISTRATION: Final = {
+    Registration.OPEN: "Everybody who reaches it can make an account (accounts.registration)",
+    Registration.INVITE: "To make an account one needs an invite: tidewire users invite",
+    Registration.CLOSED: "Only you make accounts: tidewire users add",
+}
 
 
 def _address_as_json(url: str) -> str:

@@ -1,13 +1,14 @@
 """The account plane on a memory store, with a clock that is told the time and cheap passwords."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
 from tests.support.engines import MemoryHarness
 from tests.support.world import START_MS
 from tidewire.accounts.assembly import Accounts, assemble_accounts
-from tidewire.accounts.options import AccountOptions, ExternalOptions
+from tidewire.accounts.options import AccountOptions, ExternalOptions, decided
 from tidewire.accounts.service import LoggedIn
 from tidewire.domain.accounts import Secret
 from tidewire.domain.audit import AuditAction
@@ -91,7 +92,10 @@ class Plane:
         self.engine = engine
         self.clock = clock or ManualClock()
         self.hasher = PlainHasher()
-        self.options = options or AccountOptions()
+        options = options or AccountOptions()
+        # As on a server that only this machine reaches.
+        registration = decided(options.registration, is_private=True)
+        self.options = replace(options, registration=registration)
         self.revoked: list[SessionId] = []
         self.trail = KeptTrail()
         self.rosters: list[ChatId] = []

@@ -1,9 +1,11 @@
 """One precedence, every value with its source, every fault told."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tidewire.accounts.options import Registration
 from tidewire.domain.accounts import Secret
 from tidewire.runtime.config import CONFIG_NAME, SECTIONS, SLOTS, BadConfig, Loaded, load
 from tidewire.runtime.roles import Role
@@ -27,7 +29,11 @@ def faults_of(
 def test_defaults_are_those_of_the_planes(tmp_path: Path) -> None:
     loaded = load(data_dir=tmp_path, environ={})
     for section, options in SECTIONS.items():
-        assert getattr(loaded.config, section) == options()
+        expected = options()
+        if section == "accounts":
+            # On loopback, where it listens by default.
+            expected = replace(expected, registration=Registration.OPEN)
+        assert getattr(loaded.config, section) == expected
     assert {one.source for one in loaded.settings[1:]} == {"default"}
     assert loaded.file is None
     assert (loaded.config.server.host, loaded.config.server.port) == ("127.0.0.1", 8080)
@@ -121,7 +127,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         ({"sqlite.writer_cache_kib": "-5"}, "sqlite: writer_cache_kib is at least 1"),
         ({"sqlite.wal_bytes_max": "9"}, "sqlite: wal_bytes_max is at least checkpoint_bytes"),
         ({"server.backlog": "0"}, "server: backlog is at least 1"),
-        ({"accounts.registration": "maybe"}, "takes open, invite or closed, not 'maybe'"),
+        ({"accounts.registration": "maybe"}, "takes auto, open, invite or closed, not 'maybe'"),
         ({"identity.secret": KEY}, "identity: secret and jwks_url need an issuer"),
         ({"identity.issuer": "https://id"}, "needs either a secret or a jwks_url"),
         ({"identity.issuer": "x", "identity.jwks_url": "file:///x"}, "begins with https://"),
@@ -178,3 +184,28 @@ def test_roles_know_what_they_do() -> None:
     assert [role for role in Role if role.is_clustered] == [Role.ALL, Role.GATEWAY, Role.FANOUT]
     assert [role for role in Role if role.serves] == [Role.SINGLE, Role.ALL, Role.GATEWAY]
     assert [role for role in Role if role.fans_out] == [Role.ALL, Role.FANOUT]
+
+
+@pytest.mark.parametrize(
+    ("settings", "registration"),
+    [
+        ({}, Registration.OPEN),
+        ({"server.host": "localhost"}, Registration.OPEN),
+        ({"server.host": "127.8.9.10"}, Registration.OPEN),
+        ({"server.host": "::1"}, Registration.OPEN),
+        ({"server.host": "0.0.0.0"}, Registration.INVITE),
+        ({"server.host": "::"}, Registration.INVITE),
+        ({"server.host": "192.168.1.5"}, Registration.INVITE),
+        ({"server.host": "chat.example.org"}, Registration.INVITE),
+        ({"server.trusted_proxies": "127.0.0.1"}, Registration.INVITE),
+        ({"server.host": "0.0.0.0", "accounts.registration": "open"}, Registration.OPEN),
+        ({"accounts.registration": "closed"}, Registration.CLOSED),
+        ({"server.host": "0.0.0.0", "accounts.registration": "auto"}, Registration.INVITE),
+    ],
+)
+def test_registration_is_open_only_where_this_machine_alone_reaches_the_server(
+    tmp_path: Path, settings: dict[str, str], registration: Registration
+) -> None:
+    """A13: unless it is set."""
+    config = load(data_dir=tmp_path, flags=settings, environ={}).config
+    assert config.accounts.registration is registration
