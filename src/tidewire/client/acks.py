@@ -103,6 +103,9 @@ class Acks:
     def _from_ms(self, place: Place, now_ms: int) -> int:
         """When one message more is told of, if no further ones come."""
         options = self._options
+        if min(place.read, place.stored) > place.read_told:
+            # Read before it was on the disk: that was to be told at once.
+            return now_ms
         if place.others_through <= place.acked:
             # Only own ones are new: the server knows that their author has them.
             return now_ms + options.ack_ms

@@ -28,6 +28,7 @@ from tests.unit.client.stage import (
 )
 from tidewire.client.effects import (
     Disconnect,
+    Effect,
     Introduced,
     Keep,
     Restart,
@@ -328,6 +329,42 @@ def test_read_is_told_and_never_above_what_is_held() -> None:
     assert [f.payload.last_read_sequence for f in frames(done, ReadFrame)] == [2]
     assert frames(stage.did(stage.core.read(CHAT, 1, stage.now)), ReadFrame) == []
     assert stage.did(stage.core.read(OTHER, 1, stage.now)) == []
+
+
+def read_told(effects: list[Effect]) -> list[int]:
+    return [frame.payload.last_read_sequence for frame in frames(effects, ReadFrame)]
+
+
+@pytest.mark.parametrize("chat_type", ChatType)
+def test_read_while_messages_are_being_stored_is_told_up_to_the_disk(chat_type: ChatType) -> None:
+    stage = Stage(places=[record(0, chat_type=chat_type)], stores=False)
+    stage.connect(listed(0))
+    (first,) = of(stage.receive(push(1)), Keep)
+    stage.did(stage.core.stored(first.place, 1, 1, 0, stage.now))
+    (second,) = of(stage.receive(push(2)), Keep)
+    (third,) = of(stage.receive(push(3)), Keep)
+    stage.wait(10)
+    assert read_told(stage.did(stage.core.read(CHAT, 3, stage.now))) == [1]
+    stage.wait(10)
+    # What was read before it was stored is told as soon as it is, and not before.
+    assert read_told(stage.did(stage.core.stored(second.place, 2, 1, 0, stage.now))) == [2]
+    stage.wait(10)
+    done = stage.did(stage.core.stored(third.place, 3, 1, 0, stage.now))
+    assert read_told(done) == [3]
+    assert acked(done) == []
+
+
+def test_read_above_everything_that_is_held_means_all_that_is_held() -> None:
+    stage = Stage(places=[record(4)])
+    stage.connect(listed(4))
+    stage.wait(10)
+    assert read_told(stage.did(stage.core.read(CHAT, 9, stage.now))) == [4]
+    assert stage.core.places[CHAT].read == stage.core.places[CHAT].seen == 4
+    stage.wait(1_000)
+    # Five more come: they were not read.
+    done = stage.receive(*(push(n) for n in range(5, 10))) + stage.wait(10_000)
+    assert read_told(done) == []
+    assert stage.core.places[CHAT].unread == 5
 
 
 def test_limit_of_the_server_is_respected() -> None:

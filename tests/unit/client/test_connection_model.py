@@ -277,5 +277,5 @@ class ClientMachine(RuleBasedStateMachine):
 def test_core_holds_its_promises_on_a_bad_network() -> None:
     run_state_machine_as_test(
         ClientMachine,
-        settings=settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True),
+        settings=settings(max_examples=60, stateful_step_count=40, deadline=None, print_blob=True),
     )

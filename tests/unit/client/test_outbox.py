@@ -144,6 +144,21 @@ def test_what_may_arrive_cannot_be_dropped_and_what_surely_did_not_can() -> None
     assert box.drop(key(2)) is not None
 
 
+@pytest.mark.parametrize("code", ["INTERNAL_ERROR", "SERVICE_UNAVAILABLE", "MADE_LATER"])
+def test_refusal_that_leaves_it_open_whether_it_was_stored_makes_it_doubtful(code: str) -> None:
+    """A server that could not answer may have stored it all the same."""
+    box = outbox(entry(1))
+    assert taken(box) == [1]
+    refused = refuse(box, 1, code)
+    assert refused is not None
+    assert (refused.state, refused.is_doubtful) == (QUEUED, True)
+    assert box.drop(key(1)) is None
+    late_ms = WALL_MS + ClientOptions().fate_ms_max
+    leaving, doubtful = box.take(NOW_MS + 60_000, late_ms)
+    assert (leaving, doubtful) == ([], [refused])
+    assert refused.state is UNKNOWN
+
+
 def test_what_was_on_its_way_is_sent_again_in_order_after_a_loss() -> None:
     box = outbox(*(entry(n) for n in range(1, 6)), window=3)
     assert taken(box) == [1, 2, 3]

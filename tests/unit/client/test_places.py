@@ -28,18 +28,19 @@ def chain(gaps: list[int]) -> list[SyncItem]:
 @settings(max_examples=200)
 @given(
     gaps=st.lists(st.sampled_from([0, 0, 3]), min_size=1, max_size=12),
-    arrivals=st.lists(st.integers(0, 11), max_size=40),
-    pages=st.lists(st.integers(1, 4), max_size=6),
+    steps=st.lists(
+        st.tuples(st.just("push"), st.integers(0, 11))
+        | st.tuples(st.just("page"), st.integers(1, 4)),
+        max_size=40,
+    ),
     waiting_max=st.integers(1, 5),
 )
 def test_any_mess_of_pushes_and_pages_gives_a_whole_prefix_once(
-    gaps: list[int], arrivals: list[int], pages: list[int], waiting_max: int
+    gaps: list[int], steps: list[tuple[str, int]], waiting_max: int
 ) -> None:
     messages = chain(gaps)
     here = place(waiting_max=waiting_max)
     given_out: list[int] = []
-    steps = [("push", index) for index in arrivals] + [("page", size) for size in pages]
-    steps.sort(key=lambda step: step[1] * 7 % 5)  # some order that mixes both
     for kind, number in steps:
         if kind == "push":
             taken = here.offer(messages[number % len(messages)])
@@ -87,15 +88,19 @@ def test_numbers_merge_and_never_go_back() -> None:
     )
     here.merge_status(status)
     assert (here.delivered, here.read, here.unread) == (9, 2, 1)
+    assert (here.others_delivered, here.others_read) == (3, 2)
     status = StatusUpdatePayload(
         chat_id=CHAT, others_delivered=1, others_read=1, own_read=3, unread=0
     )
     here.merge_status(status)
     assert (here.read, here.unread) == (3, 0)
+    assert (here.others_delivered, here.others_read) == (3, 2)
     here.merge_status(
-        StatusUpdatePayload(chat_id=CHAT, others_delivered=1, others_read=1, own_read=4)
+        StatusUpdatePayload(chat_id=CHAT, others_delivered=5, others_read=4, own_read=4)
     )
-    assert here.read == 4
+    assert (here.read, here.others_delivered, here.others_read) == (4, 5, 4)
+    here.merge_digest(listed(5, delivered=9, read=4, others_delivered=6, others_read=5))
+    assert (here.others_delivered, here.others_read) == (6, 5)
 
 
 def test_unread_counts_messages_of_others_once_and_up_to_a_bound() -> None:
