@@ -50,6 +50,8 @@ def test_any_mess_of_pushes_and_pages_gives_a_whole_prefix_once(
         given_out += [one.sequence for one in taken]
         assert given_out == [one.sequence for one in messages[: len(given_out)]]
         assert len(here.waiting) <= waiting_max
+        # What waits does so for a reason.
+        assert all(one.prev_sequence > here.cursor for one in here.waiting.values())
     rest = [one for one in messages if one.sequence > here.cursor]
     given_out += [one.sequence for one in here.offer_page(rest, messages[-1].sequence)]
     assert given_out == [one.sequence for one in messages]
