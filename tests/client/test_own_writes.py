@@ -1,0 +1,78 @@
+"""What `stored` and `flush` wait for, against the server that the conformance kit plays."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tidewire.client.conformance.line import Heard
+from tidewire.client.conformance.sdk import SdkAdapter
+from tidewire.client.conformance.server import PlayedServer
+from tidewire.client.conformance.stage import Stage
+from tidewire.client.conformance.truth import PlayedChat
+
+pytestmark = pytest.mark.slow  # sockets, and a client with its store on the disk
+
+
+@pytest.fixture
+async def adapter() -> AsyncIterator[SdkAdapter]:
+    made = SdkAdapter()
+    yield made
+    await made.dispose()
+
+
+@pytest.fixture
+async def stage(adapter: SdkAdapter) -> AsyncIterator[Stage]:
+    server = PlayedServer()
+    await server.open()
+    yield Stage(server, adapter)
+    await server.close()
+
+
+async def gap_before_the_own_one(stage: Stage) -> PlayedChat:
+    """From now on an own message is answered, and the one before it is neither pushed nor, until
+    that is released, in an answer to a sync."""
+    server = stage.server
+    (chat,) = await stage.begin()
+
+    def overtakes(heard: Heard) -> bool:
+        server.say(chat, "before", push=False)
+        server.answer(heard, server.store(heard))
+        return True
+
+    server.rules["send_message"] = overtakes
+    server.hold("sync_response")
+    return chat
+
+
+async def test_stored_waits_for_the_message_before_the_own_one(
+    stage: Stage, adapter: SdkAdapter
+) -> None:
+    server, played = stage.server, await gap_before_the_own_one(stage)
+    chat = adapter.client.chat(played.chat_id)
+    sent = await chat.send("own")
+    waits = [asyncio.create_task(sent.stored()), asyncio.create_task(adapter.client.flush())]
+    await stage.until(lambda: bool(server.of("sync_request")), "it did not sync")
+    await server.line.barrier(stage.patience_s)
+    assert sent.sequence == 2
+    assert not any(wait.done() for wait in waits)
+    assert await chat.messages() == []
+    server.release("sync_response")
+    async with asyncio.timeout(stage.patience_s):
+        assert await waits[0] == 2
+        assert [message.text for message in await chat.messages()] == ["before", "own"]
+        await waits[1]
+
+
+async def test_stored_does_not_wait_for_a_connection_that_is_gone(
+    stage: Stage, adapter: SdkAdapter
+) -> None:
+    server, played = stage.server, await gap_before_the_own_one(stage)
+    sent = await adapter.client.chat(played.chat_id).send("own")
+    waits = [asyncio.create_task(sent.stored()), asyncio.create_task(adapter.client.flush())]
+    await stage.until(lambda: bool(server.of("sync_request")), "it did not sync")
+    server.hold("connection_established")
+    server.line.cut()
+    async with asyncio.timeout(stage.patience_s):
+        await asyncio.gather(*waits)
+    assert sent.sequence == 2
