@@ -35,6 +35,7 @@ COMMANDS = [
     ("audit",),
     ("verify",),
     ("recover-counter",),
+    ("recover-log",),
     ("backup",),
     ("restore",),
     ("bench",),

@@ -13,7 +13,15 @@ except ModuleNotFoundError as missing:
     )
 
 from tidewire import __version__
-from tidewire.runtime import cli_audit, cli_bench, cli_chat, cli_cluster, cli_serve, cli_users
+from tidewire.runtime import (
+    cli_audit,
+    cli_bench,
+    cli_chat,
+    cli_cluster,
+    cli_recover_log,
+    cli_serve,
+    cli_users,
+)
 from tidewire.runtime.cli_options import DataDirOption, data_dir_or_default, one_data_dir
 from tidewire.runtime.console import (
     EXIT_CHECK_FAILED,
@@ -236,6 +244,9 @@ def _recovery_text(done: "Recovery") -> str:
         f"{chat_id} has no counter, {seen}. The counter would be put at {done.counter}. Nothing "
         "was changed: run this again with --apply."
     )
+
+
+app.command("recover-log")(cli_recover_log.recover_log)
 
 
 @app.command()

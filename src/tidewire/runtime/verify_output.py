@@ -45,7 +45,8 @@ def show(report: Report, seconds: float) -> None:
     tell(f"FAILED: {report.violations:,} violations of {failed} checks; {looked_at}.")
     tell(
         "What to do: keep a copy of the files as they are. A missing counter comes back with "
-        "'tidewire recover-counter'; for everything else restore the last backup that verifies."
+        "'tidewire recover-counter', and what a damaged write-ahead log still has with "
+        "'tidewire recover-log'; for everything else restore the last backup that verifies."
     )
 
 

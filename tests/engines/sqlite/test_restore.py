@@ -213,7 +213,7 @@ async def test_restore_leaves_nothing_behind_when_it_is_interrupted(
     saved: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "restored"
-    for step in ("_begin_new_life", "set_epoch", "migrate", "sync_file"):
+    for step in ("begin_new_life", "set_epoch", "migrate", "sync_file"):
         with monkeypatch.context() as patch:
             patch.setattr(backup_module, step, interrupt)
             with pytest.raises(KeyboardInterrupt):

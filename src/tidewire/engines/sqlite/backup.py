@@ -74,7 +74,7 @@ def restore(file: Path, data_dir: Path, *, keep_sessions: bool = False) -> str:
             discard_database(partial)
             make_private(partial)
             shutil.copyfile(file, partial)
-            epoch = _begin_new_life(partial, data_dir, keep_sessions=keep_sessions)
+            epoch = begin_new_life(partial, data_dir, keep_sessions=keep_sessions)
             sync_file(partial)
             partial.replace(path)
             sync_file(data_dir)
@@ -85,13 +85,17 @@ def restore(file: Path, data_dir: Path, *, keep_sessions: bool = False) -> str:
     return epoch
 
 
-def _begin_new_life(path: Path, data_dir: Path, *, keep_sessions: bool) -> str:
+def begin_new_life(
+    path: Path, data_dir: Path, *, keep_sessions: bool, what: str = "the backup"
+) -> str:
+    """Give a whole database a new epoch, counters that have jumped ahead, and no sessions unless
+    they are kept; the epoch. Leaves one file, without a log. Raises StoreUnusable."""
     options = SqliteOptions()
     database = connect(path, options, cache_kib=options.writer_cache_kib)
     try:
-        _check_whole(database)
+        _check_whole(database, what)
         if schema_version(database) == 0:
-            raise StoreUnusable("the backup is empty; it holds no Tidewire database")
+            raise StoreUnusable(f"{what} is empty; it holds no Tidewire database")
         check_complete(database, path)
         migrate(database, data_dir)
         with translate_errors():
@@ -111,8 +115,8 @@ def _begin_new_life(path: Path, data_dir: Path, *, keep_sessions: bool) -> str:
         database.close()
 
 
-def _check_whole(database: apsw.Connection) -> None:
+def _check_whole(database: apsw.Connection, what: str) -> None:
     with translate_errors():
         rows = database.execute("PRAGMA integrity_check(1)").fetchall()
     if rows != [("ok",)]:
-        raise StoreUnusable(f"the backup is damaged: {rows[0][0]}; use another one")
+        raise StoreUnusable(f"{what} is damaged: {rows[0][0]}; use another one")

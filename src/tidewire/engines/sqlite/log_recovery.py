@@ -1,0 +1,181 @@
+"""What can be saved of a database whose log is damaged: states to choose from, built as copies.
+
+The damaged files are only read here, until `put_in_place` moves them aside as they are. Which state
+is kept is decided in `ops/recover_log.py`.
+"""
+
+import os
+import shutil
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from tidewire.domain.errors import StoreUnusable
+from tidewire.engines.sqlite.copying import discard_database, make_private, sync_file
+from tidewire.engines.sqlite.database import DATABASE_NAME
+from tidewire.engines.sqlite.inspect import open_for_reading
+from tidewire.engines.sqlite.log_look import (
+    RECOVERED_ENDING,
+    file_reader,
+    judge_log,
+    size_bytes,
+    wal_of,
+)
+from tidewire.engines.sqlite.migrate import read_epoch
+from tidewire.engines.sqlite.wal import (
+    HEADER_BYTES,
+    LogHeader,
+    Overlay,
+    Read,
+    guess_header,
+    overlays,
+    page_of,
+    read_header,
+    walk,
+)
+from tidewire.engines.sqlite.wal_mend import mended
+from tidewire.ports.inspection import Damaged
+
+_HIGHEST: Final = (
+    "SELECT chat_id, sequence_counter FROM chat_counters",
+    "SELECT chat_id, max(sequence) FROM messages GROUP BY chat_id",
+    "SELECT chat_id, max(last_acked_sequence) FROM delivery_state GROUP BY chat_id",
+    "SELECT chat_id, max(joined_sequence) FROM chat_memberships GROUP BY chat_id",
+)
+"""Where a sequence that was given out leaves its mark, each in pages of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A state that may be whole: the database file with the pages of some frames laid over it."""
+
+    name: str
+    overlay: Overlay
+    log: Read
+    """The log to take the frames from: as it is, or with words put right."""
+
+
+class DamagedStore:
+    """The files of a data directory whose log is damaged. The caller holds the lock."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.path = data_dir / DATABASE_NAME
+        if size_bytes(self.path) == 0:
+            raise StoreUnusable(f"there is no database in {data_dir}; nothing to recover")
+        self.judgement = judge_log(self.path)
+        self._files: list[int] = []
+        self._header: LogHeader | None = None
+
+    def close(self) -> None:
+        for file in self._files:
+            os.close(file)
+        self._files.clear()
+
+    def candidates(self) -> list[Candidate]:
+        """The fullest first; of those that are the same only one."""
+        log, database = self._reader(wal_of(self.path)), self._reader(self.path)
+        self._header = read_header(log(0, HEADER_BYTES)) or guess_header(log, database)
+        header = self._header
+        assert header is not None, "a log without a frame is not damaged"
+        patched, count = mended(log, header, self.judgement.frames)
+        prefix, whole, fitting = overlays(walk(log, header))
+        candidates = [
+            Candidate("everything that is legible", fitting, log),
+            Candidate("all whole transactions", whole, log),
+            Candidate("the transactions before the damage", prefix, log),
+            Candidate("the database without its log", Overlay({}, 0, 0), log),
+        ]
+        if count:
+            name = f"the log with {count} damaged frame{'s' if count > 1 else ''} put right"
+            *_, fitting = overlays(walk(patched, header))
+            candidates.insert(0, Candidate(name, fitting, patched))
+        return [
+            one
+            for place, one in enumerate(candidates)
+            if one.overlay not in [earlier.overlay for earlier in candidates[:place]]
+        ]
+
+    def build(self, candidate: Candidate, target: Path) -> None:
+        """Write a state into a new file."""
+        discard_database(target)
+        make_private(target)
+        shutil.copyfile(self.path, target)
+        overlay, header = candidate.overlay, self._header
+        assert header is not None
+        with target.open("r+b") as copy:
+            for page, frame in overlay.pages.items():
+                copy.seek((page - 1) * header.page_bytes)
+                copy.write(page_of(candidate.log, header, frame))
+            if overlay.size_pages:
+                copy.truncate(overlay.size_pages * header.page_bytes)
+
+    def _reader(self, path: Path) -> Read:
+        self._files.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return file_reader(self._files[-1])
+
+
+def highest_sequences(path: Path) -> dict[str, int]:
+    """The highest sequence that a state knows of in each chat, as far as it can be read."""
+    highest: defaultdict[str, int] = defaultdict(int)
+    try:
+        database = open_for_reading(path)
+    except (Damaged, StoreUnusable):
+        return {}
+    try:
+        for query in _HIGHEST:
+            _note_highest(database, query, highest)
+    finally:
+        database.close()
+    return dict(highest)
+
+
+def _note_highest(database: apsw.Connection, query: str, highest: dict[str, int]) -> None:
+    try:
+        for chat_id, sequence in database.execute(query):
+            if isinstance(chat_id, str) and isinstance(sequence, int):
+                highest[chat_id] = max(highest[chat_id], sequence)
+    except (apsw.Error, UnicodeDecodeError):
+        # What could be read up to here counts.
+        return
+
+
+def keep(built: Path, data_dir: Path) -> None:
+    """Give a state that is complete the name from which `put_in_place` takes it."""
+    sync_file(built)
+    built.replace(recovered_in(data_dir))
+    sync_file(data_dir)
+
+
+def put_in_place(data_dir: Path) -> tuple[str, Path]:
+    """Put the recovered database where the server looks for it; its epoch, and where the damaged
+    files are.
+
+    May be killed anywhere and called again: as long as the recovered database has its own name, no
+    program opens any other, and the last step takes that name away.
+    """
+    recovered = recovered_in(data_dir)
+    path = data_dir / DATABASE_NAME
+    database = open_for_reading(recovered)
+    try:
+        epoch = read_epoch(database)
+    finally:
+        database.close()
+    aside = data_dir / f"damaged-{epoch}"
+    aside.mkdir(mode=0o700, exist_ok=True)
+    for damaged in (wal_of(path), path):
+        if damaged.exists():
+            damaged.replace(aside / damaged.name)
+    path.with_name(path.name + "-shm").unlink(missing_ok=True)
+    sync_file(aside)
+    sync_file(data_dir)
+    recovered.replace(path)
+    sync_file(data_dir)
+    return epoch, aside
+
+
+def recovered_in(data_dir: Path) -> Path:
+    return data_dir / f"{DATABASE_NAME}{RECOVERED_ENDING}"
