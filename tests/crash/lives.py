@@ -106,6 +106,17 @@ class Lives:
             return self._killed(machine)
         return self._cut(machine, random)
 
+    def die_by_kill(self, operations: int) -> Path:
+        """A life that ends with a kill at this operation; the directory as it is then."""
+        self.number += 1
+        machine = self._new_machine()
+        machine.cut_at(operations)
+        random = Random(f"{self._seed}/{self.number}")
+        asyncio.run(self._live(machine, random, length=operations))
+        machine.stop()
+        machine.close()
+        return machine.directory
+
     def end(self) -> None:
         """Let go of everything."""
         if self._machine is not None:
@@ -121,8 +132,13 @@ class Lives:
 
     # Living.
 
-    async def _live(self, machine: Machine, random: Random, *, is_brief: bool) -> None:
-        """Open, load, close. A brief life only looks at what the last one has left."""
+    async def _live(
+        self, machine: Machine, random: Random, *, is_brief: bool = False, length: int | None = None
+    ) -> None:
+        """Open, load, close. A brief life only looks at what the last one has left. An orderly end
+        comes after `length` operations."""
+        if length is None:
+            length = random.randint(50, 300) if random.random() < 0.4 else OPERATIONS_MAX
         loop, dead = asyncio.get_running_loop(), asyncio.Event()
 
         def on_fatal(why: str) -> None:
@@ -166,7 +182,7 @@ class Lives:
                 await load.look_back(again)
                 machine.stop("run: after looking back")
             else:
-                await self._run(machine, load, again, dead, random)
+                await self._run(machine, load, again, dead, random, length)
             await ingest.drain()
         except (Unavailable, StoreUnusable, asyncio.CancelledError):
             if machine.hit is None:
@@ -183,9 +199,9 @@ class Lives:
         again: list[Sent],
         dead: asyncio.Event,
         random: Random,
+        length: int,
     ) -> None:
         """Run until the store is dead, or, in some lives, until it is time to end in order."""
-        length = random.randint(50, 300) if random.random() < 0.4 else OPERATIONS_MAX
         working = asyncio.create_task(load.run(again))
         while not dead.is_set() and not working.done():
             await asyncio.wait([working], timeout=0.002)
