@@ -20,7 +20,8 @@ def test_bench_talk_checks_what_it_measures(tmp_path: Path, workload: tuple[str,
     assert figures["durability"] == "synced"
     assert figures["limits"]["sqlite.synchronous"] == "FULL"
     assert figures["messages"] > 0
-    assert figures["server_cpu_s"] >= 0
+    # A measured process has worked, and not longer than the run on every core.
+    assert 0 < figures["server_cpu_s"] < 10
     assert "errors" not in figures
     assert list(tmp_path.iterdir()) == []
 

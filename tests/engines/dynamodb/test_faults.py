@@ -255,9 +255,10 @@ async def test_store_that_does_not_answer_is_unavailable_within_its_budget(
     chat, anna, _ = await a_pair(direct)
     async with another(proxy, attempt_ms=200, budget_ms=500) as store:
         rule = proxy.rule("BatchGetItem", Fate.DROP, times=100)
-        before = asyncio.get_running_loop().time()
         with pytest.raises(StoreUnavailable):
             await append(store, direct, direct.draft(chat, anna))
-        assert asyncio.get_running_loop().time() - before < 2
+        # Two whole attempts fit the budget and a third may begin. How long that takes by the
+        # clock is the machine's affair: a busy one only does fewer.
+        assert 1 <= 100 - rule.times <= 3
         rule.times = 0
         assert await append(store, direct, direct.draft(chat, anna)) == ["stored 1 after 0"]

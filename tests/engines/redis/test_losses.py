@@ -339,7 +339,8 @@ async def test_redis_that_is_slow_for_a_moment_costs_no_resync(own: OwnRedis) ->
 
 @pytest.mark.slow
 async def test_connection_that_could_not_wait_for_its_route_is_told_later(own: OwnRedis) -> None:
-    async with net_on(own.url, register_ms=50) as net:
+    # Long enough for a busy machine to register the first one in time.
+    async with net_on(own.url, register_ms=1_000) as net:
         a = await net.node("a")
         await a.connect(ANN)
         own.pause()

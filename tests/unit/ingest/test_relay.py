@@ -7,7 +7,7 @@ import pytest
 from tests.unit.ingest.events import MemoryOutbox, a_message, a_rename
 from tests.unit.ingest.house import JumpingClock
 from tidewire.domain.ids import ChatId
-from tidewire.domain.outbox import SHARDS, OutboxKey, shard_of
+from tidewire.domain.outbox import SHARDS, OutboxKey, OutboxRow, shard_of
 from tidewire.engines.memory.event_log import MemoryEventLog
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.relay import Relay
@@ -56,6 +56,38 @@ async def test_row_is_published_when_it_is_old_enough() -> None:
     assert stage.outbox.commits == {}
     assert relay.outbox_oldest_seconds == 0
     assert (relay.counters.rows_published, relay.counters.events) == (1, 2)
+
+
+class SlowOutbox(MemoryOutbox):
+    """Reading a page takes so long that the calendar turns meanwhile."""
+
+    def __init__(self, clock: JumpingClock, page_ms: int) -> None:
+        super().__init__()
+        self._clock = clock
+        self._page_ms = page_ms
+        self.pages = 0
+
+    async def outbox_rows(
+        self, shard: int, *, after: str | None, count_max: int
+    ) -> list[OutboxRow]:
+        page = await super().outbox_rows(shard, after=after, count_max=count_max)
+        if page:
+            self.pages += 1
+            self._clock.date_ms += self._page_ms
+        return page
+
+
+async def test_relay_stops_in_a_shard_when_its_lease_has_run_out() -> None:
+    """Another relay may have the shard by then: what is left is that one's to publish."""
+    stage = Stage(relay_after_ms=0, relay_rows_max=1, lease_ms=10_000)
+    stage.outbox = outbox = SlowOutbox(stage.clock, page_ms=10_000)
+    relay = stage.relay("a")
+    for sequence in (1, 2, 3):
+        outbox.commit([a_message(sequence)], stage.now_ms)
+    await relay.round()
+    assert outbox.pages == 1
+    assert stage.log.events == [a_message(1)]
+    assert len(outbox.commits) == 2
 
 
 async def test_row_that_the_publisher_has_is_left_alone() -> None:

@@ -107,6 +107,22 @@ class KafkaOptions:
             }
         return settings
 
+    def producer_settings(self) -> dict[str, str | int | float | bool]:
+        """A record that the producer reports as sent is on all replicas in sync, once."""
+        return self.common_settings() | {
+            "enable.idempotence": True,
+            "acks": "all",
+            "compression.type": "lz4",
+            "linger.ms": self.linger_ms,
+            "batch.size": 65_536,
+            "delivery.timeout.ms": self.delivery_ms,
+            "retry.backoff.ms": 100,
+            # As Java's: clients of all languages agree on the partition of a chat (K-01).
+            "partitioner": "murmur2_random",
+            "queue.buffering.max.messages": self.queue_records_max,
+            "queue.buffering.max.kbytes": self.queue_kilobytes_max,
+        }
+
 
 def _check(holds: bool, sentence: str) -> None:
     if not holds:

@@ -25,7 +25,6 @@ from tidewire.ports.event_log import DeadLetters, EventLog, PublishDone
 from tidewire.ports.runtime import Clock
 from tidewire.wire.event_records import encode_record, record_of
 
-BATCH_BYTES: Final = 65_536
 POLL_S: Final = 0.1
 STATISTICS_MS: Final = 5_000
 CLOSE_S_MAX: Final = 2.0
@@ -84,21 +83,9 @@ class KafkaEventLog:
         self._thread.start()
 
     def _made(self) -> Producer:
-        options = self._options
         settings: dict[str, object] = {
-            **options.common_settings(),
+            **self._options.producer_settings(),
             "client.id": self._producer_id,
-            "enable.idempotence": True,
-            "acks": "all",
-            "compression.type": "lz4",
-            "linger.ms": options.linger_ms,
-            "batch.size": BATCH_BYTES,
-            "delivery.timeout.ms": options.delivery_ms,
-            "retry.backoff.ms": 100,
-            # As Java's: clients of all languages agree on the partition of a chat (K-01).
-            "partitioner": "murmur2_random",
-            "queue.buffering.max.messages": options.queue_records_max,
-            "queue.buffering.max.kbytes": options.queue_kilobytes_max,
             "error_cb": self._failed,
             "statistics.interval.ms": STATISTICS_MS,
             "stats_cb": self._told_statistics,

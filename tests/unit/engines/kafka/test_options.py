@@ -48,3 +48,12 @@ def test_settings_say_where_and_how() -> None:
     settings = secure.common_settings()
     assert settings["sasl.password"] == "hidden"
     assert settings["ssl.ca.location"] == "ca.pem"
+
+
+def test_producer_waits_for_all_replicas_and_repeats_nothing() -> None:
+    settings = KafkaOptions(linger_ms=7, delivery_ms=8_000).producer_settings()
+    assert settings["acks"] == "all"
+    assert settings["enable.idempotence"] is True
+    assert settings["partitioner"] == "murmur2_random"
+    assert (settings["linger.ms"], settings["delivery.timeout.ms"]) == (7, 8_000)
+    assert settings["bootstrap.servers"] == KafkaOptions().common_settings()["bootstrap.servers"]
