@@ -4,6 +4,7 @@ PYTHON ?= python3
 JOBS   ?= 2
 ROUNDS ?= 40
 SOAK_SECONDS ?= 3600
+SIEGE_SECONDS ?= 10
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -18,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-fast test-faults check fmt lock bench bench-against settings soak torture stack stack-env stack-down clean
+.PHONY: help run test test-fast test-faults check fmt lock bench bench-against settings soak torture siege stack stack-env stack-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +65,9 @@ torture: $(READY) ## Kill -9 under load, ROUNDS times (make torture ROUNDS=500)
 
 settings: $(READY) ## Write docs/settings.md from the code
 	$(BIN)/python -m tools.settings_page
+
+siege: $(READY) ## Attack a server while two people talk; the table of docs/security.md (SIEGE_SECONDS=10)
+	$(BIN)/python -m tests.e2e.siege --seconds $(SIEGE_SECONDS)
 
 lock: $(UV) ## Resolve pyproject.toml into requirements.lock (keeps what still fits; UPGRADE=1 renews)
 	$(UV) pip compile pyproject.toml --python $(BIN)/python --quiet \

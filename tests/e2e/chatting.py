@@ -7,7 +7,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -341,10 +341,13 @@ class Address(ABC):
 class Site(Address):
     """A server with room for a crowd of tests, that can be killed and started again."""
 
+    always: Mapping[str, int] = ROOMY
+    """Settings of all servers of this kind."""
+
     def __init__(self, data_dir: Path, **settings: int | str) -> None:
         """Settings are named with `__` for the dot."""
         self.data_dir = data_dir
-        named = {**ROOMY, **{name.replace("__", "."): v for name, v in settings.items()}}
+        named = {**self.always, **{name.replace("__", "."): v for name, v in settings.items()}}
         self._arguments = [part for n, v in named.items() for part in ("--set", f"{n}={v}")]
         self._stack = ExitStack()
         self._server: ServerProcess | None = None
@@ -406,7 +409,21 @@ class Site(Address):
         ]
 
     def open_files(self) -> int:
-        return len(list(Path(f"/proc/{self.server.process.pid}/fd").iterdir()))
+        return len(self.files())
+
+    def files(self) -> list[str]:
+        """What its process has open, sockets included."""
+        found = []
+        for each in Path(f"/proc/{self.server.process.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                found.append(str(each.readlink()))
+        return sorted(found)
+
+
+class PlainSite(Site):
+    """A server at its default settings."""
+
+    always: Mapping[str, int] = {}
 
 
 def new_key() -> str:
