@@ -39,6 +39,9 @@ class Conversation:
         self.pongs += 1
         self.heard.set()
 
+    def overrun(self) -> None:
+        self.transport.close(1013, "rate_limited")
+
     def lost(self, *, is_closed_by_peer: bool = False) -> None:
         assert not self.is_lost.is_set(), "told twice"
         self.is_closed_by_peer = is_closed_by_peer

@@ -5,13 +5,12 @@ try is counted before its outcome is known, so that many at once are many; one t
 good is given back.
 """
 
-import ipaddress
 from typing import Final
 
+from tidewire.domain.addresses import UNKNOWN_ADDRESS as UNKNOWN_ADDRESS
+from tidewire.domain.addresses import address_key as address_key
 from tidewire.domain.shared_limits import SharedView
 
-UNKNOWN_ADDRESS: Final = "unknown"
-"""What counts for an address that is none."""
 _CANDIDATES: Final = 8
 """At the bound, among how many of the longest untouched keys the one to forget is chosen."""
 
@@ -86,16 +85,3 @@ class Throttle:
         if len(known) > self._keys_max:
             candidates = [key for key, _ in zip(known, range(_CANDIDATES), strict=False)]
             del known[min(candidates, key=known.__getitem__)]
-
-
-def address_key(ip: str) -> str:
-    """What an address counts as: itself, or its /64 network, which one customer has whole."""
-    try:
-        address = ipaddress.ip_address(ip)
-    except ValueError:
-        return UNKNOWN_ADDRESS
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((int(address), 64), strict=False).network_address)

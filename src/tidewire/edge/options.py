@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeOptions:
-    """Where to listen, and what to believe of whoever connects."""
+    """Where to listen, what to believe of a peer, and what a peer may cost."""
 
     host: str = "127.0.0.1"
     """The address to listen on."""
@@ -16,21 +16,64 @@ class EdgeOptions:
     """A certificate chain in PEM, for those without a proxy in front."""
     tls_key: Path | None = None
     """The key of that certificate."""
+    tls_handshake_timeout_ms: int = 10_000
+    """How long a client may take for the TLS handshake."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies whose X-Forwarded-For is believed."""
     header_timeout_ms: int = 10_000
     """How long a client may take to send the head of a request, and again for its body."""
+    answer_timeout_ms: int = 30_000
+    """How long an answer over HTTP may lie unread, without any of it leaving, before the
+    connection is dropped."""
     keep_alive_ms: int = 30_000
     """How long an HTTP connection may be idle between two requests."""
     backlog: int = 2_048
     """How many connections the kernel may hold that were not accepted yet."""
+    http_connections_max: int = 4_000
+    """How many HTTP connections there may be in all, WebSockets apart; beyond it: 503. Each may
+    hold a request head of 32 KB."""
+    address_http_connections_max: int = 200
+    """The same for one address (a /64 of IPv6); beyond it: 429. A browser opens about six; raise
+    it where a large office shares one address."""
+    address_connections_max: int = 1_000
+    """How many connections one address may have, WebSockets included; beyond it: 429. Trusted
+    proxies are not counted, the addresses that they name are."""
+    address_faults_per_minute: int = 100
+    """How many requests and upgrades of one address may be malformed. After that its new
+    connections are dropped without an answer, until a minute's share is back."""
+    addresses_max: int = 50_000
+    """How many addresses with malformed requests are remembered."""
+    inbound_bytes_per_second: int = 1024 * 1024
+    """How much a WebSocket may send in the long run. Every frame counts as its payload and 1024
+    bytes more, control frames and fragments too: about a thousand small frames a second. Beyond
+    it the connection is read more slowly."""
+    inbound_burst_bytes: int = 2 * 1024 * 1024
+    """How much of that a WebSocket may send at once. Twice as much at once ends the connection."""
+    inbound_excess_ms_max: int = 10_000
+    """For how long of a minute a WebSocket may be held back by its budget before it is closed."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise ValueError("port is 0 to 65535")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key go together")
-        if self.header_timeout_ms < 1 or self.keep_alive_ms < 1:
-            raise ValueError("header_timeout_ms and keep_alive_ms are at least 1")
-        if self.backlog < 1:
-            raise ValueError("backlog is at least 1")
+        for name in _AT_LEAST_ONE:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1")
+
+
+_AT_LEAST_ONE = (
+    "tls_handshake_timeout_ms",
+    "header_timeout_ms",
+    "answer_timeout_ms",
+    "keep_alive_ms",
+    "backlog",
+    "http_connections_max",
+    "address_http_connections_max",
+    "address_connections_max",
+    "address_faults_per_minute",
+    "addresses_max",
+    "inbound_bytes_per_second",
+    "inbound_burst_bytes",
+    "inbound_excess_ms_max",
+)

@@ -15,7 +15,7 @@ class TrustedProxies:
 
     def client_ip(self, peer_ip: str, forwarded_for: str | None) -> str:
         """The nearest address that is not a trusted proxy's: nobody can put another before it."""
-        if forwarded_for is None or not self._is_trusted(peer_ip):
+        if forwarded_for is None or not self.is_trusted(peer_ip):
             return peer_ip
         client_ip = peer_ip
         for hop in reversed(forwarded_for.split(",")):
@@ -23,11 +23,12 @@ class TrustedProxies:
             if not _is_address(hop_ip):
                 return client_ip
             client_ip = hop_ip
-            if not self._is_trusted(hop_ip):
+            if not self.is_trusted(hop_ip):
                 return client_ip
         return client_ip
 
-    def _is_trusted(self, address: str) -> bool:
+    def is_trusted(self, address: str) -> bool:
+        """True if this is the address of a proxy that is believed."""
         if not self._networks or not _is_address(address):
             return False
         parsed = ip_address(address)

@@ -1,7 +1,7 @@
 """The port: uvicorn serves HTTP to the REST app and hands WebSockets to the gateway.
 
-Signals are the lifecycle's business, so uvicorn's own handling of them is switched off; what it
-lacks, a time limit for the head of a request, is added here.
+Signals are the lifecycle's business, so uvicorn's own handling of them is switched off. What a
+connection may cost is in `edge.http` and `edge.websocket`.
 """
 
 import asyncio
@@ -9,18 +9,24 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidewire.domain.errors import TidewireError
+from tidewire.edge.doors import Doors
+from tidewire.edge.http import HttpProtocol, HttpRules
+from tidewire.edge.inbound import InboundRates
 from tidewire.edge.options import EdgeOptions
 from tidewire.edge.proxies import TrustedProxies
 from tidewire.edge.websocket import UpgradeProtocol
 from tidewire.ports.runtime import Tasks
 from tidewire.ports.transport import SocketGateway, UpgradeRequest
+
+RECEIVE_BUFFER_BYTES: Final = 32 * 1024
+"""What the kernel is told; it doubles it. It is the most that one read can bring, so no callback
+parses more before the loop has a turn."""
 
 
 class PortUnavailable(TidewireError):
@@ -37,10 +43,13 @@ class EdgeServer:
         self._options = options
         self._proxies = TrustedProxies(options.trusted_proxies)
         self._tasks = tasks
+        self._doors = Doors(options)
+        self._rates = InboundRates(options)
+        rules = HttpRules(options, self._proxies, self._doors)
         config = uvicorn.Config(
             app,
             # uvicorn calls what it is given here; its type hints only know classes.
-            http=cast("Any", partial(_HttpProtocol, options.header_timeout_ms / 1000)),
+            http=cast("Any", partial(HttpProtocol, rules)),
             ws=cast("Any", partial(self._upgrade, gateway)),
             loop="none",
             lifespan="off",
@@ -55,7 +64,7 @@ class EdgeServer:
             ssl_keyfile=None if options.tls_key is None else str(options.tls_key),
         )
         self._config = config
-        self._server = _Server(config)
+        self._server = _Server(config, options.tls_handshake_timeout_ms / 1000)
         self._socket: socket.socket | None = None
         self._stopped = asyncio.Event()
 
@@ -102,7 +111,9 @@ class EdgeServer:
             self._stopped.set()
 
     def _upgrade(self, gateway: SocketGateway, **_: Any) -> UpgradeProtocol:
-        return UpgradeProtocol(gateway, self._tasks, self._seen_from)
+        return UpgradeProtocol(
+            gateway, self._tasks, self._seen_from, doors=self._doors, rates=self._rates
+        )
 
     def _seen_from(self, request: UpgradeRequest) -> UpgradeRequest:
         forwarded_for = request.headers.get("x-forwarded-for")
@@ -111,66 +122,40 @@ class EdgeServer:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
+    """uvicorn's, which has no time limit for a TLS handshake."""
+
+    def __init__(self, config: uvicorn.Config, tls_handshake_timeout_s: float) -> None:
         super().__init__(config)
         self.is_up = asyncio.Event()
+        self._tls_handshake_timeout_s = tls_handshake_timeout_s
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        config = self.config
+
+        def protocol() -> asyncio.Protocol:
+            make = cast("Any", config.http_protocol_class)
+            made: asyncio.Protocol = make(
+                config=config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return made
+
+        is_secure = config.ssl is not None
+        self.servers = [
+            await asyncio.get_running_loop().create_server(
+                protocol,
+                sock=listener,
+                ssl=config.ssl,
+                backlog=config.backlog,
+                ssl_handshake_timeout=self._tls_handshake_timeout_s if is_secure else None,
+            )
+            for listener in sockets or ()
+        ]
+        self.started = True
         self.is_up.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-class _HttpProtocol(HttpToolsProtocol):
-    """uvicorn's, with a limit on how long a request may take to arrive (slow loris): its head, and
-    again as long for its body."""
-
-    def __init__(self, header_timeout_s: float, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **named)
-        self._timeout_s = header_timeout_s
-        self._timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._wait_for_more()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._all_is_here()
-        super().connection_lost(exc)
-
-    def on_message_begin(self) -> None:
-        if self._timer is None:
-            self._wait_for_more()
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._all_is_here()
-        self._wait_for_more()
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        self._all_is_here()
-        super().on_message_complete()
-
-    def handle_websocket_upgrade(self) -> None:
-        self._all_is_here()
-        super().handle_websocket_upgrade()
-
-    def _wait_for_more(self) -> None:
-        self._timer = self.loop.call_later(self._timeout_s, self._too_slow)
-
-    def _all_is_here(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _too_slow(self) -> None:
-        self._timer = None
-        if not self.transport.is_closing():
-            self.transport.close()
 
 
 def reserve_port(options: EdgeOptions) -> socket.socket:
@@ -179,6 +164,8 @@ def reserve_port(options: EdgeOptions) -> socket.socket:
         family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         listener.bind((options.host, options.port))
     except OSError as error:
         raise PortUnavailable(

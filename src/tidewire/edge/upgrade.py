@@ -21,6 +21,7 @@ _REASONS: Final = {
     403: "Forbidden",
     404: "Not Found",
     429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",
 }

@@ -23,7 +23,16 @@ from picows import (
 )
 from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
+from tidewire.domain.addresses import address_key
 from tidewire.domain.limits import FRAME_BYTES_MAX
+from tidewire.edge.doors import Doors, Visit
+from tidewire.edge.inbound import (
+    FRAME_BYTES,
+    OVERRUN,
+    SLICE_BYTES,
+    InboundBudget,
+    InboundRates,
+)
 from tidewire.edge.upgrade import parse_upgrade, plain_head, refusal_response, upgrade_fault
 from tidewire.ports.runtime import RequestKind, Tasks
 from tidewire.ports.transport import (
@@ -36,6 +45,14 @@ from tidewire.ports.transport import (
 
 CLOSE_S_MAX: Final = 5.0
 """How long a peer may take to answer our close frame."""
+OVERRUN_CLOSE_S_MAX: Final = 1.0
+"""The same for one that has sent too much: its answer is behind all that, and not read."""
+LINGER_S_MAX: Final = 1.0
+"""After a frame that cannot be read, how long what follows is thrown away."""
+LINGER_BYTES_MAX: Final = 1024 * 1024
+"""And how much of it."""
+FRAGMENTS_MAX: Final = 1_000
+"""How many parts a message may have: they cost, also if they are empty."""
 READ_BUFFER_BYTES: Final = 2_048
 """What a quiet connection costs; picows doubles it when a frame needs more."""
 
@@ -58,6 +75,12 @@ _picows_logger.setLevel(logging.CRITICAL)
 _MALFORMED: Final = HandshakeRefusal(
     http_status=400, error="invalid_request", message="the request cannot be read"
 )
+_TOO_MANY: Final = HandshakeRefusal(
+    http_status=429,
+    error="rate_limited",
+    message="too many connections from this address",
+    retry_after_seconds=5,
+)
 _BROKEN: Final = HandshakeRefusal(
     http_status=503,
     error="service_unavailable",
@@ -73,9 +96,17 @@ ClientIp = Callable[[UpgradeRequest], UpgradeRequest]
 class Socket(WSListener):
     """One open WebSocket: what the gateway writes to, and what feeds it."""
 
-    def __init__(self, begin: Callable[["Socket"], SocketListener], tasks: Tasks) -> None:
+    def __init__(
+        self,
+        begin: Callable[["Socket"], SocketListener],
+        tasks: Tasks,
+        budget: InboundBudget,
+        visit: Visit | None = None,
+    ) -> None:
         self._begin = begin
         self._tasks = tasks
+        self._budget = budget
+        self._visit = visit
         self._listener: SocketListener | None = None
         self._transport: Any = None
         self._socket: Any = None
@@ -84,6 +115,14 @@ class Socket(WSListener):
         self._is_closing = False
         self._is_closed_by_peer = False
         self._loop = asyncio.get_running_loop()
+        # What of the budget may be used before it is looked at again.
+        self._slice_bytes = SLICE_BYTES
+        self._is_overrun = False
+        self._resuming: asyncio.TimerHandle | None = None
+        # The last ping that waits for its pong, and whether one was sent in this turn.
+        self._ping: bytes | None = None
+        self._is_pong_sent = False
+        self._is_unread = False
 
     # For the gateway (`ports.transport.SocketTransport`).
 
@@ -122,11 +161,15 @@ class Socket(WSListener):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport
-        self._socket = transport.underlying_transport
+        lingering: Any = transport.underlying_transport
+        self._socket = lingering.transport
         self._listener = self._begin(self)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         kind: Any = frame.msg_type
+        self._slice_bytes -= frame.payload_size + FRAME_BYTES
+        if self._slice_bytes < 0:
+            self._spend_slice()
         if kind != WSMsgType.CLOSE and self._has_said_goodbye():
             # picows goes on parsing after an error.
             return
@@ -144,15 +187,44 @@ class Socket(WSListener):
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         self._is_closing = True
+        if self._visit is not None:
+            self._visit.leave()
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.lost(is_closed_by_peer=self._is_closed_by_peer)
 
     def pause_writing(self) -> None:
-        """The gateway asks for the unsent bytes itself."""
+        """The gateway asks for the unsent bytes itself; pongs wait."""
+        self._is_unread = True
 
     def resume_writing(self) -> None:
-        """See `pause_writing`."""
+        self._is_unread = False
+        if self._ping is not None:
+            self._send_pong()
+
+    def _spend_slice(self) -> None:
+        """Stop reading: for a turn of the loop, until the budget has caught up, or for good."""
+        cost_bytes = SLICE_BYTES - self._slice_bytes
+        self._slice_bytes = SLICE_BYTES
+        if self._is_overrun or self._socket.is_closing():
+            return
+        self._socket.pause_reading()
+        pause_ms = self._budget.spend(cost_bytes, int(self._loop.time() * 1000))
+        if self._resuming is not None:
+            self._resuming.cancel()
+            self._resuming = None
+        if pause_ms == OVERRUN:
+            self._is_overrun = True
+            if self._listener is not None and not self._is_closing:
+                self._listener.overrun()
+            self._loop.call_later(OVERRUN_CLOSE_S_MAX, self._drop)
+        else:
+            self._resuming = self._loop.call_later(pause_ms / 1000, self._read_on)
+
+    def _read_on(self) -> None:
+        self._resuming = None
+        if not self._socket.is_closing():
+            self._socket.resume_reading()
 
     def _text(self, payload: bytes) -> None:
         if self._is_closing or self._listener is None:
@@ -172,15 +244,35 @@ class Socket(WSListener):
         elif kind in (WSMsgType.TEXT, WSMsgType.CONTINUATION):
             self._fragment(frame, kind)
         elif kind == WSMsgType.PING:
-            if not self._is_closing:
-                self._transport.send_pong(frame.get_payload_as_bytes())
-            self._is_alive()
+            self._answer_ping(frame.get_payload_as_bytes())
         elif kind == WSMsgType.PONG:
             self._is_alive()
         elif kind == WSMsgType.CLOSE:
             self._closed_by_peer(frame)
         else:
             self.close(CloseCode.UNSUPPORTED_DATA, "binary frames are not taken")
+
+    def _answer_ping(self, payload: bytes) -> None:
+        """The first one of a turn is answered at once, of the others the last one (RFC 6455,
+        5.5.3), and none while the peer does not read."""
+        self._ping = payload
+        if not self._is_pong_sent:
+            self._is_pong_sent = True
+            self._loop.call_soon(self._pong_again)
+            self._send_pong()
+
+    def _pong_again(self) -> None:
+        self._is_pong_sent = False
+        if self._ping is not None:
+            self._send_pong()
+
+    def _send_pong(self) -> None:
+        if self._is_unread:
+            return
+        payload, self._ping = self._ping, None
+        if not self._is_closing and not self._has_said_goodbye():
+            self._transport.send_pong(payload)
+        self._is_alive()
 
     def _is_alive(self) -> None:
         if self._listener is not None and not self._is_closing:
@@ -197,6 +289,9 @@ class Socket(WSListener):
         if self._parts_bytes > FRAME_BYTES_MAX:
             self.close(CloseCode.MESSAGE_TOO_BIG, "the message is too large")
             parts.clear()
+        elif len(parts) > FRAGMENTS_MAX:
+            self.close(CloseCode.MESSAGE_TOO_BIG, "the message has too many parts")
+            parts.clear()
         elif frame.fin:
             self._parts, self._parts_bytes = None, 0
             self._text(b"".join(parts))
@@ -207,16 +302,73 @@ class Socket(WSListener):
             self._is_closing = self._is_closed_by_peer = True
             code = frame.get_close_code()
             self._transport.send_close(WSCloseCode.OK if code == WSCloseCode.NO_INFO else code)
-        self._transport.disconnect()
+        self._socket.close()
+
+
+class _Lingering:
+    """A transport for picows, which ends a connection 10 ms after a frame that it cannot read:
+    what the peer has still on its way would be answered with a reset, and a reset takes our close
+    frame along. So the end is said, and what comes is thrown away for a while."""
+
+    def __init__(self, transport: Any, protocol: Any) -> None:
+        self.transport = transport
+        self._protocol = protocol
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
+
+    def close(self) -> None:
+        transport = self.transport
+        if not transport.is_closing():
+            transport.set_protocol(_Discard(transport, self._protocol))
+            if transport.can_write_eof():
+                transport.write_eof()
+            transport.resume_reading()
+
+
+class _Discard(asyncio.BufferedProtocol):
+    """Reads and forgets, for so long and so much."""
+
+    _scratch = memoryview(bytearray(64 * 1024))
+
+    def __init__(self, transport: Any, protocol: Any) -> None:
+        self._transport = transport
+        self._protocol = protocol
+        self._bytes_left = LINGER_BYTES_MAX
+        self._timer = asyncio.get_running_loop().call_later(LINGER_S_MAX, transport.abort)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._bytes_left -= nbytes
+        if self._bytes_left < 0:
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._timer.cancel()
+        self._protocol.connection_lost(error)
 
 
 class UpgradeProtocol(asyncio.Protocol):
-    """What uvicorn hands a socket to when its request asks for a WebSocket."""
+    """What HTTP hands a socket to when its request asks for a WebSocket."""
 
-    def __init__(self, gateway: SocketGateway, tasks: Tasks, client_ip: ClientIp) -> None:
+    def __init__(
+        self,
+        gateway: SocketGateway,
+        tasks: Tasks,
+        client_ip: ClientIp,
+        *,
+        doors: Doors,
+        rates: InboundRates,
+    ) -> None:
+        self.visit: Visit | None = None
+        """Who is here, for as long as the connection lasts."""
         self._gateway = gateway
         self._tasks = tasks
         self._client_ip = client_ip
+        self._doors = doors
+        self._rates = rates
         self._transport: Any = None
         self._is_lost = False
         self._is_accepted = False
@@ -226,22 +378,28 @@ class UpgradeProtocol(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_lost = True
+        if self.visit is not None:
+            self.visit.leave()
 
     def data_received(self, data: bytes) -> None:
         """The head of the request, once: reading is paused until it is answered."""
         self._transport.pause_reading()
         peer = self._transport.get_extra_info("peername")
-        request = parse_upgrade(data, str(peer[0]) if peer else "")
+        peer_ip = str(peer[0]) if peer else ""
+        request = parse_upgrade(data, peer_ip)
         if request is None:
-            self._refuse(_MALFORMED)
+            self._refuse_malformed(_MALFORMED, peer_ip)
             return
-        fault = upgrade_fault(data, request)
+        request, fault = self._client_ip(request), upgrade_fault(data, request)
         if fault is not None:
-            self._refuse(fault)
+            self._refuse_malformed(fault, request.client_ip)
             return
-        self._tasks.start_request(
-            RequestKind.UPGRADE, self._answer(self._client_ip(request)), self._fail
-        )
+        self._tasks.start_request(RequestKind.UPGRADE, self._answer(request), self._fail)
+
+    def _refuse_malformed(self, fault: HandshakeRefusal, client_ip: str) -> None:
+        now_ms = int(asyncio.get_running_loop().time() * 1000)
+        self._doors.fault(address_key(client_ip), now_ms)
+        self._refuse(fault)
 
     def _fail(self, _: Exception) -> None:
         """The upgrade could not be decided, or not be carried out."""
@@ -256,6 +414,8 @@ class UpgradeProtocol(asyncio.Protocol):
             return
         if isinstance(verdict, HandshakeRefusal):
             self._refuse(verdict)
+        elif self.visit is not None and not self.visit.upgraded(address_key(request.client_ip)):
+            self._refuse(_TOO_MANY)
         else:
             self._accept(verdict, plain_head(request))
 
@@ -271,7 +431,12 @@ class UpgradeProtocol(asyncio.Protocol):
             headers = None
             if admission.subprotocol is not None:
                 headers = {"Sec-WebSocket-Protocol": admission.subprotocol}
-            socket = Socket(lambda socket: self._gateway.connected(admission, socket), self._tasks)
+            socket = Socket(
+                lambda socket: self._gateway.connected(admission, socket),
+                self._tasks,
+                InboundBudget(self._rates),
+                self.visit,
+            )
             response = WSUpgradeResponse.create_101_response(headers)
             return WSUpgradeResponseWithListener(response, socket)
 
@@ -293,7 +458,7 @@ class UpgradeProtocol(asyncio.Protocol):
             READ_BUFFER_BYTES,
         )
         self._is_accepted = True
-        protocol.connection_made(self._transport)
+        protocol.connection_made(_Lingering(self._transport, protocol))
         self._transport.set_protocol(protocol)
         _feed(protocol, head)
         if not self._transport.is_closing():

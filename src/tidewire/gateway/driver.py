@@ -186,6 +186,9 @@ class ConnectionDriver:
     def pong_received(self) -> None:
         self.core.heard(self._desk.clock.monotonic_ms())
 
+    def overrun(self) -> None:
+        self.end(CloseReason.RATE_LIMITED)
+
     def lost(self, *, is_closed_by_peer: bool = False) -> None:
         desk = self._desk
         now_ms = desk.clock.monotonic_ms()

@@ -80,6 +80,11 @@ class SocketListener(Protocol):
         """A sign of life."""
         ...
 
+    def overrun(self) -> None:
+        """The peer sends more than it may, and does not stop: nothing more of it is read. Close
+        the connection."""
+        ...
+
     def lost(self, *, is_closed_by_peer: bool = False) -> None:
         """The socket is gone, whoever closed it. Called once; nothing is received after it.
 

@@ -1,10 +1,9 @@
 """The limiter: exact at its bound, per key, never more memory than it may have."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewire.accounts.throttle import Throttle, address_key
+from tidewire.accounts.throttle import Throttle
 
 INTERVAL_MS = 1000
 
@@ -99,18 +98,3 @@ def test_throttle_keeps_its_promises_whatever_comes(steps: list[tuple[str, bool,
             for last in range(first, len(times)):
                 allowed = 2 + (times[last] - times[first]) // INTERVAL_MS
                 assert last - first + 1 <= allowed
-
-
-@pytest.mark.parametrize(
-    ("ip", "key"),
-    [
-        ("192.0.2.1", "192.0.2.1"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
-        ("2001:db8:1:2::", "2001:db8:1:2::"),
-        ("testclient", "unknown"),
-        ("", "unknown"),
-    ],
-)
-def test_address_counts_as_its_customer(ip: str, key: str) -> None:
-    assert address_key(ip) == key

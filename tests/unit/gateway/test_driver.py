@@ -458,3 +458,14 @@ async def test_first_confirmation_is_asked_for_once_per_chat_and_kind(stage: Sta
         assert driver.is_first_confirmation(ChatId(f"chat_{number}"), is_read=False)
     # Memory is bounded: what was forgotten counts as the first again.
     assert driver.is_first_confirmation(chat_id, is_read=True)
+
+
+async def test_peer_that_overruns_its_budget_is_told_to_come_back_later(stage: Stage) -> None:
+    ann, _, _ = await stage.pair()
+    phone = await stage.connect(ann)
+    phone.driver.overrun()
+    await turns(SETTLED)
+    [closing] = phone.new_frames()
+    assert closing["type"] == "connection_closing"
+    assert closing["payload"]["reason"] == CloseReason.RATE_LIMITED
+    assert phone.driver.core.close_reason == CloseReason.RATE_LIMITED

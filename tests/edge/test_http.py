@@ -1,0 +1,284 @@
+"""What an HTTP connection may cost: heads, pipelines, answers that nobody reads, connections."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.edge.conftest import EchoGateway
+from tests.edge.raw import RawPeer
+from tidewire.edge.http import HEAD_BYTES_MAX, HEAD_FIELDS_MAX
+from tidewire.edge.options import EdgeOptions
+from tidewire.edge.server import EdgeServer
+from tidewire.runtime.supervise import TaskSupervisor
+
+GET = b"GET /%d HTTP/1.1\r\nHost: localhost\r\n\r\n"
+PATIENCE_S = 10.0
+
+
+class Desk:
+    """An application that answers when it is told to, and knows what it was asked."""
+
+    def __init__(self, body: bytes = b"hello") -> None:
+        self.body = body
+        self.asked: list[str] = []
+        self.open_count = 0
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.asked.append(scope["path"])
+        self.open_count += 1
+        more = scope["method"] == "POST" and scope["path"] != "/unread"
+        while more:
+            more = (await receive())["more_body"]
+        await self.may_answer.wait()
+        length = str(len(self.body)).encode()
+        headers = [(b"content-length", length)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": self.body})
+        self.open_count -= 1
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        for _ in range(int(PATIENCE_S / 0.005)):
+            if is_so():
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError("it did not come to that")
+
+
+@asynccontextmanager
+async def serving(desk: Desk, **named: Any) -> AsyncIterator[EdgeServer]:
+    tasks = TaskSupervisor()
+    options = EdgeOptions(port=0, **{"header_timeout_ms": 300, **named})
+    server = EdgeServer(desk, gateway=EchoGateway(), tasks=tasks, options=options)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop_accepting()
+        await server.stop()
+        await tasks.close()
+
+
+async def status_of(peer: RawPeer) -> int:
+    async with asyncio.timeout(PATIENCE_S):
+        head = await peer.head()
+    return int(head.split(b" ")[1])
+
+
+async def read_all(peer: RawPeer) -> int:
+    """Read until the server ends the connection; how much came."""
+    came = 0
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while data := await peer.reader.read(65_536):
+                came += len(data)
+    except ConnectionError:
+        pass
+    return came
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"X: " + b"a" * (HEAD_BYTES_MAX - 200) + b"\r\n", 200),
+        (b"X: " + b"a" * HEAD_BYTES_MAX + b"\r\n", 431),
+        (b"X: a\r\n" * (HEAD_FIELDS_MAX - 1), 200),
+        (b"X: a\r\n" * HEAD_FIELDS_MAX, 431),
+        (b"X Y\r\n", 400),
+    ],
+)
+async def test_head_has_a_bound(head: bytes, status: int) -> None:
+    desk = Desk()
+    async with serving(desk) as server:
+        peer = await RawPeer.connect(server.port)
+        peer.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n")
+        assert await status_of(peer) == status
+        if status != 200:
+            await read_all(peer)
+            assert desk.asked == []
+        await peer.end()
+
+
+async def test_head_in_parts_has_the_same_bound() -> None:
+    async with serving(Desk()) as server:
+        peer = await RawPeer.connect(server.port)
+        peer.send(b"GET / HTTP/1.1\r\nX: ")
+        for _ in range(33):
+            peer.send(b"a" * 1_024)
+            await asyncio.sleep(0.001)
+        assert await status_of(peer) == 431
+        await peer.end()
+
+
+async def test_requests_are_answered_in_order_one_at_a_time() -> None:
+    desk = Desk()
+    async with serving(desk) as server:
+        desk.may_answer.clear()
+        peer = await RawPeer.connect(server.port)
+        posted = b"POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nabcde"
+        chunked = (
+            b"POST /2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"4\r\n\r\n\r\n\r\n0\r\n\r\n"
+        )
+        peer.send(GET % 0 + posted + chunked + GET % 3 + GET % 4)
+        await desk.until(lambda: desk.open_count == 1)
+        await asyncio.sleep(0.05)
+        assert desk.asked == ["/0"]
+        desk.may_answer.set()
+        for _ in range(5):
+            assert await status_of(peer) == 200
+            assert await peer.reader.readexactly(5) == b"hello"
+        assert desk.asked == ["/0", "/1", "/2", "/3", "/4"]
+        await peer.end()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 30])
+async def test_requests_in_parts_of_any_size_are_the_same_requests(size: int) -> None:
+    desk = Desk()
+    chunked = (
+        b"POST /1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    )
+    async with serving(desk) as server:
+        peer = await RawPeer.connect(server.port)
+        data = GET % 0 + chunked + GET % 2
+        for at in range(0, len(data), size):
+            peer.send(data[at : at + size])
+            await peer.writer.drain()
+            await asyncio.sleep(0)
+        for _ in range(3):
+            assert await status_of(peer) == 200
+            assert await peer.reader.readexactly(5) == b"hello"
+        assert desk.asked == ["/0", "/1", "/2"]
+        await peer.end()
+
+
+async def test_what_comes_before_an_answer_waits_in_the_kernel() -> None:
+    desk = Desk()
+    async with serving(desk) as server:
+        desk.may_answer.clear()
+        peer = await RawPeer.connect(server.port)
+        peer.writer.transport.set_write_buffer_limits(high=0)
+        peer.send(GET % 0)
+        await desk.until(lambda: desk.open_count == 1)
+        sent = 0
+
+        async def go_on() -> None:
+            nonlocal sent
+            while True:
+                peer.send(GET % 1 * 1_000)
+                await peer.writer.drain()
+                sent += 1
+
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(go_on(), 0.5)
+        # What both kernels hold, and one read of ours.
+        assert sent * 37_000 < 8_000_000
+        assert desk.asked == ["/0"]
+        peer.writer.transport.abort()
+        desk.may_answer.set()
+
+
+async def test_answer_that_is_not_read_ends_the_connection() -> None:
+    desk = Desk(b"a" * 8_000_000)
+    async with serving(desk, answer_timeout_ms=200) as server:
+        peer = await RawPeer.connect(server.port)
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        peer.send(GET % 0)
+        await desk.until(lambda: desk.asked == ["/0"])
+        await asyncio.sleep(0.6)
+        peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert await read_all(peer) < 8_000_000
+        peer.writer.transport.abort()
+
+
+async def test_answer_that_is_read_slowly_is_read_to_its_end() -> None:
+    desk = Desk(b"a" * 16_000_000)
+    async with serving(desk, answer_timeout_ms=1_500) as server:
+        peer = await RawPeer.connect(server.port)
+        peer.send(GET % 0 + GET % 1)
+        for _ in range(2):
+            assert await status_of(peer) == 200
+            # Longer than the timeout, but some of it leaves all the while.
+            for _ in range(20):
+                await peer.reader.readexactly(800_000)
+                await asyncio.sleep(0.1)
+        await peer.end()
+
+
+async def test_body_that_was_answered_already_is_read_up_to_a_bound() -> None:
+    desk = Desk()
+    async with serving(desk) as server:
+        peer = await RawPeer.connect(server.port)
+        post = b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+        peer.send(post % 20_000)
+        assert await status_of(peer) == 200
+        peer.send(b"a" * 20_000 + GET % 1)
+        await peer.reader.readexactly(5)
+        assert await status_of(peer) == 200
+        await peer.reader.readexactly(5)
+        peer.send(post % 10_000_000)
+        assert await status_of(peer) == 200
+        peer.send(b"a" * 200_000)
+        await read_all(peer)
+        peer.writer.transport.abort()
+
+
+async def test_address_has_a_bound_on_its_connections() -> None:
+    async with serving(Desk(), address_http_connections_max=3) as server:
+        peers = [await RawPeer.connect(server.port) for _ in range(3)]
+        for peer in peers:
+            peer.send(GET % 0)
+            assert await status_of(peer) == 200
+        refused = await RawPeer.connect(server.port)
+        assert await status_of(refused) == 429
+        await refused.end()
+        await peers[0].end()
+        await asyncio.sleep(0.05)
+        another = await RawPeer.connect(server.port)
+        another.send(GET % 0)
+        assert await status_of(another) == 200
+        for peer in (*peers[1:], another):
+            await peer.end()
+
+
+async def test_server_has_a_bound_on_its_connections() -> None:
+    async with serving(Desk(), http_connections_max=2) as server:
+        peers = [await RawPeer.connect(server.port) for _ in range(2)]
+        # A WebSocket makes room.
+        upgraded = peers.pop()
+        assert (await upgraded.upgrade()).startswith(b"HTTP/1.1 101 ")
+        peers.append(await RawPeer.connect(server.port))
+        peers[-1].send(GET % 0)
+        assert await status_of(peers[-1]) == 200
+        refused = await RawPeer.connect(server.port)
+        assert await status_of(refused) == 503
+        for peer in (*peers, refused, upgraded):
+            peer.writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"this is not HTTP\r\n\r\n",
+        b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ],
+    ids=["no HTTP", "malformed upgrade"],
+)
+async def test_address_that_sends_only_malformed_requests_is_not_answered_any_more(
+    request_bytes: bytes,
+) -> None:
+    async with serving(Desk(), address_faults_per_minute=5) as server:
+        answers = []
+        for _ in range(7):
+            peer = await RawPeer.connect(server.port)
+            peer.send(request_bytes)
+            try:
+                answers.append(await status_of(peer))
+            except (ConnectionError, asyncio.IncompleteReadError):
+                answers.append(0)
+            peer.writer.transport.abort()
+        assert answers == [400] * 5 + [0] * 2
