@@ -67,9 +67,16 @@ def read_claims(payload: bytes) -> Claims:
 
 
 def check_claims(
-    claims: Claims, *, issuer: str, audience: str, leeway_ms: int, now_ms: int
+    claims: Claims,
+    *,
+    issuer: str,
+    audience: str,
+    leeway_ms: int,
+    now_ms: int,
+    issued_ahead_ms_max: int | None = None,
 ) -> Claims:
-    """Is it from whom it should be, for us, and for now, if clocks may differ by `leeway_ms`?"""
+    """Is it from whom it should be, for us, and for now, if clocks may differ by `leeway_ms`?
+    `issued_ahead_ms_max`: how far in the future it may have been issued; as much, if not given."""
     audiences = [claims.aud] if isinstance(claims.aud, str) else claims.aud
     if claims.iss != issuer or audience not in audiences or not claims.sub:
         raise Unauthorized(AuthFailure.INVALID_TOKEN)
@@ -77,7 +84,10 @@ def check_claims(
     if not all(0 <= time <= _SECONDS_MAX for time in times):
         raise Unauthorized(AuthFailure.INVALID_TOKEN)
     # Issued or valid later than now: the clock of one of the two is wrong, or it is forged.
-    if any(time * 1000 > now_ms + leeway_ms for time in times[1:]):
+    issued_ms_max = now_ms + (leeway_ms if issued_ahead_ms_max is None else issued_ahead_ms_max)
+    if claims.iat is not None and claims.iat * 1000 > issued_ms_max:
+        raise Unauthorized(AuthFailure.INVALID_TOKEN)
+    if claims.nbf is not None and claims.nbf * 1000 > now_ms + leeway_ms:
         raise Unauthorized(AuthFailure.INVALID_TOKEN)
     if claims.expires_at_ms + leeway_ms <= now_ms:
         raise Unauthorized(AuthFailure.TOKEN_EXPIRED, expired_at_ms=claims.expires_at_ms)

@@ -144,7 +144,8 @@ class AccountOptions:
     refresh_grace_ms: int = 30 * _SECOND_MS
     """How long a refresh whose answer was lost may be repeated (S-02)."""
     leeway_ms: int = 5 * _SECOND_MS
-    """How far our own clock may have been set back between issuing a token and checking it."""
+    """How long after its end one of our own tokens is still taken (milliseconds): the clocks of two
+    servers differ a little."""
     bot_token_ms: int = 365 * _DAY_MS
     """How long the token of a bot is good for if 'tokens issue' does not say."""
     invite_ms: int = 7 * _DAY_MS

@@ -4,6 +4,9 @@ A token is good as long as its session is; that is the authenticator's to ask.
 """
 
 import base64
+from typing import Final
+
+from msgspec import structs
 
 from tidewire.accounts.claims import Claims, check_claims, check_form, read_claims
 from tidewire.accounts.options import AccountOptions, check_secret
@@ -12,6 +15,10 @@ from tidewire.domain.accounts import Secret, Session
 from tidewire.domain.errors import AuthFailure, Unauthorized
 from tidewire.domain.ids import SESSION_PREFIX, USER_PREFIX, has_form
 from tidewire.ports.runtime import RandomBytes
+
+ISSUED_AHEAD_MS_MAX: Final = 24 * 3_600_000
+"""How far our clock may have been set back since a token of ours was issued. That it is ours its
+signature says, so this is no defence against forgery: it ends tokens of a day that never was."""
 
 
 class AccessTokens:
@@ -55,7 +62,14 @@ class AccessTokens:
             audience=self._options.audience,
             leeway_ms=self._options.leeway_ms,
             now_ms=now_ms,
+            issued_ahead_ms_max=ISSUED_AHEAD_MS_MAX,
         )
         if not has_form(claims.sub, USER_PREFIX) or not has_form(claims.sid or "", SESSION_PREFIX):
             raise Unauthorized(AuthFailure.INVALID_TOKEN)
-        return claims
+        return _lived_at(claims, now_ms)
+
+
+def _lived_at(claims: Claims, now_ms: int) -> Claims:
+    """Our clock was set back since this was issued: it lives no longer than it would from now."""
+    ahead_s = 0 if claims.iat is None else claims.iat - now_ms / 1000
+    return claims if ahead_s <= 0 else structs.replace(claims, exp=claims.exp - ahead_s)

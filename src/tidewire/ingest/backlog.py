@@ -5,8 +5,12 @@ those cannot hide the ones behind them.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from tidewire.domain.outbox import OutboxKey, OutboxRow
+
+AHEAD_MS_MAX: Final = 60_000
+"""How far the clock of the gateway that wrote a row may be ahead of the relay's."""
 
 
 def due_rows(
@@ -16,9 +20,12 @@ def due_rows(
     after_ms: int,
     is_publishing: Callable[[OutboxKey], bool],
 ) -> list[OutboxRow]:
-    """Rows that nobody is likely to publish any more: old enough, and not on their way here."""
+    """Rows that nobody is likely to publish any more: old enough, and not on their way here. One
+    from far in the future was stamped by a clock that was wrong, so its age is not known."""
     return [
-        row for row in rows if now_ms - row.created_at_ms >= after_ms and not is_publishing(row.key)
+        row
+        for row in rows
+        if not -AHEAD_MS_MAX <= now_ms - row.created_at_ms < after_ms and not is_publishing(row.key)
     ]
 
 

@@ -31,6 +31,7 @@ from tidewire.domain.limits import CONTENT_TYPE_DEFAULT
 from tidewire.domain.messages import Appended, AppendOutcome, SendMessage, check_send
 from tidewire.ingest.batcher import Answers, Batch, Batcher
 from tidewire.ingest.options import IngestOptions
+from tidewire.ingest.stamps import Stamps
 from tidewire.ports.runtime import Clock, IdSource, RequestKind, Tasks
 from tidewire.ports.storage import AppendDone, MessageStore
 
@@ -97,7 +98,7 @@ class IngestService:
         self._drained = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
-        self._stamped_at_ms = 0
+        self._stamps = Stamps()
 
     @property
     def queued_count(self) -> int:
@@ -307,9 +308,7 @@ class IngestService:
         """Count a batch that goes to the store; the time that its messages are stamped with."""
         self.counters.batches += 1
         self.counters.last_batch_sends = len(batch.sends)
-        # A clock that jumps back must not let `created_at` fall.
-        self._stamped_at_ms = max(self._stamped_at_ms, self._clock.wall_ms())
-        return self._stamped_at_ms
+        return self._stamps.next(self._clock.wall_ms(), self._clock.monotonic_ms())
 
     def _answer_soon(self, answers: Answers[Done]) -> None:
         """Give these answers in the next turn of the loop, or with the next that are given."""

@@ -16,9 +16,13 @@ class JumpingClock(SystemClock):
 
     def __init__(self) -> None:
         self.date_ms = 1_700_000_000_000
+        self.passed_ms = 0
 
     def wall_ms(self) -> int:
         return self.date_ms
+
+    def monotonic_ms(self) -> int:
+        return super().monotonic_ms() + self.passed_ms
 
 
 class House:

@@ -2,7 +2,7 @@
 
 from tests.unit.ingest.events import a_rename
 from tidewire.domain.outbox import OutboxKey, OutboxRow
-from tidewire.ingest.backlog import Backlog, due_rows, pause_ms
+from tidewire.ingest.backlog import AHEAD_MS_MAX, Backlog, due_rows, pause_ms
 
 
 def row(name: str, at_ms: int = 0) -> OutboxRow:
@@ -17,6 +17,13 @@ def test_row_is_due_at_its_age_unless_it_is_on_its_way() -> None:
 
     due = due_rows(rows, now_ms=30, after_ms=20, is_publishing=is_publishing)
     assert [one.key.row for one in due] == ["a"]
+
+
+def test_row_of_a_clock_that_was_far_ahead_is_due() -> None:
+    """Else it would be published, and its push come, when that time has come (B4)."""
+    rows = [row("a", AHEAD_MS_MAX), row("b", AHEAD_MS_MAX + 1)]
+    due = due_rows(rows, now_ms=0, after_ms=20, is_publishing=lambda _: False)
+    assert [one.key.row for one in due] == ["b"]
 
 
 def test_pause_grows_with_failures_up_to_its_bound() -> None:

@@ -24,6 +24,7 @@ from tidewire.domain.errors import (
 from tidewire.domain.ids import ChatId, ClientMessageId, UserId
 from tidewire.domain.messages import Appended, AppendOutcome
 from tidewire.ingest.batcher import Batcher
+from tidewire.ingest.stamps import HELD_MS_MAX
 
 AWAY = StoreUnavailable("the store is away")
 
@@ -237,12 +238,18 @@ async def test_failure_takes_the_later_ones_of_the_connection_along(held: House)
     assert held.answers["m1"] is held.answers["m2"] is AWAY
 
 
-async def test_created_at_never_falls_when_the_clock_jumps_back(house: House) -> None:
+async def test_created_at_is_held_when_the_clock_jumps_back_and_then_follows_it(
+    house: House,
+) -> None:
     before_ms = (await house.send("m1")).created_at_ms
     house.clock.date_ms -= 60_000
     assert (await house.send("m2")).created_at_ms == before_ms
     house.clock.date_ms += 60_001
     assert (await house.send("m3")).created_at_ms == before_ms + 1
+    house.clock.date_ms -= 60_000
+    assert (await house.send("m4")).created_at_ms == before_ms + 1
+    house.clock.passed_ms += HELD_MS_MAX
+    assert (await house.send("m5")).created_at_ms == house.clock.date_ms
 
 
 # Bounds and deadlines.
