@@ -1,6 +1,7 @@
 """Members of groups over REST."""
 
-from tests.api.stage import Stage, code_of, fields_of
+from tests.api.stage import Stage, build_stage, code_of, fields_of
+from tidewire.chats.options import ChatOptions
 
 
 async def test_member_is_added_once(stage: Stage) -> None:
@@ -114,3 +115,58 @@ async def test_closed_group_is_gone_for_all(stage: Stage) -> None:
         assert (await person.get("/chats")).json()["data"] == []
     again = await anna.post(f"/chats/{chat_id}/close")
     assert (again.status_code, code_of(again)) == (403, "NOT_A_MEMBER")
+
+
+async def test_block_holds_in_groups_and_looks_like_any_refusal_to_be_added(stage: Stage) -> None:
+    anna, berta, carl, dora = await stage.people("anna", "berta", "carl", "dora")
+    chat_id = await stage.group(anna, berta, dora)
+    assert (await carl.put(f"/users/{anna.user_id}/block")).status_code == 204
+    left = await berta.post(f"/chats/{chat_id}/leave", {"do_not_add_again": True})
+    assert left.status_code == 204
+    answers = [
+        await anna.post(f"/chats/{chat_id}/members", {"user_id": user_id})
+        for user_id in (berta.user_id, carl.user_id)
+    ]
+    group = {"type": "group", "name": "New", "member_ids": [dora.user_id, carl.user_id]}
+    answers.append(await anna.post("/chats", group))
+    assert [(one.status_code, code_of(one)) for one in answers] == [(403, "FORBIDDEN")] * 3
+    assert len({one.json()["error"]["message"] for one in answers}) == 1
+    listed = await berta.get("/users/me/refused-groups")
+    assert listed.json()["data"] == [{"chat_id": chat_id}]
+    for _ in range(2):
+        undone = await berta.delete(f"/users/me/refused-groups/{chat_id}")
+        assert (undone.status_code, undone.content) == (204, b"")
+    assert (await berta.get("/users/me/refused-groups")).json()["data"] == []
+    back = await anna.post(f"/chats/{chat_id}/members", {"user_id": berta.user_id})
+    assert back.status_code == 201
+
+
+async def test_refused_groups_come_in_pages(stage: Stage) -> None:
+    anna, berta = await stage.people("anna", "berta")
+    chats = sorted([await stage.group(anna, berta) for _ in range(3)])
+    for chat_id in chats:
+        await berta.post(f"/chats/{chat_id}/leave", {"do_not_add_again": True})
+    found: list[str] = []
+    cursor = None
+    for _ in range(2):
+        query = {"limit": 2} if cursor is None else {"limit": 2, "cursor": cursor}
+        page = (await berta.get("/users/me/refused-groups", **query)).json()
+        found += [one["chat_id"] for one in page["data"]]
+        cursor = page["pagination"].get("next_cursor")
+    assert (found, cursor) == (chats, None)
+
+
+async def test_strangers_are_added_at_a_bounded_rate() -> None:
+    """One account put 199 strangers into 61 groups in 1.4 s (A12)."""
+    stage = build_stage(chats=ChatOptions(strangers_per_hour=2))
+    try:
+        anna, berta, carl, dora = await stage.people("anna", "berta", "carl", "dora")
+        chat_id = await stage.group(anna, berta, carl)
+        refused = await anna.post(f"/chats/{chat_id}/members", {"user_id": dora.user_id})
+        assert (refused.status_code, code_of(refused)) == (429, "RATE_LIMITED")
+        assert refused.json()["error"]["details"]["retry_after_seconds"] == 1800
+        stage.clock.pass_ms(1_800_000)
+        added = await anna.post(f"/chats/{chat_id}/members", {"user_id": dora.user_id})
+        assert added.status_code == 201
+    finally:
+        await stage.close()

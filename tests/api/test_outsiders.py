@@ -47,6 +47,21 @@ ENDPOINTS: list[tuple[str, str, Any]] = [
 ]
 
 
+ALIKE = [("DELETE", "/users/me/refused-groups/{}")]
+"""Answers members, outsiders and those who ask for no chat alike: with success."""
+
+
+async def test_refusal_is_taken_back_alike_by_all(stage: Stage) -> None:
+    anna, berta, carl = await stage.people("anna", "berta", "carl")
+    chat_id = await stage.group(anna, berta)
+    for method, path in ALIKE:
+        answers = [
+            await person.call(method, path.replace("{}", chat))
+            for person, chat in ((berta, chat_id), (carl, chat_id), (carl, NOWHERE))
+        ]
+        assert {(one.status_code, one.content) for one in answers} == {(204, b"")}
+
+
 async def test_every_endpoint_of_a_chat_is_listed(stage: Stage) -> None:
     described = await _paths(stage)
     listed = {
@@ -56,6 +71,8 @@ async def test_every_endpoint_of_a_chat_is_listed(stage: Stage) -> None:
         if "{chat_id}" not in path:
             continue
         form = path.removeprefix(API).replace("{chat_id}", "{}")
+        if (method, form) in ALIKE:
+            continue
         known = [(m, p) for m, p in listed if m == method and _matches(form, p)]
         assert known, f"{method} {path} is not asked by an outsider here"
 

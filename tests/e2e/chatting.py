@@ -36,6 +36,7 @@ ROOMY: Final[Mapping[str, int]] = {
     "gateway.send_chat_burst": 100_000,
     "gateway.send_user_rate_per_second": 100_000,
     "gateway.send_user_burst": 100_000,
+    "chats.strangers_per_hour": 1_000_000,
     "rest.anonymous_per_minute": 100_000,
     "rest.reads_per_minute": 100_000,
     "rest.writes_per_minute": 100_000,

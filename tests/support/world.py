@@ -95,8 +95,8 @@ class World:
     async def remove(self, actor: UserId, chat_id: ChatId, user_id: UserId) -> None:
         await self.storage.remove_member(actor, chat_id, user_id, now_ms=self.now())
 
-    async def leave(self, actor: UserId, chat_id: ChatId) -> None:
-        await self.storage.leave(actor, chat_id, now_ms=self.now())
+    async def leave(self, actor: UserId, chat_id: ChatId, *, for_good: bool = False) -> None:
+        await self.storage.leave(actor, chat_id, for_good=for_good, now_ms=self.now())
 
     async def change_role(
         self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role

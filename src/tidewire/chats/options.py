@@ -1,9 +1,13 @@
 """What an operator may tune about chats."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from tidewire.domain.chats import DirectPolicy
 from tidewire.domain.limits import GROUP_MEMBERS_MAX
+
+STRANGERS_PER_HOUR_MAX: Final = 1_000_000
+"""As good as no bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +20,14 @@ class ChatOptions:
     direct_policy: DirectPolicy = DirectPolicy.ANYONE
     """Who may begin a direct chat with whom: anyone, people who share a group, or nobody."""
 
+    strangers_per_hour: int = 50
+    """How many people a user may add to groups, or begin direct chats with, in an hour, if they
+    share no chat with the user yet. All may be added at once, and the allowance comes back evenly.
+    Bounds how many people one account can bother; lower it where strangers can register, raise it
+    for bots that write to people first."""
+
     def __post_init__(self) -> None:
         if not 2 <= self.group_members_max <= GROUP_MEMBERS_MAX:
             raise ValueError(f"group_members_max is 2 to {GROUP_MEMBERS_MAX}")
+        if not 1 <= self.strangers_per_hour <= STRANGERS_PER_HOUR_MAX:
+            raise ValueError(f"strangers_per_hour is 1 to {STRANGERS_PER_HOUR_MAX}")

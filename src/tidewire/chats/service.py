@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidewire.chats.options import ChatOptions
+from tidewire.chats.strangers import StrangerBudget
 from tidewire.domain import access
 from tidewire.domain.audit import AuditAction
 from tidewire.domain.chat_list import ChatListCursor, ChatListPage
@@ -19,9 +20,10 @@ from tidewire.domain.chats import (
     Role,
     check_chat_name,
 )
-from tidewire.domain.errors import InvalidOperation, UserNotFound
+from tidewire.domain.errors import InvalidOperation, RateLimited, UserNotFound
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import CHAT_LIST_MAX, MEMBERS_PAGE_MAX, MUTE_HOURS_MAX
+from tidewire.domain.shared_limits import SharedView
 from tidewire.ports.audit import NO_TRAIL, AuditTrail
 from tidewire.ports.runtime import Clock, IdSource
 from tidewire.ports.storage import ChatStore
@@ -48,9 +50,19 @@ class ChatService:
         self._clock = clock
         self._ids = ids
         self._options = options
+        self._strangers = StrangerBudget(options.strangers_per_hour)
 
-    async def create_direct(self, actor: UserId, other: UserId) -> CreatedChat:
-        """The chat of a pair, found, or made if that is allowed."""
+    def share_limits(self) -> dict[str, SharedView]:
+        """Count strangers over all processes."""
+        return {"strangers": self._strangers.share()}
+
+    async def create_direct(
+        self, actor: UserId, other: UserId, *, is_counted: bool = True
+    ) -> CreatedChat:
+        """The chat of a pair, found, or made if that is allowed. Raises RateLimited if the actor
+        has drawn in too many strangers; not `is_counted`: an operator asks for it."""
+        if is_counted:
+            await self._count_strangers(actor, (other,))
         now_ms = self._clock.wall_ms()
         command = CreateDirect(
             chat_id=self._ids.chat_id(now_ms),
@@ -68,7 +80,9 @@ class ChatService:
         *,
         chat_id: ChatId | None = None,
     ) -> CreatedChat:
-        """A new group. With a `chat_id` of the caller's making, a retry finds the first one."""
+        """A new group. With a `chat_id` of the caller's making, a retry finds the first one.
+        Raises RateLimited if the actor has drawn in too many strangers."""
+        await self._count_strangers(actor, members)
         now_ms = self._clock.wall_ms()
         command = CreateGroup(
             chat_id=chat_id or self._ids.chat_id(now_ms),
@@ -86,6 +100,8 @@ class ChatService:
     async def add_member(
         self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role = Role.MEMBER
     ) -> Member:
+        """Raises RateLimited if the actor has drawn in too many strangers."""
+        await self._count_strangers(actor, (user_id,))
         member = await self._store.add_member(
             actor,
             chat_id,
@@ -101,9 +117,23 @@ class ChatService:
         await self._store.remove_member(actor, chat_id, user_id, now_ms=self._clock.wall_ms())
         self._note(AuditAction.MEMBER_REMOVED, actor, chat_id, user_id)
 
-    async def leave(self, actor: UserId, chat_id: ChatId) -> None:
-        await self._store.leave(actor, chat_id, now_ms=self._clock.wall_ms())
+    async def leave(self, actor: UserId, chat_id: ChatId, *, for_good: bool = False) -> None:
+        """Leave a group; `for_good`: and nobody adds the actor again, until `readmit`."""
+        now_ms = self._clock.wall_ms()
+        await self._store.leave(actor, chat_id, for_good=for_good, now_ms=now_ms)
         self._note(AuditAction.MEMBER_LEFT, actor, chat_id, actor)
+
+    async def readmit(self, actor: UserId, chat_id: ChatId) -> None:
+        """Let the actor be added again to a group that was left for good."""
+        await self._store.readmit(actor, chat_id)
+
+    async def refused_groups(
+        self, actor: UserId, *, after: ChatId | None = None, count_max: int = CHAT_LIST_MAX
+    ) -> list[ChatId]:
+        """The groups that the actor has left for good, by id."""
+        return await self._store.refused_groups(
+            actor, after=after, count_max=min(count_max, CHAT_LIST_MAX + 1)
+        )
 
     async def change_role(
         self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role
@@ -199,6 +229,18 @@ class ChatService:
             count_max=min(count_max, CHAT_LIST_MAX),
             active_since_ms=active_since_ms,
         )
+
+    async def _count_strangers(self, actor: UserId, others: Sequence[UserId]) -> None:
+        """Every try counts, also one that is refused later: so strangers cannot be tried out."""
+        wanted = [other for other in dict.fromkeys(others) if other != actor]
+        strangers = await self._store.strangers(actor, wanted) if wanted else ()
+        wait_ms = self._strangers.take(actor, len(strangers), self._clock.monotonic_ms())
+        if wait_ms:
+            raise RateLimited(
+                f"at most {self._strangers.per_hour} people who share no chat with you can be "
+                "drawn into chats in an hour",
+                retry_after_ms=wait_ms,
+            )
 
     def _note(
         self,

@@ -380,8 +380,11 @@ class Chat:
     def remove(self, user_id: str) -> None:
         self._loop.run(self.inner.remove(user_id))
 
-    def leave(self) -> None:
-        self._loop.run(self.inner.leave())
+    def leave(self, *, do_not_add_again: bool = False) -> None:
+        self._loop.run(self.inner.leave(do_not_add_again=do_not_add_again))
+
+    def allow_adding(self) -> None:
+        self._loop.run(self.inner.allow_adding())
 
     def hand_over(self, user_id: str) -> None:
         self._loop.run(self.inner.hand_over(user_id))

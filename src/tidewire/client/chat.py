@@ -22,7 +22,7 @@ from tidewire.wire.rest_models import (
     MessageView,
     Page,
 )
-from tidewire.wire.rest_requests import AddMember, RenameChat, TransferChat
+from tidewire.wire.rest_requests import AddMember, LeaveChat, RenameChat, TransferChat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -273,8 +273,21 @@ class Chat:
             type(None), "DELETE", f"/chats/{self.chat_id}/members/{user_id}"
         )
 
-    async def leave(self) -> None:
-        await self._client.rest.call(type(None), "POST", f"/chats/{self.chat_id}/leave")
+    async def leave(self, *, do_not_add_again: bool = False) -> None:
+        """Leave this group; with `do_not_add_again` nobody can add this user to it again, until
+        `allow_adding` takes that back."""
+        await self._client.rest.call(
+            type(None),
+            "POST",
+            f"/chats/{self.chat_id}/leave",
+            LeaveChat(do_not_add_again=do_not_add_again),
+        )
+
+    async def allow_adding(self) -> None:
+        """Let others add this user again to a group that was left for good."""
+        await self._client.rest.call(
+            type(None), "DELETE", f"/users/me/refused-groups/{self.chat_id}"
+        )
 
     async def hand_over(self, user_id: str) -> None:
         """Make another member the owner of this group, by user id. The owner stays as an admin."""

@@ -81,6 +81,19 @@ def blocked() -> Forbidden:
     return Forbidden("you cannot write to this person")
 
 
+def cannot_add() -> Forbidden:
+    """The one refusal for people who do not want to be added: they block the person who adds, or
+    have left this group for good. Neither is told apart from the other, and of several people
+    named together it does not say which one."""
+    return Forbidden("you cannot add this person, or one of these people, to the group")
+
+
+def check_founders(*, refuse: bool) -> None:
+    """May a group begin with these members? `refuse`: one of them blocks the founder."""
+    if refuse:
+        raise cannot_add()
+
+
 def check_rename(chat: Chat | None, actor: Member | None) -> None:
     _check_group(chat, actor, Operation.RENAME)
 
@@ -92,10 +105,12 @@ def check_add(
     target: Member | None,
     target_exists: bool,
     target_id: UserId,
+    target_refuses: bool,
     role: Role,
     members_max: int,
 ) -> None:
-    """May the actor add this user in this role, now?"""
+    """May the actor add this user in this role, now? `target_refuses`: the user blocks the actor,
+    or has left this group for good."""
     if role is Role.OWNER:
         raise InvalidOperation("a group has one owner; add a member or an admin")
     operation = Operation.ADD_ADMIN if role is Role.ADMIN else Operation.ADD_MEMBER
@@ -106,6 +121,8 @@ def check_add(
         raise AlreadyAMember
     if group.member_count >= members_max:
         raise ChatIsFull(members_max)
+    if target_refuses:
+        raise cannot_add()
 
 
 def check_remove(

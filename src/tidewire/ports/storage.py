@@ -131,7 +131,8 @@ class ChatStore(Protocol):
         """A new group with its counter, its owner and all its members, or nothing.
 
         A retry with the same chat_id finds the first one (`created` False). Raises UserNotFound,
-        ChatIsFull, and InvalidOperation for a bad name, a member named twice or a taken id.
+        ChatIsFull, InvalidOperation for a bad name, a member named twice or a taken id, and
+        `access.cannot_add` if one of the members blocks the creator, who is not told which.
         """
         ...
 
@@ -157,8 +158,26 @@ class ChatStore(Protocol):
         """Remove a user: from this instant he can neither send nor read. His positions stay."""
         ...
 
-    async def leave(self, actor: UserId, chat_id: ChatId, *, now_ms: int) -> None:
-        """As remove_member, of oneself."""
+    async def leave(
+        self, actor: UserId, chat_id: ChatId, *, for_good: bool = False, now_ms: int
+    ) -> None:
+        """As remove_member, of oneself. `for_good`: nobody can add the actor to this group again,
+        until the actor takes that back (`readmit`)."""
+        ...
+
+    async def readmit(self, user_id: UserId, chat_id: ChatId) -> None:
+        """Let the user be added to a group again that was left for good. If it was not, nothing
+        changes, whether there is such a group or not."""
+        ...
+
+    async def refused_groups(
+        self, user_id: UserId, *, after: ChatId | None, count_max: int
+    ) -> list[ChatId]:
+        """The groups that the user has left for good, by id, from above `after`."""
+        ...
+
+    async def strangers(self, user_id: UserId, others: Sequence[UserId]) -> list[UserId]:
+        """Those of the others with whom the user shares no chat."""
         ...
 
     async def change_role(

@@ -235,7 +235,8 @@ def _wire_cluster(
         config.redis,
         views=planes.sends.share()
         | planes.gateway.share_limits()
-        | planes.accounts.service.share_limits(),
+        | planes.accounts.service.share_limits()
+        | planes.chats.share_limits(),
         clock=clock,
         tasks=tasks,
     )

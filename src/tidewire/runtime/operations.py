@@ -155,7 +155,8 @@ class Operations:
             await self._admin.user_named(sender),
             await self._admin.user_named(recipient),
         )
-        chat_id = (await self._chats.create_direct(author.user_id, other.user_id)).chat.chat_id
+        direct = await self._chats.create_direct(author.user_id, other.user_id, is_counted=False)
+        chat_id = direct.chat.chat_id
         stored = await self._ingest.send(
             chat_id=chat_id,
             sender_id=author.user_id,

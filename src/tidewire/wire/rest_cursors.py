@@ -52,10 +52,20 @@ class BlocksCursor(msgspec.Struct, frozen=True, tag="blocks/1", tag_field="v"):
     after: UserId
 
 
-RestCursor = TypeVar("RestCursor", ChatsCursor, HistoryCursor, StandingsCursor, BlocksCursor)
+class RefusedGroupsCursor(msgspec.Struct, frozen=True, tag="refused/1", tag_field="v"):
+    """The groups that were left for good, by chat id."""
+
+    after: ChatId
 
 
-def encode_cursor(cursor: ChatsCursor | HistoryCursor | StandingsCursor | BlocksCursor) -> str:
+RestCursor = TypeVar(
+    "RestCursor", ChatsCursor, HistoryCursor, StandingsCursor, BlocksCursor, RefusedGroupsCursor
+)
+
+
+def encode_cursor(
+    cursor: ChatsCursor | HistoryCursor | StandingsCursor | BlocksCursor | RefusedGroupsCursor,
+) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(cursor)).rstrip(b"=").decode()
 
 

@@ -215,6 +215,10 @@ class ChatListEntry(_Model, frozen=True, kw_only=True, omit_defaults=True):
     """Of a direct chat only."""
 
 
+class RefusedGroup(_Model, frozen=True, kw_only=True):
+    chat_id: ChatId
+
+
 class AddedMember(_Model, frozen=True, kw_only=True):
     chat_id: ChatId
     user_id: UserId

@@ -145,6 +145,11 @@ class ChangeRole(RequestBody, frozen=True, kw_only=True):
     role: Literal["member", "admin"]
 
 
+class LeaveChat(RequestBody, frozen=True, kw_only=True):
+    do_not_add_again: bool = False
+    """True: nobody can add you to this group again, until you take that back."""
+
+
 class TransferChat(RequestBody, frozen=True, kw_only=True):
     user_id: Id
     """The member who becomes the owner."""

@@ -13,3 +13,9 @@ def test_impossible_group_is_refused(count: int) -> None:
 
 def test_bounds_themselves_are_possible() -> None:
     assert [ChatOptions(group_members_max=count).group_members_max for count in (2, 1000)]
+
+
+@pytest.mark.parametrize("count", [-1, 0, 1_000_001])
+def test_impossible_bound_of_strangers_is_refused(count: int) -> None:
+    with pytest.raises(ValueError, match="strangers_per_hour is 1 to 1000000"):
+        ChatOptions(strangers_per_hour=count)

@@ -12,7 +12,13 @@ from tidewire.chats.options import ChatOptions
 from tidewire.chats.service import ChatService
 from tidewire.domain.audit import AuditAction
 from tidewire.domain.chats import Member, Role
-from tidewire.domain.errors import ChatIsFull, InvalidOperation, NotAMember
+from tidewire.domain.errors import (
+    ChatIsFull,
+    Forbidden,
+    InvalidOperation,
+    NotAMember,
+    RateLimited,
+)
 from tidewire.domain.ids import CHAT_PREFIX, ChatId, SessionId, UlidSource, UserId, has_form
 from tidewire.domain.limits import MUTE_HOURS_MAX
 from tidewire.engines.memory import MemoryStorage
@@ -231,3 +237,47 @@ async def test_changes_of_groups_are_noted_once_they_are_done(world: World) -> N
         ("member.left", ann, ann),
         ("group.closed", cem, None),
     ]
+
+
+def service_with(world: World, **options: int) -> ChatService:
+    return ChatService(
+        store=world.storage,
+        clock=StandingClock(),
+        ids=UlidSource(Random(2).getrandbits),
+        options=ChatOptions(**options),  # type: ignore[arg-type]
+    )
+
+
+async def test_strangers_are_bounded_however_they_are_drawn_in(world: World) -> None:
+    ann, *others = await world.people(8)
+    service = service_with(world, strangers_per_hour=3)
+    group = (await service.create_group(ann, "team", others[:1])).chat.chat_id
+    await service.add_member(ann, group, others[1])
+    await service.create_direct(ann, others[2])
+    for drawn_in in (
+        lambda: service.create_group(ann, "team", others[3:4]),
+        lambda: service.add_member(ann, group, others[3]),
+        lambda: service.create_direct(ann, others[3]),
+    ):
+        with pytest.raises(RateLimited, match="at most 3 people") as limited:
+            await drawn_in()
+        assert limited.value.retry_after_ms == HOUR_MS // 3
+    # People one shares a chat with cost nothing, and neither does finding a chat.
+    await service.create_direct(ann, others[2])
+    await service.create_direct(ann, others[1])
+    await service.add_member(ann, group, others[2])
+    assert "strangers" in service.share_limits()
+    # An operator is not counted.
+    await service.create_direct(ann, others[4], is_counted=False)
+
+
+async def test_leaver_for_good_is_asked_before_being_added_again(world: World) -> None:
+    ann, ben = await world.people(2)
+    service = service_with(world)
+    group = (await service.create_group(ann, "team", [ben])).chat.chat_id
+    await service.leave(ben, group, for_good=True)
+    assert await service.refused_groups(ben) == [group]
+    with pytest.raises(Forbidden):
+        await service.add_member(ann, group, ben)
+    await service.readmit(ben, group)
+    await service.add_member(ann, group, ben)

@@ -9,10 +9,12 @@ import pytest
 from tidewire.domain.access import (
     PERMISSIONS,
     Operation,
+    cannot_add,
     check_add,
     check_begin_direct,
     check_change_role,
     check_close,
+    check_founders,
     check_hand_over,
     check_leave,
     check_member,
@@ -88,6 +90,7 @@ def add(
     role: Role = Role.MEMBER,
     target: Member | None = None,
     target_exists: bool = True,
+    target_refuses: bool = False,
     group: Chat | None = None,
 ) -> None:
     check_add(
@@ -96,6 +99,7 @@ def add(
         target=target,
         target_exists=target_exists,
         target_id=TARGET,
+        target_refuses=target_refuses,
         role=role,
         members_max=MEMBERS_MAX,
     )
@@ -259,6 +263,25 @@ def test_adding_needs_a_user_who_is_not_there_yet_and_room() -> None:
     assert outcome(lambda: add(OWNER, group=chat(member_count=MEMBERS_MAX))) is ChatIsFull
     full = chat(member_count=MEMBERS_MAX)
     assert outcome(lambda: add(OWNER, target=MEMBER, group=full)) is AlreadyAMember
+
+
+def test_person_who_refuses_is_not_added_and_the_refusal_comes_last() -> None:
+    assert outcome(lambda: add(OWNER, target_refuses=True)) is Forbidden
+    assert outcome(lambda: add(None, target_refuses=True)) is NotAMember
+    assert outcome(lambda: add(OWNER, target=MEMBER, target_refuses=True)) is AlreadyAMember
+    full = chat(member_count=MEMBERS_MAX)
+    assert outcome(lambda: add(OWNER, target_refuses=True, group=full)) is ChatIsFull
+    check_founders(refuse=False)
+    refused = []
+    checks: tuple[Callable[[], None], ...] = (
+        lambda: add(OWNER, target_refuses=True),
+        lambda: check_founders(refuse=True),
+    )
+    for check in checks:
+        with pytest.raises(Forbidden) as told:
+            check()
+        refused.append(str(told.value))
+    assert refused == [str(cannot_add())] * 2
 
 
 def test_removing_needs_somebody_else_who_is_there() -> None:

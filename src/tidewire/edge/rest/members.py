@@ -1,21 +1,34 @@
 """Endpoints of a group's members: added, removed, promoted, and leaving by themselves."""
 
-from litestar import Response, delete, patch, post
-from litestar.params import FromPath, JSONBody
+from typing import Annotated, Final
+
+from litestar import Response, delete, get, patch, post
+from litestar.params import FromPath, JSONBody, QueryParameter
 
 from tidewire.domain.accounts import RequestClaimed
 from tidewire.domain.chats import Member, Role
 from tidewire.domain.errors import AlreadyAMember, UserNotFound
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.edge.rest.chats import all_members
-from tidewire.edge.rest.checks import chat_id_of, user_id_of
-from tidewire.edge.rest.described import IdempotencyKey, refusals
+from tidewire.edge.rest.checks import chat_id_of, cursor_of, user_id_of
+from tidewire.edge.rest.described import CursorText, IdempotencyKey, limited, refusals
 from tidewire.edge.rest.gate import Caller, Services
 from tidewire.edge.rest.once import carry_out_once
 from tidewire.edge.rest.services import RestServices
-from tidewire.wire.rest_models import AddedMember, ChangedMember, Envelope
-from tidewire.wire.rest_requests import AddMember, ChangeRole, TransferChat
+from tidewire.wire.rest_cursors import RefusedGroupsCursor, encode_cursor
+from tidewire.wire.rest_models import (
+    AddedMember,
+    ChangedMember,
+    Envelope,
+    Page,
+    Pagination,
+    RefusedGroup,
+)
+from tidewire.wire.rest_requests import AddMember, ChangeRole, LeaveChat, TransferChat
 from tidewire.wire.rest_views import added_member, changed_member
+
+PAGE_REFUSED_DEFAULT: Final = 20
+PAGE_REFUSED_MAX: Final = 100
 
 
 @post(
@@ -127,9 +140,53 @@ async def close_chat(chat_id: FromPath[str], services: Services, caller: Caller)
 
 
 @post("/chats/{chat_id:str}/leave", tags=["members"], status_code=204, responses=refusals(403))
-async def leave_chat(chat_id: FromPath[str], services: Services, caller: Caller) -> None:
-    """Leave a group. Its owner transfers or closes it instead."""
-    await services.chats.leave(caller.user_id, chat_id_of(chat_id))
+async def leave_chat(
+    chat_id: FromPath[str],
+    services: Services,
+    caller: Caller,
+    data: JSONBody[LeaveChat | None] = None,
+) -> None:
+    """Leave a group. Its owner transfers or closes it instead.
+
+    With `do_not_add_again` nobody can add you to this group again.
+    """
+    for_good = data is not None and data.do_not_add_again
+    await services.chats.leave(caller.user_id, chat_id_of(chat_id), for_good=for_good)
+
+
+@get("/users/me/refused-groups", tags=["members"], responses=refusals())
+async def list_refused_groups(
+    services: Services,
+    caller: Caller,
+    cursor: CursorText = None,
+    limit: Annotated[
+        int,
+        QueryParameter(
+            ge=1,
+            le=PAGE_REFUSED_MAX,
+            description=limited(PAGE_REFUSED_DEFAULT, PAGE_REFUSED_MAX),
+        ),
+    ] = PAGE_REFUSED_DEFAULT,
+) -> Page[RefusedGroup]:
+    """List the groups that you left with `do_not_add_again`, by chat id."""
+    after = None if cursor is None else cursor_of(cursor, RefusedGroupsCursor).after
+    # One more than is shown says whether there are more.
+    found = await services.chats.refused_groups(caller.user_id, after=after, count_max=limit + 1)
+    shown = found[:limit]
+    more = encode_cursor(RefusedGroupsCursor(shown[-1])) if len(found) > limit else None
+    return Page(
+        [RefusedGroup(chat_id=one) for one in shown],
+        Pagination(has_more=more is not None, next_cursor=more),
+    )
+
+
+@delete("/users/me/refused-groups/{chat_id:str}", tags=["members"], responses=refusals())
+async def readmit_me(chat_id: FromPath[str], services: Services, caller: Caller) -> None:
+    """Let others add you again to a group that you left with `do_not_add_again`.
+
+    If you did not, nothing changes, whether there is such a group or not.
+    """
+    await services.chats.readmit(caller.user_id, chat_id_of(chat_id))
 
 
 async def _member(
@@ -139,4 +196,13 @@ async def _member(
     return next((member for member in members if member.user_id == user_id), None)
 
 
-HANDLERS = (add_member, remove_member, change_role, transfer_chat, close_chat, leave_chat)
+HANDLERS = (
+    add_member,
+    remove_member,
+    change_role,
+    transfer_chat,
+    close_chat,
+    leave_chat,
+    list_refused_groups,
+    readmit_me,
+)

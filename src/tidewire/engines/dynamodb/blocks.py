@@ -4,7 +4,7 @@
 from tidewire.domain.accounts import BlockChange
 from tidewire.domain.chats import pair_key
 from tidewire.domain.errors import InvalidOperation, NotAMember
-from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.ids import USER_PREFIX, ChatId, UserId
 from tidewire.domain.limits import BLOCKS_MAX
 from tidewire.engines.dynamodb import rows, schema
 from tidewire.engines.dynamodb.backoff import Hindrance
@@ -90,5 +90,7 @@ async def _marks(
 async def blocked_users(
     database: Database, user_id: UserId, *, after: UserId | None, count_max: int
 ) -> list[UserId]:
-    found = await database.query(schema.BLOCKS, user_id, above=after, limit=count_max)
+    # Groups that were refused lie below all people.
+    start = after or USER_PREFIX
+    found = await database.query(schema.BLOCKS, user_id, above=start, limit=count_max)
     return [UserId(row["blocked_id"]) for row in found]

@@ -14,6 +14,7 @@ from tidewire.engines.dynamodb.backoff import Hindrance
 from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.errors import Cancelled, ConditionFailed
 from tidewire.engines.dynamodb.reading import check_member, read_chat
+from tidewire.engines.dynamodb.refusals import Key, refusal_checks, refusal_write
 from tidewire.engines.dynamodb.rows import Value, Write
 
 Members = Mapping[UserId, Member | None]
@@ -29,8 +30,19 @@ class Change(msgspec.Struct, frozen=True):
     """Fenced by the head as well, which becomes the joiner's `joined_sequence`."""
 
 
-Decide = Callable[[Chat | None, Members, bool], Change | None]
-"""From the chat, the members asked for, and whether the user concerned exists, to the change."""
+class Facts(msgspec.Struct, frozen=True):
+    """What a change is decided on: the head row first, everything else read after it."""
+
+    chat: Chat | None
+    members: Members
+    """The memberships of those concerned."""
+    target_exists: bool
+    """Of the user concerned, the last one."""
+    target_refuses: bool
+    """One of the refusals that were asked for is there."""
+
+
+Decide = Callable[[Facts], Change | None]
 
 
 async def change_chat(
@@ -39,12 +51,14 @@ async def change_chat(
     concerned: Sequence[UserId],
     decide: Decide,
     *,
+    refusals: Sequence[Key] = (),
     now_ms: int,
 ) -> Change | None:
     """Decide and commit, again and again until both are about the same version; None: no change.
 
     `decide` raises what is refused. The memberships are read after the head row: if one of them
-    changes in between or later, the version has moved and the commit fails.
+    changes in between or later, the version has moved and the commit fails. `refusals` that are not
+    there are part of the change's own writes, as conditions.
     """
     tried = 0
     while True:
@@ -56,13 +70,16 @@ async def change_chat(
                     (schema.MEMBERSHIPS, {"chat_id": chat_id, "user_id": user_id})
                     for user_id in concerned
                 ),
+                *((schema.BLOCKS, key) for key in refusals),
             ]
         )
+        count = 1 + len(concerned)
         members = {
             user_id: values.member_of(row)
-            for user_id, row in zip(concerned, found[1:], strict=True)
+            for user_id, row in zip(concerned, found[1:count], strict=True)
         }
-        change = decide(chat, members, found[0] is not None)
+        is_refused = any(row is not None for row in found[count:])
+        change = decide(Facts(chat, members, found[0] is not None, is_refused))
         if change is None:
             return None
         assert chat is not None
@@ -71,6 +88,7 @@ async def change_chat(
                 [
                     _fence(chat, change, now_ms),
                     *change.writes,
+                    *refusal_checks(refusals),
                     *(
                         rows.put_new(schema.OUTBOX, outbox_rows.change_row(event, now_ms=now_ms))
                         for event in change.events
@@ -131,13 +149,15 @@ def _member_event(
 def decide_add(
     actor: UserId, user_id: UserId, role: Role, *, members_max: int, now_ms: int
 ) -> Decide:
-    def decide(chat: Chat | None, members: Members, exists: bool) -> Change:
+    def decide(facts: Facts) -> Change:
+        chat, members = facts.chat, facts.members
         access.check_add(
             chat,
             members[actor],
             target=members[user_id],
-            target_exists=exists,
+            target_exists=facts.target_exists,
             target_id=user_id,
+            target_refuses=facts.target_refuses,
             role=role,
             members_max=members_max,
         )
@@ -174,7 +194,8 @@ def _removal(chat: Chat, member: Member, actor: UserId, now_ms: int) -> Change:
 
 
 def decide_remove(actor: UserId, user_id: UserId, *, now_ms: int) -> Decide:
-    def decide(chat: Chat | None, members: Members, _: bool) -> Change:
+    def decide(facts: Facts) -> Change:
+        chat, members = facts.chat, facts.members
         target = members[user_id]
         access.check_remove(chat, members[actor], target=target, target_id=user_id)
         assert chat is not None
@@ -184,19 +205,24 @@ def decide_remove(actor: UserId, user_id: UserId, *, now_ms: int) -> Decide:
     return decide
 
 
-def decide_leave(actor: UserId, *, now_ms: int) -> Decide:
-    def decide(chat: Chat | None, members: Members, _: bool) -> Change:
-        member = members[actor]
+def decide_leave(actor: UserId, *, for_good: bool, now_ms: int) -> Decide:
+    def decide(facts: Facts) -> Change:
+        chat, member = facts.chat, facts.members[actor]
         access.check_leave(chat, member)
         assert chat is not None
         assert member is not None
-        return _removal(chat, member, actor, now_ms)
+        removal = _removal(chat, member, actor, now_ms)
+        if not for_good:
+            return removal
+        writes = [*removal.writes, refusal_write(actor, chat.chat_id, now_ms)]
+        return msgspec.structs.replace(removal, writes=writes)
 
     return decide
 
 
 def decide_role(actor: UserId, user_id: UserId, role: Role, *, now_ms: int) -> Decide:
-    def decide(chat: Chat | None, members: Members, _: bool) -> Change | None:
+    def decide(facts: Facts) -> Change | None:
+        chat, members = facts.chat, facts.members
         target = members[user_id]
         access.check_change_role(chat, members[actor], target=target, target_id=user_id, role=role)
         assert chat is not None
@@ -225,7 +251,8 @@ def _role_event(chat: Chat, member: Member, actor: UserId, now_ms: int) -> Membe
 
 
 def decide_hand_over(actor: UserId, user_id: UserId, *, now_ms: int) -> Decide:
-    def decide(chat: Chat | None, members: Members, _: bool) -> Change | None:
+    def decide(facts: Facts) -> Change | None:
+        chat, members = facts.chat, facts.members
         me, target = members[actor], members[user_id]
         if not access.check_hand_over(chat, me, target=target, target_id=user_id):
             return None
@@ -245,9 +272,10 @@ def decide_hand_over(actor: UserId, user_id: UserId, *, now_ms: int) -> Decide:
 
 
 def decide_rename(actor: UserId, name: str, *, now_ms: int) -> Decide:
-    def decide(chat: Chat | None, members: Members, _: bool) -> Change | None:
+    def decide(facts: Facts) -> Change | None:
+        chat = facts.chat
         check_chat_name(name)
-        access.check_rename(chat, members[actor])
+        access.check_rename(chat, facts.members[actor])
         assert chat is not None
         if chat.name == name:
             return None

@@ -17,7 +17,7 @@ from tidewire.engines.dynamodb import outbox_rows, rows, schema, values
 from tidewire.engines.dynamodb.backoff import Hindrance
 from tidewire.engines.dynamodb.database import WRITES_MAX, Database
 from tidewire.engines.dynamodb.errors import Cancelled
-from tidewire.engines.dynamodb.reading import read_member
+from tidewire.engines.dynamodb.reading import read_chat, read_member
 from tidewire.engines.dynamodb.rosters import read_members
 from tidewire.engines.dynamodb.rows import Write
 
@@ -77,6 +77,25 @@ def _end(before: Chat, event: ChatClosed) -> Write:
         none=0,
         now=event.closed_at_ms,
     )
+
+
+async def abandon(database: Database, chat: Chat) -> bool:
+    """End a group that is still being filled, before anybody has seen it; False: it was shown."""
+    end = rows.update(
+        schema.CHATS,
+        {"chat_id": chat.chat_id},
+        "SET #status = :closed, #member_count = :none REMOVE #pending_members",
+        condition="#status = :pending",
+        closed=values.CLOSED,
+        none=0,
+        pending=values.PENDING,
+    )
+    try:
+        await database.transact([end])
+    except Cancelled:
+        # Another try has ended it, or has shown it.
+        return await read_chat(database, chat.chat_id) is None
+    return True
 
 
 async def sweep_members(database: Database, chat_id: ChatId, *, last: UserId) -> None:

@@ -17,18 +17,29 @@ from tidewire.domain.chats import (
     check_chat_name,
     pair_key,
 )
-from tidewire.domain.errors import ChatIsFull, InvalidOperation, NotAMember, UserNotFound
+from tidewire.domain.errors import (
+    ChatIsFull,
+    InvalidOperation,
+    NotAMember,
+    StoreUnavailable,
+    UserNotFound,
+)
 from tidewire.domain.events import ChatCreated
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.engines.dynamodb import outbox_rows, rows, schema, values
 from tidewire.engines.dynamodb.backoff import Hindrance
+from tidewire.engines.dynamodb.closing import abandon, sweep_members
 from tidewire.engines.dynamodb.database import WRITES_MAX, Database
 from tidewire.engines.dynamodb.errors import Cancelled
 from tidewire.engines.dynamodb.reading import read_chat
+from tidewire.engines.dynamodb.refusals import is_refused, refusal_checks, refusal_keys
 from tidewire.engines.dynamodb.rows import Row, Value, Write
 
-MEMBERS_PER_TRANSACTION_MAX: Final = (WRITES_MAX - 3) // 2
-"""A member is two rows; beside them stand the chat, its counter and the outbox row."""
+MEMBERS_PER_TRANSACTION_MAX: Final = (WRITES_MAX - 3) // 3
+"""A member is two rows and the condition that no block is in the way; beside them stand the chat,
+its counter and the outbox row."""
+
+IN_THE_WAY: Final = "the database is busy; the same request may be sent again"
 
 Created = tuple[CreatedChat, ChatCreated | None]
 """The answer, and the event if the chat was made by this very call."""
@@ -138,6 +149,8 @@ async def create_group(
     if 1 + len(others) > members_max:
         raise ChatIsFull(members_max)
     await check_users_exist(database, [command.actor_id, *command.member_ids])
+    refusals = refusal_keys(command.member_ids, actor=command.actor_id)
+    access.check_founders(refuse=await is_refused(database, refusals))
     roles = {command.actor_id: Role.OWNER} | others
     chat, event, writes = _new_chat(
         command.chat_id,
@@ -148,16 +161,21 @@ async def create_group(
         now_ms=now_ms,
     )
     is_small = len(roles) <= MEMBERS_PER_TRANSACTION_MAX
-    if not is_small:
+    if is_small:
+        writes += refusal_checks(refusals)
+    else:
         pending = values.chat_row(chat, status=values.PENDING)
         pending["pending_members"] = list(command.member_ids)
         writes = [rows.put_new(schema.CHATS, pending), _counter(chat)]
     try:
         await database.transact(writes)
     except Cancelled:
-        # A retry was faster.
         row = await database.get(schema.CHATS, {"chat_id": command.chat_id})
-        assert row is not None
+        if row is None:
+            # A block has come between; or somebody was in the way, and the same request may follow.
+            access.check_founders(refuse=await is_refused(database, refusals))
+            raise StoreUnavailable(IN_THE_WAY) from None
+        # A retry was faster.
         return await _resume(database, command, row, now_ms=now_ms)
     if is_small:
         return CreatedChat(chat, created=True), event
@@ -186,7 +204,7 @@ async def _fill(
     """Write the members of a group that nobody sees yet, and show it with all of them.
 
     Every transaction needs the group to be hidden still: a late one cannot bring back somebody who
-    has left meanwhile (M-04).
+    has left meanwhile (M-04). If a block comes between, the group ends before anybody has seen it.
     """
     key = {"chat_id": chat.chat_id}
     is_hidden = rows.check(schema.CHATS, key, "#status = :pending", pending=values.PENDING)
@@ -204,15 +222,31 @@ async def _fill(
     try:
         for start in range(0, len(members), MEMBERS_PER_TRANSACTION_MAX):
             chunk = members[start : start + MEMBERS_PER_TRANSACTION_MAX]
+            others = [one.user_id for one in chunk if one.user_id != chat.created_by]
+            checks = refusal_checks(refusal_keys(others, actor=chat.created_by))
             with database.within_budget():
-                await database.transact([is_hidden, *_member_writes(chat, chunk)])
+                await database.transact([is_hidden, *checks, *_member_writes(chat, chunk)])
         with database.within_budget():
             await database.transact([show, outbox])
     except Cancelled:
-        shown = await read_chat(database, chat.chat_id)
-        assert shown is not None
-        return CreatedChat(shown, created=False), None
+        return await _found_or_refused(database, chat, roles)
     return CreatedChat(chat, created=True), event
+
+
+async def _found_or_refused(database: Database, chat: Chat, roles: dict[UserId, Role]) -> Created:
+    """A group could not be filled: a retry was faster, or a member blocks its founder now."""
+    founder = chat.created_by
+    others = [user_id for user_id in roles if user_id != founder]
+    with database.within_budget():
+        is_in_the_way = await is_refused(database, refusal_keys(others, actor=founder))
+        has_ended = is_in_the_way and await abandon(database, chat)
+        shown = await read_chat(database, chat.chat_id)
+    if has_ended:
+        await sweep_members(database, chat.chat_id, last=founder)
+        raise access.cannot_add()
+    if shown is None:
+        raise StoreUnavailable(IN_THE_WAY)
+    return CreatedChat(shown, created=False), None
 
 
 def _new_chat(

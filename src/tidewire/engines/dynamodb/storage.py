@@ -39,6 +39,7 @@ from tidewire.engines.dynamodb import (
     outbox,
     positions,
     reading,
+    refusals,
     tables,
     users,
 )
@@ -48,6 +49,7 @@ from tidewire.engines.dynamodb.changes import Change, Decide, change_chat
 from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.locks import Locks
 from tidewire.engines.dynamodb.options import SENDS_PER_TRANSACTION_MAX, DynamoOptions
+from tidewire.engines.dynamodb.refusals import Key, refusal_keys
 from tidewire.engines.dynamodb.roster_cache import RosterCache
 from tidewire.engines.dynamodb.rosters import read_members, read_roster
 from tidewire.engines.dynamodb.sender_cache import SenderCache
@@ -196,12 +198,18 @@ class DynamoStorage(DynamoAccounts):
         return created
 
     async def _change(
-        self, chat_id: ChatId, concerned: Sequence[UserId], decide: Decide, now_ms: int
+        self,
+        chat_id: ChatId,
+        concerned: Sequence[UserId],
+        decide: Decide,
+        now_ms: int,
+        *,
+        keys: Sequence[Key] = (),
     ) -> Change | None:
         async with self._locks.held(chat_id):
             with self._database.within_budget():
                 change = await change_chat(
-                    self._database, chat_id, concerned, decide, now_ms=now_ms
+                    self._database, chat_id, concerned, decide, refusals=keys, now_ms=now_ms
                 )
             for event in () if change is None else change.events:
                 # Each by itself: each has an outbox row of its own.
@@ -219,7 +227,10 @@ class DynamoStorage(DynamoAccounts):
         now_ms: int,
     ) -> Member:
         decide = changes.decide_add(actor, user_id, role, members_max=members_max, now_ms=now_ms)
-        change = await self._finish(self._change(chat_id, [actor, user_id], decide, now_ms))
+        keys = refusal_keys([user_id], actor=actor, chat_id=chat_id)
+        change = await self._finish(
+            self._change(chat_id, [actor, user_id], decide, now_ms, keys=keys)
+        )
         assert change is not None
         [event] = change.events
         assert isinstance(event, MembershipChanged)
@@ -237,9 +248,22 @@ class DynamoStorage(DynamoAccounts):
         decide = changes.decide_remove(actor, user_id, now_ms=now_ms)
         await self._finish(self._change(chat_id, [actor, user_id], decide, now_ms))
 
-    async def leave(self, actor: UserId, chat_id: ChatId, *, now_ms: int) -> None:
-        decide = changes.decide_leave(actor, now_ms=now_ms)
+    async def leave(
+        self, actor: UserId, chat_id: ChatId, *, for_good: bool = False, now_ms: int
+    ) -> None:
+        decide = changes.decide_leave(actor, for_good=for_good, now_ms=now_ms)
         await self._finish(self._change(chat_id, [actor], decide, now_ms))
+
+    async def readmit(self, user_id: UserId, chat_id: ChatId) -> None:
+        await self._act(refusals.readmit, user_id, chat_id)
+
+    async def refused_groups(
+        self, user_id: UserId, *, after: ChatId | None, count_max: int
+    ) -> list[ChatId]:
+        return await self._act(refusals.refused_groups, user_id, after=after, count_max=count_max)
+
+    async def strangers(self, user_id: UserId, others: Sequence[UserId]) -> list[UserId]:
+        return await self._act(refusals.strangers, user_id, others)
 
     async def change_role(
         self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role, *, now_ms: int

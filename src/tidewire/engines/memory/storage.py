@@ -173,6 +173,10 @@ class MemoryStorage(MemoryAccounts):
         if 1 + len(roles) > members_max:
             raise ChatIsFull(members_max)
         self._check_users_exist(command.actor_id, *command.member_ids)
+        refuses = self._tables.refuses
+        access.check_founders(
+            refuse=any(refuses(one, actor=command.actor_id) for one in command.member_ids)
+        )
         roles = {command.actor_id: Role.OWNER} | roles
         return self._create(
             command.chat_id,
@@ -237,6 +241,7 @@ class MemoryStorage(MemoryAccounts):
             target=_member(record, user_id),
             target_exists=user_id in tables.users,
             target_id=user_id,
+            target_refuses=tables.refuses(user_id, actor=actor, chat_id=chat_id),
             role=role,
             members_max=members_max,
         )
@@ -266,12 +271,31 @@ class MemoryStorage(MemoryAccounts):
         member = record.members.pop(user_id)
         self._membership_changed(record, member, MembershipChange.REMOVED, actor, now_ms)
 
-    async def leave(self, actor: UserId, chat_id: ChatId, *, now_ms: int) -> None:
-        record = self._open_tables().chats.get(chat_id)
+    async def leave(
+        self, actor: UserId, chat_id: ChatId, *, for_good: bool = False, now_ms: int
+    ) -> None:
+        tables = self._open_tables()
+        record = tables.chats.get(chat_id)
         access.check_leave(_chat(record), _member(record, actor))
         assert record is not None
         member = record.members.pop(actor)
+        if for_good:
+            tables.refusals[actor, chat_id] = None
         self._membership_changed(record, member, MembershipChange.REMOVED, actor, now_ms)
+
+    async def readmit(self, user_id: UserId, chat_id: ChatId) -> None:
+        self._open_tables().refusals.pop((user_id, chat_id), None)
+
+    async def refused_groups(
+        self, user_id: UserId, *, after: ChatId | None, count_max: int
+    ) -> list[ChatId]:
+        refusals = self._open_tables().refusals
+        found = sorted(chat_id for user, chat_id in refusals if user == user_id)
+        return [chat_id for chat_id in found if after is None or chat_id > after][:count_max]
+
+    async def strangers(self, user_id: UserId, others: Sequence[UserId]) -> list[UserId]:
+        tables = self._open_tables()
+        return [other for other in others if not tables.shares_chat(user_id, other)]
 
     async def change_role(
         self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role, *, now_ms: int

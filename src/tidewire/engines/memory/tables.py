@@ -190,6 +190,16 @@ class MemoryTables:
         user_id = self.user_ids_by_name.get(username.casefold())
         return None if user_id is None else self.users[user_id]
 
+    def refuses(self, user_id: UserId, *, actor: UserId, chat_id: ChatId | None = None) -> bool:
+        """Whether the user blocks the one who would add, or has left that group for good."""
+        is_blocked = self.accounts.is_blocked(user_id=user_id, blocked_id=actor)
+        return is_blocked or (chat_id is not None and (user_id, chat_id) in self.refusals)
+
+    def shares_chat(self, one: UserId, other: UserId) -> bool:
+        return any(
+            one in record.members and other in record.members for record in self.chats.values()
+        )
+
     def shares_group(self, one: UserId, other: UserId) -> bool:
         return any(
             record.chat_type is ChatType.GROUP and one in record.members and other in record.members

@@ -1,10 +1,14 @@
-"""Who may write to whom, in the database: blocks, and groups that two people share.
+"""Who may write to whom and add whom, in the database: blocks, groups that people have left for
+good, and chats that two people share.
 
 The mark that an append looks at is set on the membership in the same act as the block. No event
 leaves: the blocked one must not be told. Whoever keeps rosters learns it from the caller.
 """
 
+from collections.abc import Sequence
+
 import apsw
+import msgspec
 
 from tidewire.domain.accounts import BlockChange
 from tidewire.domain.chats import pair_key
@@ -59,6 +63,62 @@ def is_blocked(database: apsw.Connection, *, user_id: UserId, blocked_id: UserId
         "SELECT 1 FROM user_blocks WHERE user_id = ? AND blocked_id = ?", (user_id, blocked_id)
     ).fetchone()
     return row is not None
+
+
+def blocks_any(database: apsw.Connection, user_ids: Sequence[UserId], blocked_id: UserId) -> bool:
+    """True if one of these users blocks that one."""
+    row = database.execute(
+        "SELECT 1 FROM json_each(?) AS asked CROSS JOIN user_blocks AS block"
+        " ON block.user_id = asked.value AND block.blocked_id = ? LIMIT 1",
+        (msgspec.json.encode(user_ids).decode(), blocked_id),
+    ).fetchone()
+    return row is not None
+
+
+def refuse(database: apsw.Connection, user_id: UserId, chat_id: ChatId, now_ms: int) -> None:
+    """Note that a user does not want to be added to a group again."""
+    database.execute(
+        "INSERT OR IGNORE INTO group_refusals VALUES (?, ?, ?)", (user_id, chat_id, now_ms)
+    )
+
+
+def has_refused(database: apsw.Connection, user_id: UserId, chat_id: ChatId) -> bool:
+    row = database.execute(
+        "SELECT 1 FROM group_refusals WHERE user_id = ? AND chat_id = ?", (user_id, chat_id)
+    ).fetchone()
+    return row is not None
+
+
+def readmit(
+    database: apsw.Connection, user_id: UserId, chat_id: ChatId
+) -> tuple[None, list[Event]]:
+    database.execute(
+        "DELETE FROM group_refusals WHERE user_id = ? AND chat_id = ?", (user_id, chat_id)
+    )
+    return None, []
+
+
+def refused_groups(
+    database: apsw.Connection, user_id: UserId, after: ChatId | None, count_max: int
+) -> list[ChatId]:
+    rows = database.execute(
+        "SELECT chat_id FROM group_refusals WHERE user_id = ? AND chat_id > ?"
+        " ORDER BY chat_id LIMIT ?",
+        (user_id, after or "", count_max),
+    )
+    return [chat_id for (chat_id,) in rows]
+
+
+def strangers(database: apsw.Connection, user_id: UserId, others: Sequence[UserId]) -> list[UserId]:
+    """From each of the others' chats to the user's own membership there: a stranger has few."""
+    rows = database.execute(
+        "SELECT asked.value FROM json_each(?1) AS asked WHERE NOT EXISTS ("
+        " SELECT 1 FROM chat_memberships AS theirs CROSS JOIN chat_memberships AS own"
+        " ON own.chat_id = theirs.chat_id AND own.user_id = ?2"
+        " WHERE theirs.user_id = asked.value)",
+        (msgspec.json.encode(others).decode(), user_id),
+    )
+    return [UserId(other) for (other,) in rows]
 
 
 def share_group(database: apsw.Connection, one: UserId, other: UserId) -> bool:

@@ -30,7 +30,13 @@ from tidewire.domain.events import (
     MembershipChanged,
 )
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.engines.sqlite.blocks import is_blocked, share_group
+from tidewire.engines.sqlite.blocks import (
+    blocks_any,
+    has_refused,
+    is_blocked,
+    refuse,
+    share_group,
+)
 from tidewire.engines.sqlite.stored import checked_head
 from tidewire.engines.sqlite.users import missing_users
 
@@ -166,6 +172,7 @@ def create_group(
     if len(roles) > members_max:
         raise ChatIsFull(members_max)
     _check_users(database, roles)
+    access.check_founders(refuse=blocks_any(database, command.member_ids, command.actor_id))
     return _create(
         database, command.chat_id, ChatType.GROUP, command.name, command.actor_id, roles, now_ms
     )
@@ -187,6 +194,8 @@ def add_member(
         target=find_member(database, chat_id, user_id),
         target_exists=not missing_users(database, (user_id,)),
         target_id=user_id,
+        target_refuses=blocks_any(database, (user_id,), actor)
+        or has_refused(database, user_id, chat_id),
         role=role,
         members_max=members_max,
     )
@@ -212,13 +221,15 @@ def remove_member(
 
 
 def leave(
-    database: apsw.Connection, actor: UserId, chat_id: ChatId, now_ms: int
+    database: apsw.Connection, actor: UserId, chat_id: ChatId, for_good: bool, now_ms: int
 ) -> tuple[None, list[Event]]:
     chat = find_chat(database, chat_id)
     me = find_member(database, chat_id, actor)
     access.check_leave(chat, me)
     assert chat is not None
     assert me is not None
+    if for_good:
+        refuse(database, actor, chat_id, now_ms)
     return None, [_part(database, chat, me, actor, now_ms)]
 
 

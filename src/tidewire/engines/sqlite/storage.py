@@ -226,8 +226,21 @@ class SqliteStorage(SqliteAccounts):
     ) -> None:
         await self._write(chats.remove_member, actor, chat_id, user_id, now_ms)
 
-    async def leave(self, actor: UserId, chat_id: ChatId, *, now_ms: int) -> None:
-        await self._write(chats.leave, actor, chat_id, now_ms)
+    async def leave(
+        self, actor: UserId, chat_id: ChatId, *, for_good: bool = False, now_ms: int
+    ) -> None:
+        await self._write(chats.leave, actor, chat_id, for_good, now_ms)
+
+    async def readmit(self, user_id: UserId, chat_id: ChatId) -> None:
+        await self._write(blocks.readmit, user_id, chat_id)
+
+    async def refused_groups(
+        self, user_id: UserId, *, after: ChatId | None, count_max: int
+    ) -> list[ChatId]:
+        return await self._read(blocks.refused_groups, user_id, after, count_max)
+
+    async def strangers(self, user_id: UserId, others: Sequence[UserId]) -> list[UserId]:
+        return await self._read(blocks.strangers, user_id, others)
 
     async def change_role(
         self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role, *, now_ms: int

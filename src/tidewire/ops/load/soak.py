@@ -40,6 +40,7 @@ LIMITS: Final[Mapping[str, str]] = {
     "accounts.throttle.register_ip_burst": "1000",
     "accounts.throttle.login_ip_burst": "100000",
     "accounts.throttle.login_name_burst": "100000",
+    "chats.strangers_per_hour": "1000000",
     "rest.anonymous_per_minute": "1000000",
     "rest.reads_per_minute": "1000000",
     "rest.writes_per_minute": "1000000",
