@@ -85,6 +85,7 @@ def mend(
     rows: Sequence[FoundRow],
     *,
     begins_chat: bool,
+    after: int | None = None,
     counter: int | None = None,
     find: Callable[[int], FoundRow | None] = find_nothing,
 ) -> list[tuple[int | None, Message]]:
@@ -94,10 +95,11 @@ def mend(
     message's sequence is the `prev_sequence` of the next one. If the row holds its checksum with
     these numbers, the message is whole. A message that has to be there, because the next one names
     it, but has no row among these, is asked for with `find`; if that does not know it either, it
-    stands there as damaged, with empty ids and without a position. The chat's last message has no
-    next one: of its sequence as the index, the row and the chat's counter say it, two must agree.
-    `counter` is None if these rows do not end the chat. Raises StoreDamaged where not even the
-    numbers can be told.
+    stands there as damaged, with empty ids and without a position. The first row has to follow
+    `after`, if that is given: a sequence up to which the reader has everything. The chat's last
+    message has no next one: of its sequence as the index, the row and the chat's counter say it,
+    two must agree. `counter` is None if these rows do not end the chat. Raises StoreDamaged where
+    not even the numbers can be told.
     """
     whole = [_whole(chat_id, row) for row in rows]
     mended: list[tuple[int | None, Message]] = []
@@ -113,6 +115,8 @@ def mend(
             continue
         if before is not None and message.prev_sequence != before:
             mended += _missing(chat_id, before, message, find)
+        elif before is None and after is not None and message.prev_sequence > after:
+            mended += _missing(chat_id, after, message, find)
         mended.append((row.position, message))
     if counter is not None:
         mended += _lost_end(chat_id, mended, counter, find)
@@ -198,7 +202,7 @@ def _missing(
     while sequence > before:
         row = find(sequence) if len(found) < _FINDS_MAX else None
         one = None if row is None else _whole(chat_id, row)
-        if row is None or one is None or one.prev_sequence < before:
+        if row is None or one is None:
             found.append((None, _absent(chat_id, sequence, before)))
             break
         found.append((row.position, one))

@@ -138,7 +138,9 @@ class MessageWalk:
 
     def take(self, rows: Sequence[MessageRow]) -> Iterator[Violation]:
         """The next chunk, which has at least one row."""
-        sequences, prevs, positions, message_ids, keys, identities = zip(*rows, strict=True)
+        sequences, prevs, positions, message_ids, keys, identities, damages = zip(
+            *rows, strict=True
+        )
         before = (self._last, *sequences[:-1])
         is_sound = (
             prevs == before
@@ -147,6 +149,11 @@ class MessageWalk:
         )
         if not is_sound:
             yield from self._find(rows)
+        if any(damages):
+            for sequence, is_damaged in zip(sequences, damages, strict=True):
+                if is_damaged:
+                    found = f"the message at sequence {sequence} is damaged"
+                    yield _of(self._chat, "message_checksum_holds", found)
         self.keys_sum += sum(map(hash, zip(keys, identities, strict=True)))
         self.ids_sum += sum(map(hash, zip(message_ids, identities, strict=True)))
         self.count += len(rows)
@@ -161,7 +168,7 @@ class MessageWalk:
 
     def _find(self, rows: Sequence[MessageRow]) -> Iterator[Violation]:
         last, last_position, has_begun = self._last, self._last_position, self._has_begun
-        for sequence, prev, position, message_id, _key, _identity in rows:
+        for sequence, prev, position, message_id, _key, _identity, _is_damaged in rows:
             here = f"{message_id} at sequence {sequence}"
             if sequence < 1:
                 yield _of(self._chat, "no_zero_sequence", f"{here} is below 1")

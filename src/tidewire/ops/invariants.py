@@ -279,6 +279,13 @@ _OWN_STATE: Final = (
         "No counter is above 2^53-1, the last integer that every JSON reader keeps exact (P-14).",
     ),
     Invariant(
+        "message_checksum_holds",
+        _OURS,
+        _STATE,
+        "Every message is what was stored: it holds its checksum. One that does not is handed out "
+        "as damaged, without its content.",
+    ),
+    Invariant(
         "read_implies_delivered",
         _OURS,
         _STATE,

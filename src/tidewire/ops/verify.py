@@ -1,7 +1,8 @@
 """Verifying a store: every state invariant over everything an Inspector shows, counted.
 
 Whatever is wrong is counted and the first offenders are kept; a part that cannot be read is an
-offence like any other, and the rest is verified all the same.
+offence like any other, and the rest is verified all the same. So is a value that cannot be what it
+is, a missing number for example: bytes that have changed can be anything.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,6 +30,7 @@ CHECKED_PER: Final = {
     "sequence_uniqueness": "messages",
     "no_zero_sequence": "messages",
     "prev_chain_exact": "messages",
+    "message_checksum_holds": "messages",
     "one_message_per_key": "keys",
     "idempotency_sequence_consistency": "keys",
     "message_ids_exact": "message_ids",
@@ -40,6 +42,9 @@ CHECKED_PER: Final = {
     "joined_sequence_consistent": "positions",
 }
 """What one item of a check is; for all others it is a chat."""
+
+UNREADABLE: Final = (Damaged, TypeError, ValueError, LookupError, ArithmeticError, AssertionError)
+"""What comes of bytes that have changed: the store says so, or a value does not fit its place."""
 
 Progress = Callable[[str, int, int | None], None]
 """Is told the stage, how much of it is done, and of how much (None: not known)."""
@@ -88,7 +93,7 @@ def verify(open_inspector: Callable[[], Inspector], progress: Progress = no_prog
     run = _Run(progress)
     try:
         inspector = open_inspector()
-    except Damaged as damage:
+    except UNREADABLE as damage:
         run.note(_damage(damage, None, "; nothing could be checked"))
         return run.report
     try:
@@ -135,7 +140,7 @@ class _Run:
                 self.counts.members += len(chat.members)
                 self._messages(inspector, chat, total)
                 last = chat.chat_id
-        except Damaged as damage:
+        except UNREADABLE as damage:
             self._has_damaged_messages = True
             unchecked = "no chat was" if last is None else f"chats after {last} were not"
             self.note(_damage(damage, None, f"; {unchecked} checked"))
@@ -150,7 +155,7 @@ class _Run:
             self._note_all(walk.end())
             self._ids_sum += walk.ids_sum
             self._keys(inspector, chat, walk)
-        except Damaged as damage:
+        except UNREADABLE as damage:
             self._has_damaged_messages = True
             self.note(_damage(damage, chat.chat_id, "; the rest of this chat was not checked"))
 
@@ -185,7 +190,7 @@ class _Run:
                 return  # What could not be read would be reported a second time, as missing.
             if (walk.count, walk.sum) != (self.counts.messages, self._ids_sum):
                 self._note_all(_differing_ids(inspector, self.counts.messages))
-        except Damaged as damage:
+        except UNREADABLE as damage:
             self.note(_damage(damage, None, "; the rest of the index was not checked"))
 
     def positions(self, inspector: Inspector) -> None:
@@ -194,7 +199,7 @@ class _Run:
                 self._note_all(check_positions(rows))
                 self.counts.positions += len(rows)
                 self._progress("positions", self.counts.positions, None)
-        except Damaged as damage:
+        except UNREADABLE as damage:
             self.note(_damage(damage, None, "; the rest of the positions was not checked"))
 
     def direct_pairs(self, inspector: Inspector) -> None:
@@ -204,7 +209,7 @@ class _Run:
                 self._note_all(check_pairs(rows))
                 done += len(rows)
                 self._progress("direct chats", done, None)
-        except Damaged as damage:
+        except UNREADABLE as damage:
             self.note(_damage(damage, None, "; the rest of that index was not checked"))
 
     def _note_all(self, violations: Iterable[Violation]) -> None:
@@ -232,6 +237,9 @@ def _disagreement(what: str, name: str, identity: object, *, is_index: bool) -> 
     return f"message {identity} is not found by its {what} {name}"
 
 
-def _damage(damage: Damaged, chat_id: str | None, consequence: str) -> Violation:
-    found = f"cannot read {damage.place}: {damage.reason}{consequence}"
+def _damage(damage: Exception, chat_id: str | None, consequence: str) -> Violation:
+    if isinstance(damage, Damaged):
+        found = f"cannot read {damage.place}: {damage.reason}{consequence}"
+    else:
+        found = f"a value is not what it must be ({type(damage).__name__}){consequence}"
     return Violation("database_readable", chat_id, found)

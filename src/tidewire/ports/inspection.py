@@ -18,9 +18,10 @@ from tidewire.domain.ids import ChatId
 MemberRow = tuple[str, str, int, int | None, int | None]
 """user_id, role, joined_sequence; delivered and read, or None twice if there is no position row."""
 
-MessageRow = tuple[int, int, int | None, str, str, Hashable]
+MessageRow = tuple[int, int, int | None, str, str, Hashable, bool]
 """sequence, prev_sequence, position in the order of commits (None: the store keeps none),
-message_id, client_message_id, what identifies this message in the store."""
+message_id, client_message_id, what identifies this message in the store, whether it is damaged: not
+what was stored. A number or an id that cannot be read is 0 or empty."""
 
 EntryRow = tuple[str, Hashable]
 """An entry of an index: client_message_id or message_id, and what identifies its message."""

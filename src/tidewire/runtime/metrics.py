@@ -264,6 +264,16 @@ def _sqlite(sqlite: SqliteStorage) -> Iterator[Metric]:
     yield gauge(
         "sqlite_memory_bytes", "What SQLite holds, mostly page caches.", sqlite.memory_bytes
     )
+    yield counter(
+        "store_messages_damaged",
+        "Stored messages that were found damaged, each counted once. Any is an alarm.",
+        sqlite.damage.messages_damaged,
+    )
+    yield counter(
+        "store_requests_damaged",
+        "Requests that failed because stored bytes could not be read. Any is an alarm.",
+        sqlite.damage.requests_failed,
+    )
     checkpointer = sqlite.checkpointer
     yield gauge("sqlite_wal_size_bytes", "The write-ahead log.", checkpointer.wal_bytes)
     yield counter("sqlite_wal_restarts", "How often it was restarted.", checkpointer.restarts)

@@ -22,7 +22,7 @@ from tests.engines.sqlite.full_disk import full_disk_story
 from tests.support.engines import SqliteHarness
 from tests.support.world import World
 from tidewire.domain.errors import TidewireError
-from tidewire.domain.ids import ChatId, ClientMessageId, UserId
+from tidewire.domain.ids import ClientMessageId
 from tidewire.engines.sqlite import SqliteOptions, SqliteStorage
 from tidewire.engines.sqlite.backup import backup, restore
 from tidewire.ports.storage import Storage
@@ -143,15 +143,6 @@ async def send_on_a_failing_disk(data_dir: Path, kind: FileKind) -> None:
     say("the disk failed, and nobody noticed")
 
 
-async def send_once(data_dir: Path) -> None:
-    """Send one message to the chat and from the user that the command line names."""
-    store = ChildStore(data_dir, SqliteOptions())
-    await store.open()
-    answer = await World(store).send(ChatId(sys.argv[3]), UserId(sys.argv[4]), key=UNUSED_KEY)
-    say(str(answer.sequence))
-    await store.close()
-
-
 async def back_up(data_dir: Path) -> None:
     """Back a store up into the file that the command line names, as an operator does."""
     backup(data_dir, Path(sys.argv[3]))
@@ -188,7 +179,6 @@ MODES: Final[dict[str, Callable[[Path], Coroutine[object, object, None]]]] = {
     "fill-a-real-disk": fill_a_real_disk,
     "back-up": back_up,
     "die-while-restoring": die_while_restoring,
-    "send-once": send_once,
     "send-wal-fails": lambda data_dir: send_on_a_failing_disk(data_dir, FileKind.WAL),
     "send-database-fails": lambda data_dir: send_on_a_failing_disk(data_dir, FileKind.DATABASE),
 }

@@ -4,20 +4,21 @@ Slow where a process has to die of it.
 """
 
 import asyncio
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 import apsw
 import pytest
 
-from tests.engines.sqlite import child
 from tests.engines.sqlite.store import Stores, TunedStore, open_beside, pair_in, store_of
 from tests.support.world import World
-from tidewire.domain.errors import StoreUnusable
+from tidewire.domain.delivery import Advance, Advanced
+from tidewire.domain.errors import StoreDamaged, StoreUnusable
 from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.messages import Appended
 from tidewire.engines.sqlite import DATABASE_NAME, SqliteOptions, SqliteStorage
 from tidewire.engines.sqlite.database import check_library, single
-from tidewire.engines.sqlite.storage import EXIT_STORE_IN_DOUBT
 
 PAGE_BYTES: Final = 4096
 
@@ -138,8 +139,9 @@ async def test_reads_of_a_damaged_page_are_refused_and_others_go_on(stores: Stor
     damage(store.path, pages[5])
     (hit_reader, hit_chat), (reader, chat) = chats.items()
     await store.open()
-    with pytest.raises(StoreUnusable, match=r"the database file is damaged .*restore the last"):
+    with pytest.raises(StoreDamaged, match="is damaged") as failure:
         await world.messages(hit_reader, hit_chat)
+    assert "malformed" in failure.value.reason
     # What does not lie on that page is there: before it, after it, and the other chat.
     page = await world.storage.messages_after(hit_reader, hit_chat, 0, count_max=3, bytes_max=9_999)
     assert [message.sequence for message in page.messages] == [1, 2, 3]
@@ -150,37 +152,51 @@ async def test_reads_of_a_damaged_page_are_refused_and_others_go_on(stores: Stor
     assert store.doubts == []
 
 
-async def test_writer_ends_the_process_when_it_meets_a_damaged_page(stores: Stores) -> None:
+async def test_write_that_meets_a_damaged_page_fails_and_others_go_on(stores: Stores) -> None:
     store, chats, world = await store_with_messages(stores)
-    damage(store.path, pages_of(store.path, "messages")[-1])
-    before = store.path.read_bytes()
-    (reader, chat), _ = chats.items()
+    (author, chat), (hit_author, hit_chat) = sorted(chats.items(), key=itemgetter(1))
+    # The end of the index: a new message of the last chat has to name the one before it.
+    damage(store.path, pages_of(store.path, "messages_by_sequence")[-1])
     await store.open()
-    with pytest.raises(StoreUnusable, match="the database file is damaged"):
-        await world.send(chat, reader)
-    [doubt] = store.doubts
-    assert "the process ends" in doubt
-    # The real handler has ended the process; here, nothing is written any more.
-    with pytest.raises(StoreUnusable, match="the database file is damaged"):
-        await world.send(chat, reader)
-    assert len(await world.messages(reader, chat)) == 300
-    await store.close()
-    assert store.path.read_bytes() == before
+    hit, sound = world.draft(hit_chat, hit_author), world.draft(chat, author)
+    outcomes = await world.append(hit, sound, world.draft(hit_chat, hit_author))
+    assert [type(outcome) for outcome in outcomes] == [StoreDamaged, Appended, StoreDamaged]
+    # Also if it comes alone, or as one of several writes of a commit.
+    [outcome] = await world.append(hit)
+    assert isinstance(outcome, StoreDamaged)
+    alone = await asyncio.gather(
+        world.append(world.draft(chat, author)),
+        world.append(hit),
+        world.append(world.draft(chat, author)),
+    )
+    assert [type(outcome) for [outcome] in alone] == [Appended, StoreDamaged, Appended]
+    assert store.doubts == []
+    assert store.sqlite.damage.requests_failed == 3
+    assert len(await world.messages(author, chat)) == 303
 
 
-@pytest.mark.slow
-async def test_process_ends_with_a_sentence_when_the_writer_meets_a_damaged_page(
+async def test_acknowledgement_that_meets_a_damaged_page_fails_alone(stores: Stores) -> None:
+    store, chats, world = await store_with_messages(stores)
+    (reader, chat), (hit_reader, hit_chat) = sorted(chats.items(), key=itemgetter(1))
+    damage(store.path, pages_of(store.path, "messages_by_sequence")[-1])
+    await store.open()
+    wishes = [
+        Advance(user_id=hit_reader, chat_id=hit_chat, delivered=300, read=0),
+        Advance(user_id=reader, chat_id=chat, delivered=300, read=300),
+    ]
+    outcomes = await world.storage.advance(wishes, now_ms=world.now())
+    assert [type(outcome) for outcome in outcomes] == [StoreDamaged, Advanced]
+    assert store.doubts == []
+
+
+async def test_store_is_refused_when_the_definition_of_a_table_has_changed(
     stores: Stores,
 ) -> None:
-    store, chats, _ = await store_with_messages(stores)
-    damage(store.path, pages_of(store.path, "messages")[-1])
-    (reader, chat), _ = chats.items()
-    process = child.start("send-once", store.directory, chat, reader)
-    said, complaint = await asyncio.to_thread(process.communicate, timeout=50)
-    assert said == ""
-    assert complaint.startswith("tidewire: the database file is damaged (")
-    assert complaint.count("\n") == 1
-    assert process.returncode == EXIT_STORE_IN_DOUBT
+    store, _, _ = await store_with_messages(stores)
+    content = store.path.read_bytes()
+    assert b"client_message_id TEXT" in content
+    store.path.write_bytes(content.replace(b"client_message_id TEXT", b"client_messagu_id TEXT"))
+    assert "is damaged" in await refused(store.directory)
 
 
 async def test_library_is_refused_when_it_is_too_old(

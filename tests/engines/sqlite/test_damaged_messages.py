@@ -260,6 +260,19 @@ async def test_chat_list_and_delivery_status_survive_a_damaged_message(damaged: 
     assert len(status.members) == 2
 
 
+async def test_damaged_message_is_told_once_with_its_place_and_without_its_text(
+    damaged: Damaged, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged.change(3, "content = 'another secret'")
+    await damaged.open()
+    await damaged.synced()
+    await damaged.synced()
+    [record] = [one for one in caplog.records if "is damaged" in one.getMessage()]
+    assert (vars(record)["chat_id"], vars(record)["sequence"]) == (damaged.chat, 3)
+    assert "secret" not in caplog.text
+    assert store_of(damaged.world).sqlite.damage.messages_damaged == 1
+
+
 async def test_new_messages_follow_a_damaged_one(damaged: Damaged) -> None:
     damaged.change(COUNT, "content = 'other'")
     await damaged.open()

@@ -66,7 +66,7 @@ OF_GONE: Final = f"{OF_GROUP} AND joined_sequence IS NULL"
         ),
         (
             f"UPDATE messages SET chat_id = 'chat_x' WHERE {OF_GROUP} AND sequence = 39",
-            ["prev_chain_exact", "rows_belong_to_a_chat"],
+            ["prev_chain_exact", "message_checksum_holds", "rows_belong_to_a_chat"],
         ),
         (f"UPDATE chats SET member_count = 9 WHERE {OF_GROUP}", ["member_count_exact"]),
         ("UPDATE chat_memberships SET role = 'member'", ["group_has_one_owner"]),

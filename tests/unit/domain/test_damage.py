@@ -221,6 +221,15 @@ def test_row_in_the_wrong_place_of_the_index_is_taken_from_its_own() -> None:
     assert mended([wrong, ROWS[0], *ROWS[2:]], find=by_sequence.get, begins_chat=False) == CHAIN
 
 
+def test_first_row_follows_what_the_reader_has() -> None:
+    by_sequence = {message.sequence: found for message, found in zip(CHAIN, ROWS, strict=True)}
+    given: dict[str, Any] = {"begins_chat": False, "find": by_sequence.get}
+    assert mended(ROWS[3:], after=1, **given) == CHAIN[1:]
+    assert mended(ROWS[3:], after=7, **given) == CHAIN[3:]
+    # A reader may stand between two messages.
+    assert mended(ROWS[3:], after=5, **given) == CHAIN[2:]
+
+
 def test_end_that_no_row_leads_to_is_found_by_the_counter() -> None:
     by_sequence = {message.sequence: found for message, found in zip(CHAIN, ROWS, strict=True)}
     assert mended(ROWS[:2], counter=8, find=by_sequence.get) == CHAIN

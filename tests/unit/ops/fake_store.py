@@ -21,7 +21,7 @@ Row = TypeVar("Row")
 
 
 def message(sequence: int, prev: int, position: int, name: str) -> MessageRow:
-    return (sequence, prev, position, f"msg_{name}", f"key_{name}", position)
+    return (sequence, prev, position, f"msg_{name}", f"key_{name}", position, False)
 
 
 class FakeStore:

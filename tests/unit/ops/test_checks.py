@@ -41,7 +41,7 @@ def raise_counter_too_far(store: FakeStore) -> None:
 
 def zero_sequence(store: FakeStore) -> None:
     # On the wire of a store that does not keep commit order, so that nothing else is wrong.
-    store.message_rows[DIRECT] = [(0, 0, None, "msg_z", "key_z", 11)]
+    store.message_rows[DIRECT] = [(0, 0, None, "msg_z", "key_z", 11, False)]
 
 
 def same_sequence_twice(store: FakeStore) -> None:
@@ -67,9 +67,14 @@ def committed_in_another_order(store: FakeStore) -> None:
     store.message_rows[GROUP][3] = (*other[:2], 13, *other[3:])
 
 
+def damaged_message(store: FakeStore) -> None:
+    row = store.message_rows[GROUP][2]
+    store.message_rows[GROUP][2] = (*row[:6], True)
+
+
 def one_key_for_two_messages(store: FakeStore) -> None:
     row = store.message_rows[GROUP][4]
-    store.message_rows[GROUP][4] = (*row[:4], "key_b", row[5])
+    store.message_rows[GROUP][4] = (*row[:4], "key_b", *row[5:])
     store.key_rows[GROUP] = sorted({*store.key_rows[GROUP], ("key_b", 21)} - {("key_a", 21)})
 
 
@@ -233,6 +238,7 @@ CASES: list[tuple[Break, set[str]]] = [
     (lost_message, {"prev_chain_exact"}),
     (first_message_lost, {"prev_chain_exact"}),
     (committed_in_another_order, {"sequence_monotonic"}),
+    (damaged_message, {"message_checksum_holds"}),
     (one_key_for_two_messages, {"one_message_per_key"}),
     (key_leads_elsewhere, {"idempotency_sequence_consistency"}),
     (key_missing, {"idempotency_sequence_consistency"}),

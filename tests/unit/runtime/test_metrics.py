@@ -103,7 +103,13 @@ def test_store_that_counts_nothing_is_left_out() -> None:
     )
     wal = SimpleNamespace(wal_bytes=5, restarts=1, restarts_pinned=2, checkpoints_failed=3)
     values = page(
-        sources(commits=commits, writes_waiting_count=6, memory_bytes=77, checkpointer=wal)
+        sources(
+            commits=commits,
+            writes_waiting_count=6,
+            memory_bytes=77,
+            checkpointer=wal,
+            damage=SimpleNamespace(messages_damaged=8, requests_failed=9),
+        )
     )
     assert values["durability_commit_duration_seconds_count"] == 4
     assert values["durability_commit_duration_seconds_sum"] == 0.5
@@ -111,6 +117,8 @@ def test_store_that_counts_nothing_is_left_out() -> None:
     assert values["durability_writes_waiting"] == 6
     assert values["sqlite_memory_bytes"] == 77
     assert values["sqlite_wal_size_bytes"] == 5
+    assert values["store_messages_damaged_total"] == 8
+    assert values["store_requests_damaged_total"] == 9
 
 
 def test_labels_are_of_a_known_few_kinds() -> None:

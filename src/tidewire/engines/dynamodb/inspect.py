@@ -72,6 +72,7 @@ class DynamoInspector:
                     row["message_id"],
                     row["client_message_id"],
                     (row["chat_id"], row["sequence"]),
+                    False,
                 )
                 for row in page
             ]

@@ -51,6 +51,7 @@ class MemoryInspector:
                     message.message_id,
                     message.client_message_id,
                     (message.chat_id, message.sequence),
+                    False,
                 )
                 for message in record.messages
             ]

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import apsw
 
-from tidewire.domain.damage import FoundRow, row_checksum
+from tidewire.domain.damage import row_checksum
 from tidewire.domain.ids import ChatId
 from tidewire.engines.sqlite.database import single
 from tidewire.engines.sqlite.errors import DAMAGED
-from tidewire.engines.sqlite.stored import RAW
+from tidewire.engines.sqlite.stored import RAW, found_row
 
 _CHUNK_ROWS: Final = 10_000
 
@@ -75,25 +75,8 @@ def _fill(database: apsw.Connection, begin: int, end: int) -> None:
 
 
 def _checksum(*values: Any) -> int | None:
-    chat_id, sequence, prev, message_id, sender_id, key, content, content_type, created_at, _ = (
-        values
-    )
-    if not isinstance(chat_id, bytes):
-        return None
+    chat_id, *row = values
     try:
-        chat = ChatId(chat_id.decode())
-    except UnicodeDecodeError:
+        return row_checksum(ChatId(chat_id.decode()), found_row(0, None, row))
+    except (AttributeError, UnicodeDecodeError):
         return None
-    row = FoundRow(
-        position=0,
-        indexed_sequence=None,
-        sequence=sequence,
-        prev_sequence=prev,
-        message_id=message_id,
-        sender_id=sender_id,
-        client_message_id=key,
-        content=content,
-        content_type=content_type,
-        created_at_ms=created_at,
-    )
-    return row_checksum(chat, row)

@@ -1,6 +1,9 @@
 """SQLite's errors in our words: most specific first, every class of the vendor placed.
 
 What stands in `OUR_BUGS` means that a statement of ours is wrong; it is raised as it is.
+
+Damage is told in two ways. A program that opens the database cannot go on: StoreUnusable. Later
+it concerns the request that met it and no other: StoreDamaged.
 """
 
 from collections.abc import Iterator
@@ -8,11 +11,24 @@ from contextlib import contextmanager
 from typing import Final
 
 import apsw
+import msgspec
 
-from tidewire.domain.errors import StoreFull, StoreUnavailable, StoreUnusable, TidewireError
+from tidewire.domain.errors import (
+    StoreDamaged,
+    StoreFull,
+    StoreUnavailable,
+    StoreUnusable,
+    TidewireError,
+)
 
 DAMAGED: Final = (apsw.CorruptError, apsw.NotADBError)
 """The file is not what it should be: nothing read from it can be trusted."""
+
+NONSENSE: Final = (UnicodeDecodeError, msgspec.DecodeError)
+"""What is raised over a stored value that is not what it was: text that is none, no number."""
+
+DAMAGE: Final = (*DAMAGED, apsw.IOError, *NONSENSE, StoreDamaged)
+"""What an act may meet in some rows and not in others: those others need not fail with them."""
 
 UNAVAILABLE: Final[dict[type[apsw.Error], str]] = {
     apsw.BusyError: "another program holds the database; try again",
@@ -58,7 +74,7 @@ OUR_BUGS: Final = (
 )
 
 
-def damaged_sentence(error: apsw.Error) -> str:
+def damaged_sentence(error: Exception) -> str:
     return (
         f"the database file is damaged ({error}); stop the server, keep a copy of the files, "
         "run 'tidewire verify' to see how far it goes, and restore the last backup"
@@ -77,11 +93,27 @@ def translated(error: apsw.Error) -> TidewireError | None:
     return None
 
 
+def failure_of(error: Exception) -> Exception:
+    """What a request that met this error is told."""
+    if isinstance(error, (*DAMAGED, *NONSENSE)):
+        failure: Exception = StoreDamaged(str(error))
+    elif isinstance(error, apsw.Error):
+        failure = translated(error) or error
+    else:
+        return error
+    if failure is not error:
+        failure.__cause__ = error
+    return failure
+
+
 @contextmanager
 def translate_errors() -> Iterator[None]:
     """Let only errors of ours through."""
     try:
         yield
+    except UnicodeDecodeError as error:
+        # Text that our program wrote is text.
+        raise StoreUnusable(damaged_sentence(error)) from error
     except apsw.Error as error:
         ours = translated(error)
         if ours is None:

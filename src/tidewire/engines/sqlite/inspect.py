@@ -6,7 +6,7 @@ transaction of its own, a few milliseconds long, so the write-ahead log is never
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -14,14 +14,16 @@ from typing import Any, Final
 
 import apsw
 
+from tidewire.domain.damage import message_checksum, row_checksum
 from tidewire.domain.errors import StoreUnusable
 from tidewire.domain.ids import ChatId
 from tidewire.engines.sqlite import inspect_sql
 from tidewire.engines.sqlite.database import check_library, check_not_emptied, schema_version
-from tidewire.engines.sqlite.errors import DAMAGED, translate_errors
+from tidewire.engines.sqlite.errors import DAMAGED, NONSENSE, OUR_BUGS, translate_errors
 from tidewire.engines.sqlite.lockfile import look_first
 from tidewire.engines.sqlite.log_look import LogDamaged, size_bytes, wal_of
 from tidewire.engines.sqlite.migrate import migrations
+from tidewire.engines.sqlite.stored import found_row
 from tidewire.ports.inspection import (
     ChatRow,
     Damaged,
@@ -39,6 +41,7 @@ BUSY_MS_MAX: Final = 5_000
 CACHE_KIB: Final = 16 * 1024
 
 _FIRST: Final = itemgetter(0)
+_DAMAGED: Final = itemgetter(6)
 _UNBOUNDED: Final = (1 << 63) - 1
 
 
@@ -50,7 +53,7 @@ class SqliteInspector:
         check_library(apsw.sqlitelibversion())
         check_is_there(path)
         self._chunk_rows = chunk_rows
-        self._messages_ahead: dict[str, list[Any]] = {}
+        self._messages_ahead: dict[str, list[MessageRow]] = {}
         self._keys_ahead: dict[str, list[Any]] = {}
         try:
             self._database = open_for_reading(path)
@@ -81,6 +84,7 @@ class SqliteInspector:
                 return
             self._read_ahead(after, page)
             yield from page
+            _check_order("chats", after, page[-1].chat_id)
             after = page[-1].chat_id
 
     def messages(self, chat: ChatRow) -> Iterator[Sequence[MessageRow]]:
@@ -92,13 +96,16 @@ class SqliteInspector:
         after, after_position = -1, -1
         while True:
             bounds |= {"after": after, "after_position": after_position}
-            with _reading(f"messages of {chat.chat_id} above sequence {max(after, 0)}"):
-                rows: list[Any] = self._database.execute(inspect_sql.MESSAGES, bounds).fetchall()
+            place = f"messages of {chat.chat_id} above sequence {max(after, 0)}"
+            with _reading(place):
+                rows = self._message_rows(chat.chat_id, bounds)
             if rows:
                 yield rows
             if len(rows) < self._chunk_rows:
                 return
-            after, after_position = rows[-1][0], rows[-1][2]
+            last = rows[-1]
+            _check_order(place, (after, after_position), (last[0], last[2]))
+            after, after_position = last[0], last[2]  # type: ignore[assignment]
 
     def keys(self, chat: ChatRow) -> Iterator[Sequence[EntryRow]]:
         ahead = self._keys_ahead.pop(chat.chat_id, None)
@@ -121,7 +128,9 @@ class SqliteInspector:
                 yield list(map(PositionRow._make, rows))
             if len(rows) < self._chunk_rows:
                 return
-            bounds["user"], bounds["chat"] = rows[-1][:2]
+            last = rows[-1][:2]
+            _check_order("positions", (bounds["user"], bounds["chat"]), last)
+            bounds["user"], bounds["chat"] = last
 
     def direct_pairs(self) -> Iterator[Sequence[PairRow]]:
         after = ""
@@ -134,6 +143,7 @@ class SqliteInspector:
                 yield rows
             if len(rows) < self._chunk_rows:
                 return
+            _check_order("the index of direct chats", after, rows[-1][0])
             after = rows[-1][0]
 
     def close(self) -> None:
@@ -152,7 +162,19 @@ class SqliteInspector:
                 yield rows
             if len(rows) < self._chunk_rows:
                 return
+            _check_order(place, (after, after_position), rows[-1])
             after, after_position = rows[-1]
+
+    def _message_rows(self, chat_id: ChatId, bounds: dict[str, Any]) -> list[MessageRow]:
+        """One chunk. If a row in it is not what was stored, all are read the careful way."""
+        database = self._database
+        with suppress(UnicodeDecodeError):
+            rows: list[Any] = database.execute(inspect_sql.MESSAGES, bounds).fetchall()
+            found = [_message_row(chat_id, row) for row in rows]
+            if not any(map(_DAMAGED, found)):
+                return found
+        rows = database.execute(inspect_sql.MESSAGES_RAW, bounds).fetchall()
+        return [_raw_message_row(chat_id, row) for row in rows]
 
     def _chat_page(self, after: str) -> list[ChatRow]:
         """Some chats with everything that can change about them: one read transaction."""
@@ -223,10 +245,12 @@ class SqliteInspector:
                 return
             messages = self._database.execute(inspect_sql.MESSAGES_AHEAD, bounds).fetchall()
             keys = self._database.execute(inspect_sql.KEYS_AHEAD, bounds).fetchall()
-        except (*DAMAGED, apsw.IOError, apsw.SQLError):
+        except (*DAMAGED, *OUR_BUGS, apsw.IOError, UnicodeDecodeError):
             return  # Chat by chat the damage will be met again, and its place be known.
         for chat_id, rows in groupby(messages, _FIRST):
-            self._messages_ahead[chat_id] = [row[1:] for row in rows]
+            found = [_message_row(chat_id, row[1:]) for row in rows]
+            if not any(map(_DAMAGED, found)):
+                self._messages_ahead[chat_id] = found
         for chat_id, rows in groupby(keys, _FIRST):
             self._keys_ahead[chat_id] = [row[1:] for row in rows]
 
@@ -252,6 +276,33 @@ def check_is_there(path: Path) -> None:
     check_not_emptied(path)
     if not path.is_file():
         raise StoreUnusable(f"there is no database {path}; name a data directory that has one")
+
+
+def _message_row(chat_id: ChatId, row: Any) -> MessageRow:
+    position, sequence, prev, message_id, sender_id, key, content, content_type, *ends = row
+    created_at, checksum = ends
+    is_damaged = type(content) is not str or checksum != message_checksum(
+        chat_id, sequence, prev, message_id, sender_id, key, content, content_type, created_at
+    )
+    return sequence, prev, position, message_id, key, position, is_damaged
+
+
+def _raw_message_row(chat_id: ChatId, row: Any) -> MessageRow:
+    found = found_row(row[0], None, row[1:])
+    is_damaged = found.checksum is None or row_checksum(chat_id, found) != found.checksum
+    sequence, prev, message_id, _, key = row[1:6]
+    ids = [(one or b"").decode(errors="replace") for one in (message_id, key)]
+    return sequence or 0, prev or 0, row[0], *ids, row[0], is_damaged
+
+
+def _check_order(place: str, before: Any, after: Any) -> None:
+    """Each chunk begins where the one before ended: if that is no step ahead, there is no end."""
+    try:
+        is_ahead = before < after
+    except TypeError:
+        is_ahead = False
+    if not is_ahead:
+        raise Damaged(place, "the rows are not in order")
 
 
 def _ids(joined: str | None) -> list[str]:
@@ -315,14 +366,14 @@ def _set_up(database: apsw.Connection) -> apsw.Connection:
 def _reading(place: str) -> Iterator[None]:
     """Tell damage from everything else that can go wrong, and say where it is.
 
-    A statement that fails means that a table or an index is not there: the program has created them
-    all, and `check_schema` has found the version right.
+    A statement that fails means that a table or an index is not there, or not as it was made: the
+    program has created them all, and `check_schema` has found the version right.
     """
     try:
         with translate_errors():
             try:
                 yield
-            except (*DAMAGED, apsw.IOError, apsw.SQLError) as error:
+            except (*DAMAGED, *OUR_BUGS, *NONSENSE, apsw.IOError) as error:
                 raise Damaged(place, str(error)) from error
     except StoreUnusable as error:
         # `schema_version` has translated the damage already.

@@ -6,6 +6,8 @@ nothing that came later is among the rows.
 
 from typing import Final
 
+from tidewire.engines.sqlite.stored import RAW
+
 # Chats by id, and also those that only a counter, a member or a message names. The last two step
 # from id to id through an index; they do not look at every row.
 CHAT_IDS: Final = """
@@ -82,16 +84,23 @@ WHERE m.chat_id > :after AND m.chat_id <= :last
 ORDER BY m.chat_id, m.user_id
 """
 
+_COLUMNS: Final = """
+sequence, prev_sequence, message_id, sender_id, client_message_id, content, content_type,
+    created_at, checksum
+"""
+
 # A message is identified by its position. Were there two of one sequence, the chunk's border would
 # not lose one of them.
-MESSAGES: Final = """
-SELECT
-    m.sequence, m.prev_sequence, m.position, m.message_id, m.client_message_id, m.position
-FROM messages AS m
-WHERE m.chat_id = :chat AND m.sequence >= :after
-    AND (m.sequence > :after OR m.position > :after_position) AND m.position <= :newest
-ORDER BY m.sequence, m.position LIMIT :count
+_MESSAGES: Final = """
+SELECT position, {columns}
+FROM messages
+WHERE chat_id = :chat AND sequence >= :after
+    AND (sequence > :after OR position > :after_position) AND position <= :newest
+ORDER BY sequence, position LIMIT :count
 """
+MESSAGES: Final = _MESSAGES.format(columns=_COLUMNS)
+# The same, whatever the rows hold: no value fails to be handed over.
+MESSAGES_RAW: Final = _MESSAGES.format(columns=RAW)
 
 # These two read the index alone: what it says is what a retry, or a lookup by id, is answered by.
 KEYS: Final = """
@@ -110,12 +119,12 @@ SELECT count(*) FROM (
 )
 """
 
-MESSAGES_AHEAD: Final = """
-SELECT chat_id, sequence, prev_sequence, position, message_id, client_message_id, position
+MESSAGES_AHEAD: Final = f"""
+SELECT chat_id, position, {_COLUMNS}
 FROM messages INDEXED BY messages_by_sequence
 WHERE chat_id > :after AND chat_id <= :last AND position <= :newest
 ORDER BY chat_id, sequence, position
-"""
+"""  # noqa: S608 - constants
 
 KEYS_AHEAD: Final = """
 SELECT chat_id, client_message_id, position FROM messages INDEXED BY messages_by_key

@@ -8,9 +8,10 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
@@ -110,6 +111,41 @@ def _run(database: apsw.Connection, migration: Migration) -> None:
 def _execute(database: apsw.Connection, sql: str) -> None:
     # To the end: execute() alone would stop at the first row that a statement gives.
     database.execute(sql).fetchall()
+
+
+def check_tables(database: apsw.Connection) -> None:
+    """Refuse a database whose tables are not as the migrations make them: a flipped bit in their
+    definition, and every statement means something else."""
+    with translate_errors():
+        rows: list[Any] = database.execute(_DEFINITIONS).fetchall()
+    found = {name: (sql, rootpage) for name, sql, rootpage in rows}
+    wrong = [name for name, sql in _definitions().items() if found.get(name, ("",))[0] != sql]
+    pages = [rootpage for _, rootpage in found.values() if rootpage]
+    if wrong or len(set(pages)) != len(pages):
+        raise StoreUnusable(
+            f"{database.filename} is damaged: the definition of "
+            f"{wrong[0] if wrong else 'its tables'} is not what it was; keep a copy of the files, "
+            "and restore the last backup"
+        )
+
+
+_DEFINITIONS: Final = """
+SELECT name, sql, rootpage FROM sqlite_schema
+WHERE name NOT LIKE 'sqlite_%'
+"""
+
+
+@lru_cache(maxsize=1)
+def _definitions() -> dict[str, str]:
+    """How the tables of an up-to-date database are defined."""
+    database = apsw.Connection(":memory:")
+    try:
+        for migration in migrations():
+            _run(database, migration)
+        rows: list[Any] = database.execute(_DEFINITIONS).fetchall()
+        return {name: sql for name, sql, _ in rows}
+    finally:
+        database.close()
 
 
 def set_epoch(database: apsw.Connection) -> str:

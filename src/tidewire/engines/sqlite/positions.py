@@ -5,6 +5,7 @@ come from an index that SQLite keeps.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import apsw
@@ -24,7 +25,7 @@ from tidewire.domain.delivery import (
     Positions,
     summarise,
 )
-from tidewire.domain.errors import NotAMember, SequenceAboveHead
+from tidewire.domain.errors import NotAMember, SequenceAboveHead, StoreDamaged
 from tidewire.domain.events import Event, PositionsAdvanced
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import UNREAD_MAX, UNREAD_SCAN_MAX
@@ -221,6 +222,10 @@ def digest(
     rows: list[tuple[Any, ...]] = database.execute(
         DIGEST, (user_id, after or "", count_max + 1)
     ).fetchall()
+    chat_ids = [after or "", *(row[0] for row in rows)]
+    if any(one >= other for one, other in pairwise(chat_ids)):
+        # Whoever asks for page after page would never come to an end.
+        raise StoreDamaged(f"the chats of {user_id} are not in order")
     entries = _entries(database, rows[:count_max])
     return DigestPage(entries, entries[-1].chat_id if len(rows) > count_max else None)
 

@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 
 import apsw
 
-from tidewire.domain.errors import Overloaded, StoreUnavailable
+from tidewire.domain.errors import Overloaded, StoreDamaged, StoreUnavailable
 from tidewire.engines.sqlite.database import SqliteOptions, connect_reader
-from tidewire.engines.sqlite.errors import translated
+from tidewire.engines.sqlite.errors import failure_of
 
 Result = TypeVar("Result")
 Query = Callable[[apsw.Connection], Result]
@@ -86,8 +86,15 @@ class _Read:
 class Readers:
     """A few reading threads. `read` and `close` are called on the event loop."""
 
-    def __init__(self, path: Path, options: SqliteOptions, gate: ReadGate | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        options: SqliteOptions,
+        gate: ReadGate | None = None,
+        on_damage: Callable[[StoreDamaged], None] | None = None,
+    ) -> None:
         self.gate = gate or ReadGate()
+        self._on_damage = on_damage
         self._path = path
         self._options = options
         self._loop = asyncio.get_running_loop()
@@ -139,10 +146,8 @@ class Readers:
                     database = connect_reader(self._path, self._options)
                     database.set_progress_handler(is_late, _PROGRESS_STEPS)
                 outcome = self._query(database, read.query, deadline)
-            except apsw.Error as error:
-                outcome = translated(error) or error
             except Exception as error:  # noqa: BLE001 - handed to whoever asked
-                outcome = error
+                outcome = failure_of(error)
             finally:
                 self.gate.leave()
             self._loop.call_soon_threadsafe(self._deliver, read, outcome)
@@ -166,4 +171,6 @@ class Readers:
 
     def _deliver(self, read: _Read, outcome: object) -> None:
         self._waiting -= 1
+        if isinstance(outcome, StoreDamaged) and self._on_damage is not None:
+            self._on_damage(outcome)
         read.answer(outcome)

@@ -40,9 +40,7 @@ def messages_before(
     bytes_max: int,
 ) -> MessagePage:
     head = access_chat(database, reader, chat_id).chat.head
-    messages = stored.messages_before(
-        database, chat_id, head + 1 if before is None else before, count_max, bytes_max
-    )
+    messages = stored.messages_before(database, chat_id, before, count_max, bytes_max, head=head)
     through = messages[-1].sequence if messages else 0
     has_more = bool(messages) and messages[0].prev_sequence > 0
     return MessagePage(messages, synced_through=through, has_more=has_more, head=head)

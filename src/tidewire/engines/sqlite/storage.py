@@ -8,6 +8,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -48,6 +49,7 @@ from tidewire.engines.sqlite import (
 from tidewire.engines.sqlite.account_storage import SqliteAccounts
 from tidewire.engines.sqlite.checkpointer import Checkpointer, settle_log
 from tidewire.engines.sqlite.copying import make_private
+from tidewire.engines.sqlite.damage_log import DamageLog
 from tidewire.engines.sqlite.database import (
     SYNCED,
     SqliteOptions,
@@ -61,12 +63,14 @@ from tidewire.engines.sqlite.database import (
 )
 from tidewire.engines.sqlite.lockfile import DataDirectoryLock
 from tidewire.engines.sqlite.log_look import check_log, check_unsynced_log
-from tidewire.engines.sqlite.migrate import migrate, read_epoch
+from tidewire.engines.sqlite.migrate import check_tables, migrate, read_epoch
 from tidewire.engines.sqlite.readers import Readers, ReadGate
 from tidewire.engines.sqlite.writer import CommitCounters, FatalHandler, Writer
 from tidewire.ports.event_log import CommitListener, ignore_commits
 from tidewire.ports.inspection import CounterEvidence, NewCounter
 from tidewire.ports.storage import AppendDone, AppendsByCallback, Storage
+
+_CHAT_OF: Final = attrgetter("chat_id")
 
 EXIT_STORE_IN_DOUBT: Final = 74
 """The exit code of a process whose store can no longer be trusted (EX_IOERR)."""
@@ -100,11 +104,18 @@ class SqliteStorage(SqliteAccounts):
         self._lock = lock
         self._epoch = read_epoch(database)
         gate = ReadGate()
+        self.damage = DamageLog()
         # What can fail comes before the first thread: an opening that fails leaves none behind.
         self.checkpointer = Checkpointer(path, options, gate, on_fatal)
         super().__init__(
-            readers=Readers(path, options, gate),
-            writer=Writer(database, options=options, listener=listener, on_fatal=on_fatal),
+            readers=Readers(path, options, gate, self.damage.note_failure),
+            writer=Writer(
+                database,
+                options=options,
+                listener=listener,
+                on_fatal=on_fatal,
+                on_damage=self.damage.note_failure,
+            ),
         )
         self.checkpointer.start(database, self._writer.between_commits)
 
@@ -172,30 +183,41 @@ class SqliteStorage(SqliteAccounts):
     # Messages.
 
     async def append(self, sends: Sequence[SendMessage], *, now_ms: int) -> list[AppendOutcome]:
-        return await self._write(append.append, sends, now_ms)
+        outcomes: list[AppendOutcome] = await self._writer.write_many(
+            sends, lambda database, some: append.append(database, some, now_ms), _CHAT_OF
+        )
+        return outcomes
 
     def append_nowait(self, sends: Sequence[SendMessage], *, now_ms: int, done: AppendDone) -> None:
-        self._writer.write_nowait(
-            lambda database: append.append(database, sends, now_ms),
+        self._writer.write_many_nowait(
+            sends,
+            lambda database, some: append.append(database, some, now_ms),
+            _CHAT_OF,
             done,  # type: ignore[arg-type]
         )
 
     async def messages_after(
         self, reader: UserId, chat_id: ChatId, after: int, *, count_max: int, bytes_max: int
     ) -> MessagePage:
-        return await self._read(
+        page = await self._read(
             reading.messages_after, reader, chat_id, after, count_max, bytes_max
         )
+        self.damage.note_messages(page.messages)
+        return page
 
     async def messages_before(
         self, reader: UserId, chat_id: ChatId, before: int | None, *, count_max: int, bytes_max: int
     ) -> MessagePage:
-        return await self._read(
+        page = await self._read(
             reading.messages_before, reader, chat_id, before, count_max, bytes_max
         )
+        self.damage.note_messages(page.messages)
+        return page
 
     async def message(self, reader: UserId, chat_id: ChatId, message_id: MessageId) -> Message:
-        return await self._read(reading.message, reader, chat_id, message_id)
+        message = await self._read(reading.message, reader, chat_id, message_id)
+        self.damage.note_messages((message,))
+        return message
 
     # Chats.
 
@@ -288,7 +310,10 @@ class SqliteStorage(SqliteAccounts):
     # Positions.
 
     async def advance(self, advances: Sequence[Advance], *, now_ms: int) -> list[AdvanceOutcome]:
-        return await self._write(positions.advance, advances, now_ms)
+        outcomes: list[AdvanceOutcome] = await self._writer.write_many(
+            advances, lambda database, some: positions.advance(database, some, now_ms), _CHAT_OF
+        )
+        return outcomes
 
     async def floors(self, chat_ids: Sequence[ChatId]) -> list[Floors | None]:
         return await self._read(positions.floors, chat_ids)
@@ -343,6 +368,7 @@ def _open_database(
             schema_version(database)
             check_complete(database, path)
             migrate(database, data_dir)
+            check_tables(database)
             settle_log(database)
         except BaseException:
             database.close()

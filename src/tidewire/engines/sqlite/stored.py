@@ -106,17 +106,27 @@ def messages_after(
 
 
 def messages_before(
-    database: apsw.Connection, chat_id: ChatId, before: int, count_max: int, bytes_max: int
+    database: apsw.Connection,
+    chat_id: ChatId,
+    before: int | None,
+    count_max: int,
+    bytes_max: int,
+    *,
+    head: int,
 ) -> list[Message]:
-    """The messages below a sequence, ascending."""
-    where = "WHERE chat_id = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?"
-    messages = _read_whole(database, where, (chat_id, before, count_max), bytes_max)
+    """The messages below a sequence, or the last ones, ascending."""
+    border = head + 1 if before is None else before
+    # The message at the border says which one is before it.
+    where = "WHERE chat_id = ? AND sequence <= ? ORDER BY sequence DESC LIMIT ?"
+    messages = _read_whole(database, where, (chat_id, border, count_max + 1), bytes_max)
     if messages is not None:
         is_chain = all(later.prev_sequence == one.sequence for later, one in pairwise(messages))
-        messages = messages if is_chain else None
+        reaches_head = before is not None or (messages[0].sequence if messages else 0) == head
+        messages = messages if is_chain and reaches_head else None
     if messages is None:
-        messages = _messages_before_mended(database, chat_id, before, count_max)
-    found, _ = _cut(messages, count_max, bytes_max)
+        messages = _messages_before_mended(database, chat_id, border, count_max)
+    below = (message for message in messages if message.sequence < border)
+    found, _ = _cut(below, count_max, bytes_max)
     found.reverse()
     return found
 
@@ -222,7 +232,7 @@ def _messages_after_mended(
     before = _places(database, _PLACES_THROUGH, chat_id, after, 1)
     places = _places(database, _PLACES_ABOVE, chat_id, after, count_max + 2)
     ends_chat = len(places) < count_max + 2
-    messages = _mended(database, chat_id, [*before, *places], ends_chat=ends_chat)
+    messages = _mended(database, chat_id, [*before, *places], ends_chat=ends_chat, after=after)
     return [message for message in messages if message.sequence > after]
 
 
@@ -233,19 +243,29 @@ def _messages_before_mended(
     places.reverse()
     behind = _places(database, _PLACES_FROM, chat_id, before, 1)
     messages = _mended(database, chat_id, [*places, *behind], ends_chat=not behind)
-    messages = [message for message in messages if message.sequence < before]
     messages.reverse()
     return messages
 
 
 def _mended(
-    database: apsw.Connection, chat_id: ChatId, places: Sequence[Place], *, ends_chat: bool
+    database: apsw.Connection,
+    chat_id: ChatId,
+    places: Sequence[Place],
+    *,
+    ends_chat: bool,
+    after: int | None = None,
 ) -> list[Message]:
-    return [message for _, message in _mend(database, chat_id, places, ends_chat=ends_chat)]
+    mended = _mend(database, chat_id, places, ends_chat=ends_chat, after=after)
+    return [message for _, message in mended]
 
 
 def _mend(
-    database: apsw.Connection, chat_id: ChatId, places: Sequence[Place], *, ends_chat: bool
+    database: apsw.Connection,
+    chat_id: ChatId,
+    places: Sequence[Place],
+    *,
+    ends_chat: bool,
+    after: int | None = None,
 ) -> list[tuple[int | None, Message]]:
     first = _places(database, _PLACES_FROM, chat_id, _BELOW_ALL, 1)
 
@@ -257,6 +277,7 @@ def _mend(
         chat_id,
         [_found(database, position, sequence) for position, sequence in places],
         begins_chat=first[:1] == list(places[:1]),
+        after=after,
         counter=_counter(database, chat_id) if ends_chat else None,
         find=find,
     )
@@ -276,9 +297,12 @@ def _places(
 
 def _found(database: apsw.Connection, position: int, indexed_sequence: int | None) -> FoundRow:
     row = database.execute(_RAW_ROW, (position,)).fetchone()
-    if row is None:
-        return FoundRow(position=position, indexed_sequence=indexed_sequence)
-    sequence, prev, message_id, sender_id, key, content, content_type, created_at, checksum = row
+    return found_row(position, indexed_sequence, row or (None,) * 9)
+
+
+def found_row(position: int, indexed_sequence: int | None, values: Sequence[Any]) -> FoundRow:
+    """A row by the columns of `RAW`."""
+    sequence, prev, message_id, sender_id, key, content, content_type, created_at, checksum = values
     return FoundRow(
         position=position,
         indexed_sequence=indexed_sequence,

@@ -3,28 +3,43 @@
 It takes everything that is waiting, runs one transaction, syncs once, and answers them all; while
 one commit is syncing, the next one gathers. No timer, no delay. After a commit, its events go to
 the listener and its callers are answered, both on the event loop, in commit order.
+
+A transaction that meets damage is rolled back, and its acts are done again in transactions of their
+own: those that do not meet the damage must not fail with the one that does. An act for many is
+halved until the damage is alone. Only a commit whose outcome is unknown ends the process.
 """
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future as ThreadFuture
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
-from tidewire.domain.errors import Overloaded, Refused, StoreUnavailable, StoreUnusable
+from tidewire.domain.errors import (
+    Overloaded,
+    Refused,
+    StoreDamaged,
+    StoreFull,
+    StoreUnavailable,
+    StoreUnusable,
+)
 from tidewire.domain.events import Event
 from tidewire.engines.sqlite.database import SqliteOptions
-from tidewire.engines.sqlite.errors import DAMAGED, damaged_sentence, translated
+from tidewire.engines.sqlite.errors import DAMAGE, failure_of, translated
 from tidewire.ports.event_log import CommitListener
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 Act = Callable[[apsw.Connection], tuple[Result, Sequence[Event]]]
 """One write: changes rows, gives its result and what happened. Raises Refused before any change."""
+
+ActForMany = Callable[[apsw.Connection, Sequence[Item]], tuple[Sequence[object], Sequence[Event]]]
+"""One write for many: gives a result for each, in their order."""
 
 FatalHandler = Callable[[str], None]
 """Is told why the database is in doubt. The real one ends the process and does not return."""
@@ -37,12 +52,29 @@ WriteDone = Callable[[object], None]
 class _Write:
     """A write that waits, or has been done."""
 
-    __slots__ = ("act", "done", "outcome")
+    __slots__ = ("act", "done", "many", "outcome")
 
-    def __init__(self, act: Act[object], done: WriteDone) -> None:
+    def __init__(self, act: Act[object], done: WriteDone, many: "_Many | None" = None) -> None:
         self.act = act
         self.done = done
+        self.many = many
         self.outcome: object = None
+
+
+class _Many:
+    """What a write for many is made of."""
+
+    __slots__ = ("act", "items", "key")
+
+    def __init__(
+        self,
+        items: Sequence[Any],
+        act: ActForMany[Any],
+        key: Callable[[Any], Hashable],
+    ) -> None:
+        self.items = items
+        self.act = act
+        self.key = key
 
 
 class _Pause:
@@ -88,12 +120,14 @@ class Writer:
         options: SqliteOptions,
         listener: CommitListener,
         on_fatal: FatalHandler,
+        on_damage: Callable[[StoreDamaged], None] | None = None,
     ) -> None:
         self.counters = CommitCounters()
         self._database = database
         self._options = options
         self._listener = listener
         self._on_fatal = on_fatal
+        self._on_damage = on_damage
         self._loop = asyncio.get_running_loop()
         # SimpleQueue wakes the thread in C; its bound is kept by `_waiting`, on the loop alone.
         self._queue: SimpleQueue[_Write | _Pause | None] = SimpleQueue()
@@ -111,17 +145,37 @@ class Writer:
     async def write(self, act: Act[Result]) -> Result:
         """Do the act in the next commit; its result when that is durable."""
         answer: asyncio.Future[object] = self._loop.create_future()
-        self.write_nowait(act, partial(_resolve, answer))
+        self._put(_Write(act, partial(_resolve, answer)))
         return await answer  # type: ignore[return-value]
 
-    def write_nowait(self, act: Act[object], done: WriteDone) -> None:
-        """As `write`, but `done` is called with the result, later. Raises if there is no room."""
+    async def write_many(
+        self, items: Sequence[Item], act: ActForMany[Item], key: Callable[[Item], Hashable]
+    ) -> Any:
+        """As `write`, for many at once; a result for each. One that meets damage fails alone, with
+        those behind it that have the same key."""
+        answer: asyncio.Future[object] = self._loop.create_future()
+        self.write_many_nowait(items, act, key, partial(_resolve, answer))
+        return await answer
+
+    def write_many_nowait(
+        self,
+        items: Sequence[Item],
+        act: ActForMany[Item],
+        key: Callable[[Item], Hashable],
+        done: WriteDone,
+    ) -> None:
+        """As `write_many`, but `done` is called with the results, later."""
+        whole: Act[object] = lambda database: act(database, items)  # noqa: E731
+        self._put(_Write(whole, done, _Many(items, act, key)))
+
+    def _put(self, write: _Write) -> None:
+        """Raises if there is no room."""
         if self._closed:
             raise StoreUnavailable("the store is closing")
         if self._waiting >= self._options.writes_waiting_max:
             raise Overloaded(f"{self._waiting} writes are waiting already; try again later")
         self._waiting += 1
-        self._queue.put(_Write(act, done))
+        self._queue.put(write)
 
     def between_commits(self, act: Callable[[apsw.Connection], None]) -> ThreadFuture[None]:
         """Do something on the writing connection outside of any transaction. From any thread."""
@@ -170,8 +224,64 @@ class Writer:
             failure = self._abandon(error)
             for write in writes:
                 write.outcome = failure
+            if isinstance(error, DAMAGE) and self._in_doubt is None:
+                events += self._commit_apart(writes)
         self.counters.add(len(writes), time.perf_counter() - started_at)
         self._loop.call_soon_threadsafe(self._deliver, writes, events)
+
+    def _commit_apart(self, writes: list[_Write]) -> list[Event]:
+        """A transaction for each: none fails because of another one's damage."""
+        events: list[Event] = []
+        for write in writes:
+            try:
+                if write.many is None:
+                    write.outcome, more = self._transact(write.act)
+                else:
+                    write.outcome, more = self._transact_many(write.many, write.many.items, {})
+            except Exception as error:  # noqa: BLE001 - its caller gets it, whatever it is
+                self._tell_damage(error)
+                write.outcome = error
+            else:
+                events += more
+        return events
+
+    def _transact(self, act: Act[Result]) -> tuple[Result, Sequence[Event]]:
+        """One transaction for one act. Raises what its caller is told."""
+        try:
+            self._begin()
+            done = act(self._database)
+            self._sync()
+        except Exception as error:
+            failure = self._abandon(error)
+            if failure is error:
+                raise
+            raise failure from error
+        return done
+
+    def _tell_damage(self, failure: BaseException) -> None:
+        if isinstance(failure, StoreDamaged) and self._on_damage is not None:
+            self._loop.call_soon_threadsafe(self._on_damage, failure)
+
+    def _transact_many(
+        self, many: _Many, items: Sequence[Any], failed: dict[Hashable, StoreUnavailable]
+    ) -> tuple[list[object], list[Event]]:
+        """A transaction for all of them, or for each half, until the damage is alone."""
+        sound = [item for item in items if many.key(item) not in failed]
+        results: Sequence[object] = ()
+        events: Sequence[Event] = ()
+        try:
+            if sound:
+                results, events = self._transact(lambda database: many.act(database, sound))
+        except StoreUnavailable as damage:
+            if len(sound) > 1 and not isinstance(damage, StoreFull):
+                middle = len(items) // 2
+                one, first = self._transact_many(many, items[:middle], failed)
+                other, second = self._transact_many(many, items[middle:], failed)
+                return one + other, first + second
+            self._tell_damage(damage)
+            failed.update({many.key(item): damage for item in sound})
+        found = iter(results)
+        return [failed.get(many.key(item)) or next(found) for item in items], list(events)
 
     def _begin(self) -> None:
         if self._in_doubt is not None:
@@ -191,7 +301,8 @@ class Writer:
         try:
             write.outcome, events = write.act(self._database)
         except Exception as error:
-            if isinstance(error, apsw.Error) and translated(error) is not None:
+            is_database = isinstance(error, apsw.Error) and translated(error) is not None
+            if is_database or isinstance(error, DAMAGE):
                 # The database itself failed, so this concerns everybody.
                 raise
             self._database.execute("ROLLBACK TO act")
@@ -211,8 +322,6 @@ class Writer:
 
     def _abandon(self, error: Exception) -> Exception:
         """Roll back; what the callers are told."""
-        if isinstance(error, DAMAGED):
-            self._doubt(f"{damaged_sentence(error)}; the process ends, as nothing can be stored")
         if self._in_doubt is not None:
             return StoreUnusable(self._in_doubt)
         try:
@@ -221,12 +330,7 @@ class Writer:
         except Exception as rollback_error:  # noqa: BLE001 - the state is in doubt, whatever it was
             self._doubt(_unknown(f"a rollback failed ({rollback_error})"))
             return StoreUnusable(str(self._in_doubt))
-        if isinstance(error, apsw.Error):
-            ours = translated(error)
-            if ours is not None:
-                ours.__cause__ = error
-                return ours
-        return error
+        return failure_of(error)
 
     def _doubt(self, why: str) -> None:
         """Never go on with a database in doubt: nothing more is acknowledged."""

@@ -1,0 +1,37 @@
+"""One flipped bit anywhere in a store: verified, served, contained. Slow: many stores are opened.
+
+`python -m tests.crash.flips --copies 300` does the same for longer.
+"""
+
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from tests.crash.flips import Tally, make_store, try_copies, try_copy
+
+COPIES = 40
+SECONDS_MAX = 20.0
+"""A machine that is busy with other things tries fewer copies."""
+
+
+@pytest.mark.slow
+async def test_no_flipped_bit_ends_a_server_or_is_served_as_truth(tmp_path: Path) -> None:
+    tally = await try_copies(tmp_path, "forty", COPIES, seconds_max=SECONDS_MAX)
+    assert tally.faults == []
+    unforeseen = {name: count for name, count in tally.outcomes.items() if "unforeseen" in name}
+    assert unforeseen == {}
+    assert tally.copies >= 5
+    assert tally.outcomes["served"] > tally.copies / 2
+    assert tally.outcomes["verify sees it"] > 0
+
+
+@pytest.mark.slow
+async def test_message_that_was_never_said_is_caught(tmp_path: Path) -> None:
+    truth = await make_store(tmp_path)
+    chat_id, messages = next(iter(truth.messages.items()))
+    messages[3] = msgspec.structs.replace(messages[3], content="something else")
+    tally = Tally()
+    await try_copy(tmp_path / "stopped", tmp_path / "copy", truth, Random(1), tally)
+    assert any(f"{chat_id}: 4 is not what was stored" in fault for fault in tally.faults)
