@@ -338,6 +338,7 @@ class Connection:
                 payload.message,
                 retry_after_ms=retry_after_ms,
                 now_ms=now.ms,
+                after=_after(payload.details),
             )
             if entry is not None and entry.code is not None:
                 self._effects.append(EntryChanged(entry))
@@ -460,6 +461,12 @@ class Connection:
 
 
 _BEFORE_THE_REST: Final = (ConnectionEstablishedFrame, ConnectionClosingFrame, ErrorFrame)
+
+
+def _after(details: object) -> str | None:
+    """The message that a refused one has to wait for."""
+    found = details.get("after") if isinstance(details, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _retry_after_ms(details: object) -> int:

@@ -272,7 +272,7 @@ class Holdings:
             place.count_unread(items, own_id)
             if len(self._outbox):
                 for item in items:
-                    if item.sender_id == own_id:
+                    if item.sender_id == own_id and not item.is_damaged:
                         self._own_arrived(place, item)
             self._unstored += len(items)
             if self.is_full and not self._is_paused:

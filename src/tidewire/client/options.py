@@ -71,8 +71,8 @@ class ClientOptions:
     """How many messages may wait to be sent, failed ones included."""
 
     window: int = 1
-    """How many messages of a chat are on their way at once. With more than one, a message that
-    has to be sent again may end up behind later ones."""
+    """How many messages of a chat are on their way at once. After a refusal all of them are sent
+    again, in the order of writing; one that is given up is passed over by those after it."""
 
     sends_max: int = 64
     """How many messages of all chats together are on their way at once."""

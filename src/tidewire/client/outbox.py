@@ -4,6 +4,11 @@ Per chat they leave in the order in which they were written; by default one is o
 so that the order survives failures. An entry leaves the outbox when it is known to be stored. One
 that was refused for good stays as failed, one whose fate nobody can find out stays as unknown,
 until the user retries or drops it. Neither holds back what was written after it.
+
+The server stores what a connection sends to a chat in the order of sending: a refusal that may be
+retried takes the later ones along. So after one nothing leaves until all that is on its way has
+been answered; then everything leaves again, in the order of writing. One that is given up is not
+waited for: the next one says so (`is_first`).
 """
 
 from collections import deque
@@ -18,7 +23,7 @@ from tidewire.client.errors import OutboxFull
 from tidewire.client.options import ClientOptions
 from tidewire.domain.errors import ErrorCode
 from tidewire.domain.ids import ChatId, ClientMessageId
-from tidewire.wire.error_table import ERROR_TABLE
+from tidewire.wire.error_table import ERROR_TABLE, ErrorRow
 
 if TYPE_CHECKING:
     from random import Random
@@ -42,6 +47,7 @@ class Entry(msgspec.Struct, kw_only=True):
 
     `number` orders the entries. `left_at_ms` is when it may first have left this device, as it is
     on the disk; None: surely not yet. `is_doubtful`: it left, and the answer was never heard.
+    `is_first`: the server is not to wait for what was refused before it.
     """
 
     client_message_id: ClientMessageId
@@ -54,6 +60,7 @@ class Entry(msgspec.Struct, kw_only=True):
     left_at_ms: int | None = None
     state: EntryState = EntryState.QUEUED
     is_doubtful: bool = False
+    is_first: bool = False
     tries: int = 0
     code: str | None = None
     reason: str | None = None
@@ -66,7 +73,15 @@ class Entry(msgspec.Struct, kw_only=True):
 class _Lane:
     """The entries of one chat."""
 
-    __slots__ = ("chat_id", "failures", "flying", "is_held", "queued", "retry_at_ms")
+    __slots__ = (
+        "chat_id",
+        "failures",
+        "flying",
+        "is_held",
+        "is_refused",
+        "queued",
+        "retry_at_ms",
+    )
 
     def __init__(self, chat_id: ChatId) -> None:
         self.chat_id = chat_id
@@ -75,6 +90,8 @@ class _Lane:
         self.failures = 0
         self.retry_at_ms: int | None = None
         self.is_held = True
+        self.is_refused = False
+        """One was refused, and what left after it has not been answered yet."""
 
 
 class Outbox:
@@ -89,6 +106,8 @@ class Outbox:
         # Lanes that may have something to send, in the order of their turns; a dict keeps it.
         self._ready: dict[ChatId, _Lane] = {}
         self._paused: dict[ChatId, _Lane] = {}
+        # Chats for which the server may wait for an entry that does not come again.
+        self._given_up: dict[ChatId, None] = {}
         self.flying_count = 0
         for entry in entries:
             # Whatever was on its way when that life ended has left, and nobody heard the answer.
@@ -193,6 +212,8 @@ class Outbox:
                 doubtful.append(entry)
             else:
                 entry.state = FLYING
+                entry.is_first = chat_id in self._given_up
+                self._given_up.pop(chat_id, None)
                 lane.flying[entry.client_message_id] = entry
                 self.flying_count += 1
                 room -= 1
@@ -224,9 +245,11 @@ class Outbox:
         *,
         retry_after_ms: int,
         now_ms: int,
+        after: str | None = None,
     ) -> Entry | None:
         """The server said no. It is tried again if the table of codes says so, else it has failed.
 
+        `after`: only because this one was refused before it, which has to be sent again first.
         None: it was not on its way (any more).
         """
         entry = self._entries.get(client_message_id)
@@ -234,23 +257,39 @@ class Outbox:
             return None
         lane = self._lanes[entry.chat_id]
         self._land(lane, entry)
-        entry.tries += 1
+        entry.tries += after is None
         if not self._may_retry(entry, code):
             entry.state, entry.code, entry.reason = FAILED, code, reason
+            row = _row(code)
+            if row is None or row.retryable:
+                self._given_up[entry.chat_id] = None
         else:
             entry.state, entry.is_doubtful = QUEUED, True
             self._requeue(lane, [entry])
-            lane.failures += 1
-            wait_ms = backoff_ms(
-                lane.failures,
-                self._random,
-                first_ms=self._options.backoff_ms,
-                longest_ms=self._options.backoff_ms_max,
-            )
-            lane.retry_at_ms = now_ms + max(wait_ms, retry_after_ms)
-            self._paused[lane.chat_id] = lane
+            lane.is_refused = bool(lane.flying)
+            if after is not None and not self._is_coming(lane, after):
+                self._given_up[entry.chat_id] = None
+            self._pause(lane, now_ms, retry_after_ms, is_failure=after is None)
         self._settle_lane(lane)
         return entry
+
+    def _pause(self, lane: _Lane, now_ms: int, retry_after_ms: int, *, is_failure: bool) -> None:
+        """Nothing leaves for this chat for a while, each time for longer."""
+        lane.failures += is_failure or not lane.failures
+        wait_ms = backoff_ms(
+            lane.failures,
+            self._random,
+            first_ms=self._options.backoff_ms,
+            longest_ms=self._options.backoff_ms_max,
+        )
+        if is_failure or lane.retry_at_ms is None:
+            lane.retry_at_ms = now_ms + max(wait_ms, retry_after_ms)
+        self._paused[lane.chat_id] = lane
+
+    def _is_coming(self, lane: _Lane, client_message_id: str) -> bool:
+        """Whether the one that the server waits for is on its way, or will be."""
+        key = ClientMessageId(client_message_id.lower())
+        return key in lane.flying or any(one.client_message_id == key for one in lane.queued)
 
     def lost(self) -> None:
         """The connection is gone, and with it every answer that was still to come."""
@@ -261,16 +300,15 @@ class Outbox:
                 entry.state, entry.is_doubtful = QUEUED, True
             self._requeue(lane, landed)
             lane.retry_at_ms = None
+            lane.is_refused = False
             self._paused.pop(lane.chat_id, None)
+        self._given_up.clear()
         self.hold_all()
 
     def _may_retry(self, entry: Entry, code: str) -> bool:
-        try:
-            row = ERROR_TABLE[ErrorCode(code)]
-        except ValueError:
+        row = _row(code)
+        if row is None or code == ErrorCode.INTERNAL_ERROR:
             # A code that is newer than we are: a few more tries, then the user decides.
-            return entry.tries < self._options.tries_max
-        if code == ErrorCode.INTERNAL_ERROR:
             return entry.tries < self._options.tries_max
         return row.retryable
 
@@ -297,6 +335,7 @@ class Outbox:
             lane.queued
             and not lane.is_held
             and lane.retry_at_ms is None
+            and not (lane.is_refused and lane.flying)
             and len(lane.flying) < self._options.window
         )
         if is_ready:
@@ -315,6 +354,7 @@ class Outbox:
     def _land(self, lane: _Lane, entry: Entry) -> None:
         if lane.flying.pop(entry.client_message_id, None) is not None:
             self.flying_count -= 1
+            lane.is_refused = lane.is_refused and bool(lane.flying)
 
     def _forget(self, entry: Entry) -> None:
         del self._entries[entry.client_message_id]
@@ -326,6 +366,14 @@ class Outbox:
         elif entry.state is QUEUED:
             lane.queued.remove(entry)
         self._settle_lane(lane)
+
+
+def _row(code: str) -> ErrorRow | None:
+    """What the table says of a code; None if it is newer than we are."""
+    try:
+        return ERROR_TABLE[ErrorCode(code)]
+    except ValueError:
+        return None
 
 
 def _number(entry: Entry) -> int:

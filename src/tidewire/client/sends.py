@@ -64,6 +64,7 @@ class Sends:
                 content=entry.content,
                 content_type=entry.content_type,
                 seen_sequence=entry.seen_sequence,
+                is_first=entry.is_first,
             ),
         )
 

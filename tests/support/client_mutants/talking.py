@@ -20,6 +20,7 @@ from tidewire.client.errors import ClientClosed
 from tidewire.client.link import Link
 from tidewire.client.outbox import Entry, Outbox
 from tidewire.client.places import Place
+from tidewire.client.sends import Sends
 from tidewire.domain.errors import InvalidMessage
 from tidewire.domain.ids import ClientMessageId
 from tidewire.domain.limits import CONTENT_BYTES_MAX
@@ -235,6 +236,25 @@ def takes_texts_only_when_ready(patch: Patch) -> None:
 
 
 # The protocol's own.
+
+
+@mutant("TW-01")
+def refused_ones_go_to_the_end(patch: Patch) -> None:
+    def mutated(self: Any, lane: Any, entries: Any) -> None:
+        lane.queued.extend(entries)
+
+    patch.setattr(Outbox, "_requeue", mutated)
+
+
+@mutant("TW-01")
+def gives_up_without_a_word(patch: Patch) -> None:
+    original = Sends.frame
+
+    def mutated(self: Any, entry: Entry, *more: Any) -> Any:
+        entry.is_first = False
+        return original(self, entry, *more)
+
+    patch.setattr(Sends, "frame", mutated)
 
 
 @mutant("TW-04")

@@ -33,8 +33,17 @@ def taken(box: Outbox, now_ms: int = NOW_MS) -> list[int]:
     return [one.number for one in leaving]
 
 
-def refuse(box: Outbox, number: int, code: str, retry_after_ms: int = 0) -> Entry | None:
-    return box.refused(key(number), code, "no", retry_after_ms=retry_after_ms, now_ms=NOW_MS)
+def refuse(
+    box: Outbox, number: int, code: str, retry_after_ms: int = 0, after: int | None = None
+) -> Entry | None:
+    return box.refused(
+        key(number),
+        code,
+        "no",
+        retry_after_ms=retry_after_ms,
+        now_ms=NOW_MS,
+        after=None if after is None else key(after).upper(),
+    )
 
 
 def test_one_a_chat_leaves_at_a_time_and_chats_take_turns() -> None:
@@ -190,6 +199,78 @@ def test_old_entry_of_unknown_fate_does_not_leave_by_itself() -> None:
 
 def test_text_of_an_entry_stays_out_of_what_is_logged() -> None:
     assert "text 1" not in repr(entry(1))
+
+
+# The line of a connection.
+
+
+def test_line_that_was_refused_is_sent_again_in_the_order_of_writing() -> None:
+    box = outbox(*(entry(n) for n in range(1, 6)), window=4)
+    assert taken(box) == [1, 2, 3, 4]
+    refuse(box, 2, "RATE_LIMITED", 2_000)
+    refuse(box, 3, "RATE_LIMITED", 2_000, after=2)
+    assert taken(box, NOW_MS + 60_000) == [], "4 is still to be answered"
+    refuse(box, 4, "RATE_LIMITED", after=2)
+    assert taken(box, NOW_MS + 1_999) == []
+    # 1 is on its way still: the server has not refused it, and may yet.
+    assert taken(box, NOW_MS + 2_500) == []
+    box.stored(key(1))
+    leaving, _ = box.take(NOW_MS + 2_500, WALL_MS)
+    assert [one.number for one in leaving] == [2, 3, 4, 5]
+    assert not any(one.is_first for one in leaving)
+
+
+def test_refusals_because_of_another_count_as_one_failure_and_as_no_try() -> None:
+    box = outbox(*(entry(n) for n in range(1, 9)), window=8)
+    at_ms = NOW_MS
+    for _ in range(2):
+        assert taken(box, at_ms) == list(range(1, 9))
+        refuse(box, 1, "INTERNAL_ERROR")
+        for number in range(2, 9):
+            refuse(box, number, "INTERNAL_ERROR", after=1)
+        assert (box.next_deadline_ms() or 0) <= NOW_MS + 2_500
+        at_ms = NOW_MS + 60_000
+    assert [one.tries for one in box.entries()] == [2, 0, 0, 0, 0, 0, 0, 0]
+
+
+def test_entry_that_is_given_up_is_not_waited_for() -> None:
+    box = outbox(entry(1), entry(2), entry(3), entry(4, OTHER), tries_max=1)
+    assert taken(box) == [1, 4]
+    refused = refuse(box, 1, "INTERNAL_ERROR")
+    assert refused is not None
+    assert refused.state is FAILED
+    leaving, _ = box.take(NOW_MS, WALL_MS)
+    assert [(one.number, one.is_first) for one in leaving] == [(2, True)]
+    box.stored(key(2))
+    box.stored(key(4))
+    leaving, _ = box.take(NOW_MS, WALL_MS)
+    assert [(one.number, one.is_first) for one in leaving] == [(3, False)]
+
+
+def test_refusal_for_good_closes_no_line() -> None:
+    box = outbox(entry(1), entry(2))
+    assert taken(box) == [1]
+    refuse(box, 1, "INVALID_CONTENT")
+    leaving, _ = box.take(NOW_MS, WALL_MS)
+    assert [(one.number, one.is_first) for one in leaving] == [(2, False)]
+
+
+def test_server_that_waits_for_what_does_not_come_is_told_so() -> None:
+    box = outbox(entry(2))
+    assert taken(box) == [2]
+    refuse(box, 2, "SERVICE_UNAVAILABLE", after=1)
+    leaving, _ = box.take(NOW_MS + 60_000, WALL_MS)
+    assert [(one.number, one.is_first) for one in leaving] == [(2, True)]
+
+
+def test_new_connection_has_new_lines() -> None:
+    box = outbox(entry(1), entry(2), tries_max=1)
+    assert taken(box) == [1]
+    refuse(box, 1, "INTERNAL_ERROR")
+    box.lost()
+    box.release(CHAT)
+    leaving, _ = box.take(NOW_MS, WALL_MS)
+    assert [(one.number, one.is_first) for one in leaving] == [(2, False)]
 
 
 @settings(max_examples=150)

@@ -1,4 +1,4 @@
-"""MS-01 to MS-07: how a client sends."""
+"""MS-01 to MS-07 and TW-01: how a client sends."""
 
 import re
 from typing import TYPE_CHECKING, Final
@@ -208,3 +208,73 @@ async def sends_wait(stage: Stage) -> None:
     server.release("chat_digest")
     await stored(stage, chat, "while connecting", "while syncing")
     await stage.shows(chat, ["first 1", "while connecting", "while syncing"])
+
+
+class ClosedLine:
+    """Refuses as a server does whose line of a connection and a chat is closed."""
+
+    def __init__(self, stage: Stage, code: str, text: str, *, times: int) -> None:
+        """`text` is refused so many times with the code, and takes along what is sent after it."""
+        self._server = stage.server
+        self._code = code
+        self._text = text
+        self._times_left = times
+        self._key: str | None = None
+        self.is_waiting = False
+        """Answers wait for `refuse`."""
+        self.held: list[Heard] = []
+
+    def __call__(self, heard: Heard) -> bool:
+        key = key_of(heard).lower()
+        if key == self._key or heard.payload.get("is_first") is True:
+            self._key = None
+        if self._key is None:
+            if heard.payload["content"] != self._text or not self._times_left:
+                return False
+            self._times_left -= 1
+            self._key = key
+        self.held.append(heard)
+        if not self.is_waiting:
+            self.refuse()
+        return True
+
+    def refuse(self) -> None:
+        self.is_waiting = False
+        for heard in self.held:
+            if key_of(heard).lower() == self._key:
+                self._server.error(heard, self._code)
+            else:
+                self._server.error(heard, self._code, after=self._key)
+        self.held.clear()
+
+
+@must("TW-01", "resend in order, or say `is_first`")
+async def the_line_is_kept(stage: Stage) -> None:
+    """The first of three texts is refused for now, which takes the later ones of the connection and
+    the chat along (`details.after`). Once the client knows of it, it sends the refused one again
+    before the others, and all are stored in the order of writing. In another chat a text gets
+    INTERNAL_ERROR until it is given up, ten times at most: what was written after it arrives."""
+    server = stage.server
+    first, second = await stage.begin(chats=2)
+    line = server.rules["send_message"] = ClosedLine(stage, "SERVER_BUSY", "one", times=1)
+    line.is_waiting = True
+    for text in ("one", "two", "three"):
+        await stage.adapter.send(first.chat_id, text)
+    await stage.until(lambda: bool(line.held), "it was not sent")
+    await server.line.barrier(stage.patience_s)
+    before = len(server.of("send_message", chat=first))
+    line.refuse()
+    await server.line.barrier(stage.patience_s)
+    known_at = server.now()
+    await stage.until(lambda: len(first.messages) == 3, "not all texts reached the server")
+    stage.expect(first.texts == ["one", "two", "three"], f"they are stored as {first.texts}")
+    for heard in server.of("send_message", chat=first)[before:]:
+        text = str(heard.payload["content"])
+        if text == "one":
+            break
+        # What had left before the client could know is forgiven.
+        stage.expect(heard.at <= known_at, f"'one' was refused, and {text!r} was sent next")
+    server.rules["send_message"] = ClosedLine(stage, "INTERNAL_ERROR", "broken", times=10)
+    for text in ("broken", "later"):
+        await stage.adapter.send(second.chat_id, text)
+    await stored(stage, second, "later")
