@@ -22,6 +22,7 @@ def summary(story: Story) -> str:
     return (
         f"{story.cuts} cuts and {story.kills} kills, {story.restarts} restarts of the log, "
         f"{story.found} unanswered sends stored after all; hit:\n{tally(story.hits)}\n"
+        f"logs that were left:\n{tally(story.logs)}\n"
     )
 
 

@@ -29,8 +29,9 @@ from tests.support.crash_snapshot import page_faults, read_snapshot, state_fault
 from tidewire.domain.errors import NotAMember, StoreUnusable, TidewireError, Unavailable
 from tidewire.domain.ids import ClientMessageId, UlidSource
 from tidewire.domain.messages import Appended, SendMessage
-from tidewire.engines.sqlite import SqliteStorage
+from tidewire.engines.sqlite import DATABASE_NAME, SqliteStorage
 from tidewire.engines.sqlite.database import SqliteOptions
+from tidewire.engines.sqlite.log_look import judge_log
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.service import IngestService
 from tidewire.ops.history import Sent
@@ -52,6 +53,9 @@ RARE_ACTS: Final = (
     "wal sync",
     "wal sync",
     "wal truncate",
+    "wal restart write",
+    "wal restart write",
+    "wal restart sync",
 )
 
 
@@ -65,6 +69,8 @@ class Story:
     found: int = 0
     """Sends without an answer that were stored after all."""
     hits: Counter[str] = field(default_factory=Counter)
+    logs: Counter[str] = field(default_factory=Counter)
+    """What the logs were that the cuts have left."""
 
 
 class Lives:
@@ -232,6 +238,7 @@ class Lives:
         next_home, copy = self._home(self.number + 1), self._directory / "copy"
         write_files(next_home, files)
         write_files(copy, files)
+        self.story.logs[judge_log(copy / DATABASE_NAME).verdict] += 1
         faults = asyncio.run(self._faults_in(copy))
         if not faults:
             shutil.rmtree(copy)

@@ -5,7 +5,8 @@ an apsw VFS over the real unix one, so that locks and the shared memory of the w
 the real ones. Every change goes through to the real file and is noted on a `Disk` as well, which
 says in the end what the power cut may have left (what that is, stands in `crash_disk`).
 
-Only what changes the disk is counted and can be hit: opens, writes, truncates, syncs, deletes. A
+Only what changes the disk is counted and can be hit: opens, writes, truncates, syncs, deletes. The
+header of a log that begins anew, over the frames of before, has names of its own. A
 cut at a read leaves the same as a cut at the next of these. The operation that is hit is under way
 when the power goes: a write may still get there in part, a sync has not happened. After it
 everything fails, except for closing files and giving back locks: the process has to be taken down
@@ -30,6 +31,7 @@ from tests.support.crash_disk import Disk, Inode, Truncate, Write
 SYNC_S: Final = 0.0002
 """How long a sync takes: others get to do something meanwhile, as with a real disk."""
 
+_LOG_HEADER_BYTES: Final = 32
 _SHARED_MEMORY: Final = "-shm"
 _numbers: Final = count(1)
 
@@ -162,7 +164,7 @@ class Machine:
         if self._is_off:
             raise apsw.IOError("the power is off")
 
-    def sync(self, name: str, inode: Inode, *, with_names: bool) -> None:
+    def sync(self, name: str, inode: Inode, *, act: str, with_names: bool) -> None:
         """Make durable what is there now; what comes while this takes its time is not meant."""
         changes = 0
 
@@ -170,7 +172,7 @@ class Machine:
             nonlocal changes
             changes = inode.changes
 
-        with self.changing(name, "sync", begin):
+        with self.changing(name, act, begin):
             time.sleep(SYNC_S)
         is_pretended = self.lie(_kind(name), self.phase)
         with self._lock:
@@ -206,6 +208,7 @@ class _PowerFile(apsw.VFSFile):
         journals = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL
         self._syncs_names = bool(flags[0] & journals and flags[0] & apsw.SQLITE_OPEN_CREATE)
         self._is_open = False
+        self._is_restarting = False
         if inode is not None:
             machine.check_power()
             self._inode = inode
@@ -225,7 +228,9 @@ class _PowerFile(apsw.VFSFile):
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
         write = Write(offset, bytes(data))
-        with self._machine.changing(self._name, "write", lambda: self._inode.change(write)):
+        self._is_restarting = self._is_restart(write)
+        act = "restart write" if self._is_restarting else "write"
+        with self._machine.changing(self._name, act, lambda: self._inode.change(write)):
             super().xWrite(data, offset)
 
     def xTruncate(self, newsize: int) -> None:  # noqa: N802
@@ -235,8 +240,15 @@ class _PowerFile(apsw.VFSFile):
 
     def xSync(self, flags: int) -> None:  # noqa: N802
         # The real file is not synced: the model's disk is the one that counts.
-        self._machine.sync(self._name, self._inode, with_names=self._syncs_names)
+        act = "restart sync" if self._is_restarting else "sync"
+        self._is_restarting = False
+        self._machine.sync(self._name, self._inode, act=act, with_names=self._syncs_names)
         self._syncs_names = False
+
+    def _is_restart(self, write: Write) -> bool:
+        """Whether a log begins anew: its header is written over the one of the frames behind it."""
+        is_header = write.offset == 0 and len(write.data) == _LOG_HEADER_BYTES
+        return is_header and super().xFileSize() > _LOG_HEADER_BYTES
 
     def xFileSize(self) -> int:  # noqa: N802
         self._machine.check_power()

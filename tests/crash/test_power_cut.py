@@ -17,6 +17,7 @@ import pytest
 from tests.crash.cuts import summary
 from tests.crash.lives import SMALL, Lives, Story, survive
 from tests.crash.power import Lie, never
+from tidewire.engines.sqlite.wal import Verdict
 
 CUTS = 100
 """In each of three runs."""
@@ -26,11 +27,13 @@ MUST_BE_HIT = (
     "open: database write",
     "run: wal write",
     "run: wal sync",
+    "run: wal restart ",
     "run: database write",
     "run: database sync",
     "close: ",
 )
-"""Opening and recovery, commits, checkpoints, orderly ends: each was cut at least once."""
+"""Opening and recovery, commits, restarts of the log, checkpoints, orderly ends: each was cut at
+least once."""
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +62,8 @@ def test_power_cuts_lose_nothing_that_was_promised(seed: str | None, tmp_path: P
     assert not missed, f"never hit: {missed}\n{summary(story)}"
     assert story.restarts > 0, "the log was never restarted"
     assert story.found > 0, "no cut came between a commit and its answer"
+    # The log was looked at in every life; these have to be opened without a word.
+    assert story.logs.keys() >= {Verdict.WHOLE, Verdict.TORN}, story.logs
 
 
 # Slow: the liar has to be caught at it, which takes a few cuts.
