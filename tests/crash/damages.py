@@ -29,6 +29,7 @@ from typing import Final
 
 from tests.crash.lives import Lives
 from tests.support.crash_snapshot import read_snapshot, state_faults
+from tidewire.domain.errors import StoreUnusable
 from tidewire.domain.messages import Message
 from tidewire.engines.sqlite import DATABASE_NAME, SqliteOptions, SqliteStorage
 from tidewire.engines.sqlite.log_look import LogDamaged, judge_log, size_bytes, wal_of
@@ -151,7 +152,13 @@ def damage(
     tally.sectors += is_sector
     tally.damages += not is_sector
     tally.headers += place < HEADER_BYTES
-    done = recover_log(home)
+    try:
+        done = recover_log(home)
+    except StoreUnusable as nothing:
+        tally.kept["nothing that is whole"] += 1
+        kept_as_it_was = all((home / name).read_bytes() == data for name, data in before.items())
+        is_told = "restore the last backup" in str(nothing)
+        return [] if kept_as_it_was and is_told else [f"{what}: {nothing}"]
     return [f"{what}: {fault}" for fault in _recovery_faults(done, home, log, tally)]
 
 

@@ -82,16 +82,17 @@ class DamagedStore:
         header = self._header
         assert header is not None, "a log without a frame is not damaged"
         patched, count = mended(log, header, self.judgement.frames)
-        prefix, whole, fitting = overlays(walk(log, header))
+        found = overlays(walk(log, header))
         candidates = [
-            Candidate("everything that is legible", fitting, log),
-            Candidate("all whole transactions", whole, log),
-            Candidate("the transactions before the damage", prefix, log),
+            Candidate("everything that is legible", found.fitting, log),
+            Candidate("what is legible, the rest as it was copied before", found.copied, log),
+            Candidate("all whole transactions", found.whole, log),
+            Candidate("the transactions before the damage", found.prefix, log),
             Candidate("the database without its log", Overlay({}, 0, 0), log),
         ]
         if count:
             name = f"the log with {count} damaged frame{'s' if count > 1 else ''} put right"
-            *_, fitting = overlays(walk(patched, header))
+            fitting = overlays(walk(patched, header)).fitting
             candidates.insert(0, Candidate(name, fitting, patched))
         return [
             one

@@ -238,7 +238,7 @@ def judge(log: Read, database: Read) -> Judgement:
     if header is None:
         return Judgement(Verdict.WHOLE)
     found = _judge_frames(walk(log, header))
-    overlay = overlays(walk(log, header))[-1]
+    overlay = overlays(walk(log, header)).fitting
     differing = sum(
         page_of(log, header, frame) != database((page - 1) * header.page_bytes, header.page_bytes)
         for page, frame in overlay.pages.items()
@@ -309,6 +309,7 @@ class _Layer:
     def __init__(self) -> None:
         self._pages: dict[int, int] = {}
         self._pending: dict[int, int] = {}
+        self._forgotten: set[int] = set()
         self._pending_commits = 0
         self._size_pages = 0
         self._transactions = 0
@@ -316,9 +317,17 @@ class _Layer:
     def take(self, frame: Frame) -> None:
         self._pending[frame.page] = frame.number
 
+    def forget(self, page: int) -> None:
+        """Leave a page as the database has it, unless a later frame has it too."""
+        self._pending.pop(page, None)
+        self._forgotten.add(page)
+
     def commit(self, frame: Frame, *, is_proved: bool) -> None:
         self._pending_commits += frame.commits
         if is_proved:
+            for page in self._forgotten:
+                self._pages.pop(page, None)
+            self._forgotten = set()
             self._pages |= self._pending
             self._transactions += self._pending_commits
             self._size_pages = frame.size_pages
@@ -330,15 +339,24 @@ class _Layer:
         return Overlay(pages, size, self._transactions)
 
 
-def overlays(frames: Iterator[Frame]) -> tuple[Overlay, Overlay, Overlay]:
-    """What can be made of a log: the transactions before the first bad frame; all whole ones; and
-    all frames that fit.
+class Overlays(NamedTuple):
+    """What can be made of a log."""
 
-    The last one lacks the fewest pages: what a bad frame held, a later frame or the database may
-    have as well. Behind a bad frame a commit counts if it is joined to another one: the frames of a
-    lone one may be those of a torn end.
-    """
-    prefix, whole, fitting = _Layer(), _Layer(), _Layer()
+    prefix: Overlay
+    """The transactions before the first bad frame."""
+    whole: Overlay
+    """All whole transactions."""
+    copied: Overlay
+    """All frames that fit, but no older version of what a bad frame held: a checkpoint may have
+    copied that into the database while it was good."""
+    fitting: Overlay
+    """All frames that fit: what a bad one held, a later one may have too."""
+
+
+def overlays(frames: Iterator[Frame]) -> Overlays:
+    """The states that a log may stand for. Behind a bad frame a commit counts if it is joined to
+    another one: the frames of a lone one may be those of a torn end."""
+    prefix, whole, copied, fitting = _Layer(), _Layer(), _Layer(), _Layer()
     is_broken = is_joined = is_partial = False
     of_transaction: list[Frame] = []
     for frame in frames:
@@ -347,14 +365,17 @@ def overlays(frames: Iterator[Frame]) -> tuple[Overlay, Overlay, Overlay]:
             # A bad frame that has the marks of a commit was the last one of its transaction.
             is_partial = not (frame.is_ours and frame.size_pages)
             of_transaction.clear()
+            copied.forget(frame.page)
             continue
         of_transaction.append(frame)
+        copied.take(frame)
         fitting.take(frame)
         if not is_broken:
             prefix.take(frame)
         if not frame.size_pages:
             continue
         is_proved = not is_broken or is_joined
+        copied.commit(frame, is_proved=is_proved)
         fitting.commit(frame, is_proved=is_proved)
         if not is_broken:
             prefix.commit(frame, is_proved=True)
@@ -364,4 +385,4 @@ def overlays(frames: Iterator[Frame]) -> tuple[Overlay, Overlay, Overlay]:
             whole.commit(frame, is_proved=is_proved)
         of_transaction.clear()
         is_partial, is_joined = False, is_broken
-    return prefix.done(), whole.done(), fitting.done()
+    return Overlays(prefix.done(), whole.done(), copied.done(), fitting.done())

@@ -16,7 +16,7 @@ from tests.support.wal_logs import (
     sums_of,
 )
 from tidewire.engines.sqlite import wal
-from tidewire.engines.sqlite.wal import Judgement, Overlay, Read, Verdict, judge
+from tidewire.engines.sqlite.wal import Judgement, Overlay, Overlays, Read, Verdict, judge
 
 SIZE_PAGES = 9
 
@@ -66,7 +66,7 @@ def hit(data: bytes | bytearray, place: int, flip: int = 0xFF) -> bytes:
     return bytes(damaged)
 
 
-def overlays_of(data: bytes) -> tuple[Overlay, Overlay, Overlay]:
+def overlays_of(data: bytes) -> Overlays:
     header = wal.read_header(data[:HEADER_BYTES])
     assert header is not None
     return wal.overlays(wal.walk(reader(data), header))
@@ -300,26 +300,44 @@ def test_overlays_of_a_broken_log() -> None:
     for transaction in story:
         log.commit(transaction, SIZE_PAGES)
     data = hit(log.data, log.ends[0] + 100)
-    prefix, whole, fitting = overlays_of(data)
-    assert prefix == Overlay({2: 1, 3: 2}, SIZE_PAGES, 1)
-    assert whole == Overlay({2: 5, 3: 2, 6: 6}, SIZE_PAGES, 3)
-    assert fitting == Overlay({2: 5, 3: 2, 5: 4, 6: 6}, SIZE_PAGES, 4)
+    found = overlays_of(data)
+    assert found.prefix == Overlay({2: 1, 3: 2}, SIZE_PAGES, 1)
+    assert found.whole == Overlay({2: 5, 3: 2, 6: 6}, SIZE_PAGES, 3)
+    assert found.fitting == found.copied == Overlay({2: 5, 3: 2, 5: 4, 6: 6}, SIZE_PAGES, 4)
+
+
+def test_overlays_leave_a_page_to_the_database_if_its_last_version_is_bad() -> None:
+    """Frame 3 was the last version of page 2, which a checkpoint may have copied; page 3 is written
+    again behind it; the torn end, with page 3 as well, proves nothing."""
+    log = MadeLog()
+    for transaction in (
+        [(2, b"a" * 512), (3, b"a" * 512)],
+        [(2, b"b" * 512), (4, b"b" * 512)],
+        [(3, b"c" * 512)],
+        [(6, b"d" * 512)],
+        [(3, b"e" * 512), (6, b"e" * 512)],
+    ):
+        log.commit(transaction, SIZE_PAGES)
+    data = hit(hit(log.data, log.ends[0] + 100), log.ends[3] + 100)
+    found = overlays_of(data)
+    assert found.fitting == Overlay({2: 1, 3: 5, 4: 4, 6: 6}, SIZE_PAGES, 4)
+    assert found.copied == Overlay({3: 5, 4: 4, 6: 6}, SIZE_PAGES, 4)
 
 
 def test_overlays_keep_a_transaction_behind_a_bad_commit_frame() -> None:
     log = made(one_each(5))
     data = hit(log.data, log.ends[1] - 100)
-    prefix, whole, fitting = overlays_of(data)
-    assert (prefix.transactions, whole.transactions, fitting.transactions) == (1, 4, 4)
-    assert whole.pages.keys() <= fitting.pages.keys()
+    found = overlays_of(data)
+    assert [overlay.transactions for overlay in found] == [1, 4, 4, 4]
+    assert found.whole.pages.keys() <= found.fitting.pages.keys()
 
 
 def test_overlays_leave_a_torn_end_behind_damage_alone() -> None:
     log = made(one_each(6))
     data = hit(hit(log.data, log.ends[0] + 30), log.ends[4] + 30)
-    _, whole, fitting = overlays_of(data)
-    assert (whole.transactions, fitting.transactions) == (4, 5)
-    assert 12 not in fitting.pages.values()
+    found = overlays_of(data)
+    assert (found.whole.transactions, found.fitting.transactions) == (4, 5)
+    assert 12 not in found.fitting.pages.values()
 
 
 @given(story=st.lists(transactions, min_size=5, max_size=9), bad=st.floats(0, 1, exclude_max=True))
@@ -331,8 +349,8 @@ def test_overlays_are_the_state_if_the_bad_page_is_written_again(
     log = made([*story, last, last[:1], last[:2], last[:3]])
     place = HEADER_BYTES + int(bad * (log.ends[len(story) - 1] - HEADER_BYTES))
     data = hit(log.data, place)
-    _, _, fitting = overlays_of(data)
-    assert contents_of(fitting, data) == dict(last)
+    found = overlays_of(data)
+    assert contents_of(found.fitting, data) == contents_of(found.copied, data) == dict(last)
 
 
 def test_verdicts_that_are_damage() -> None:
