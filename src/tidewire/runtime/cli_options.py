@@ -60,8 +60,11 @@ def load_settings(
     file: Path | None = None,
     flags: "Mapping[str, object] | None" = None,
     named: list[str] | None = None,
+    *,
+    is_serving: bool = True,
 ) -> "Loaded":
-    """The settings, or all that is wrong with them and the end. Flags that are None are not set."""
+    """The settings, or all that is wrong with them and the end. Flags that are None are not set.
+    `is_serving` as in `config.load`."""
     from tidewire.runtime.config import BadConfig, load
 
     given = {name: str(value) for name, value in (flags or {}).items() if value is not None}
@@ -71,6 +74,6 @@ def load_settings(
             raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="'--set'")
         given[name.strip()] = value
     try:
-        return load(data_dir=data_dir, file=file, flags=given)
+        return load(data_dir=data_dir, file=file, flags=given, is_serving=is_serving)
     except BadConfig as bad:
         fail_all(bad.faults)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidewire.runtime.cli_options import DataDirOption, load_settings
+from tidewire.runtime.cli_options import DataDirOption, data_dir_or_default, load_settings
 from tidewire.runtime.console import errors_told, fail, say, tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tidewire.runtime.config import Config
 
 users_app: Final = typer.Typer(
     help="Make, list and lock accounts.", no_args_is_help=True, rich_markup_mode=None
@@ -57,7 +59,7 @@ def add_user(
             fail("--no-password and --password-stdin exclude each other")
         password = None if no_password else _password(username, password_stdin)
         arguments = {"username": username, "password": password, "display_name": display_name}
-        user = _operate(data_dir, "users.add", arguments, may_create=True)
+        user = operate_on(data_dir, "users.add", arguments, may_create=True)
         tell(f"{user['username']} has an account now; the id is {user['user_id']}.")
 
 
@@ -67,11 +69,11 @@ def list_users(json: JsonOption = False, data_dir: DataDirOption = None) -> None
     with errors_told():
         found: list[Mapping[str, Any]] = []
         after: str | None = None
-        while page := _operate(data_dir, "users.list", {"after": after})["users"]:
+        while page := operate_on(data_dir, "users.list", {"after": after})["users"]:
             found += page
             after = page[-1]["username"]
         if json:
-            _print_json({"users": found})
+            print_json({"users": found})
             return
         for user in found:
             locked = f", disabled {user['disabled_at']}" if user["disabled_at"] else ""
@@ -89,7 +91,7 @@ def set_password(
     with errors_told():
         password = _password(username, password_stdin)
         arguments = {"username": username, "password": password}
-        user = _operate(data_dir, "users.passwd", arguments)
+        user = operate_on(data_dir, "users.passwd", arguments)
         tell(f"{user['username']} has another password; {_ended(user)}.")
 
 
@@ -97,7 +99,7 @@ def set_password(
 def disable_user(username: Username, data_dir: DataDirOption = None) -> None:
     """Lock a user out, at once. Messages stay."""
     with errors_told():
-        user = _operate(data_dir, "users.disable", {"username": username})
+        user = operate_on(data_dir, "users.disable", {"username": username})
         tell(f"{user['username']} is locked out; {_ended(user)}.")
 
 
@@ -105,7 +107,7 @@ def disable_user(username: Username, data_dir: DataDirOption = None) -> None:
 def enable_user(username: Username, data_dir: DataDirOption = None) -> None:
     """Let a user in again."""
     with errors_told():
-        user = _operate(data_dir, "users.enable", {"username": username})
+        user = operate_on(data_dir, "users.enable", {"username": username})
         tell(f"{user['username']} may log in again.")
 
 
@@ -115,9 +117,9 @@ def list_sessions(
 ) -> None:
     """List where a user is logged in, the oldest login first."""
     with errors_told():
-        found = _operate(data_dir, "users.sessions", {"username": username})
+        found = operate_on(data_dir, "users.sessions", {"username": username})
         if json:
-            _print_json(found)
+            print_json(found)
             return
         for session in found["sessions"]:
             name = session["label"] or session["client"] or "an unknown client"
@@ -134,7 +136,7 @@ def invite(data_dir: DataDirOption = None) -> None:
     Needed where the setting accounts.registration is 'invite'.
     """
     with errors_told():
-        made = _operate(data_dir, "users.invite", {}, may_create=True)
+        made = operate_on(data_dir, "users.invite", {}, may_create=True)
         typer.echo(made["code"])
         say(f"good for one account, until {made['expires_at']}; it is not shown again")
 
@@ -164,9 +166,9 @@ def issue_token(
     """
     with errors_told():
         arguments = {"username": username, "label": label, "days": days}
-        issued = _operate(data_dir, "tokens.issue", arguments)
+        issued = operate_on(data_dir, "tokens.issue", arguments)
         if json:
-            _print_json(issued)
+            print_json(issued)
             return
         typer.echo(issued["token"])
         say(f"good until {issued['expires_at']}; it is not shown again")
@@ -186,20 +188,26 @@ def say_hello(
     """
     with errors_told():
         arguments = {"sender": sender, "recipient": recipient, "text": text}
-        said = _operate(data_dir, "say", arguments)
+        said = operate_on(data_dir, "say", arguments)
         tell(f"Stored for good: message {said['sequence']} in {said['chat_id']}.")
 
 
-def _operate(
+def operate_on(
     data_dir: Path | None,
     command: str,
     arguments: "Mapping[str, object]",
     *,
     may_create: bool = False,
 ) -> "Mapping[str, Any]":
+    """Have the running server do it, or do it here. The settings are read in the latter case only:
+    a shell beside a server need not have the secrets of its environment."""
     from tidewire.runtime.operate import operate
 
-    return operate(load_settings(data_dir).config, command, arguments, may_create=may_create)
+    def settings() -> "Config":
+        return load_settings(data_dir, is_serving=False).config
+
+    place = data_dir_or_default(None, data_dir)
+    return operate(place, settings, command, arguments, may_create=may_create)
 
 
 def _password(username: str, is_on_stdin: bool) -> str:
@@ -218,7 +226,7 @@ def _ended(user: "Mapping[str, Any]") -> str:
     return {0: "no login was open", 1: "one login was ended"}.get(count, f"{count} logins ended")
 
 
-def _print_json(value: "Mapping[str, Any]") -> None:
+def print_json(value: "Mapping[str, Any]") -> None:
     import msgspec
 
     typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

@@ -199,8 +199,13 @@ def load(
     file: Path | None = None,
     flags: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
+    is_serving: bool = True,
 ) -> Loaded:
-    """Read everything. `flags` are values by the name of their setting. Raises BadConfig."""
+    """Read everything. `flags` are values by the name of their setting. Raises BadConfig.
+
+    Without `is_serving`, nobody logs in: the identity provider, whose secret may be in the server's
+    environment alone, is left out.
+    """
     environ = os.environ if environ is None else environ
     faults: list[str] = []
     place = _data_dir(data_dir, environ)
@@ -213,7 +218,7 @@ def load(
     given |= _from_environment(environ, faults)
     given |= _from_flags(flags or {}, faults)
     values = _cast_all(given, faults)
-    parts = _build_all(values, faults)
+    parts = _build_all(values if is_serving else _without(values, "identity"), faults)
     if faults:
         raise BadConfig(faults)
     accounts, server = parts["accounts"], parts["server"]
@@ -327,6 +332,10 @@ def _cast_all(given: Mapping[str, Given], faults: list[str]) -> dict[str, object
             told = "" if slot.kind == (Secret | None) else f", not {value!r}"
             faults.append(f"{name} ({source}) {unfit}{told}")
     return values
+
+
+def _without(values: Mapping[str, object], section: str) -> dict[str, object]:
+    return {name: value for name, value in values.items() if not name.startswith(f"{section}.")}
 
 
 def _build_all(values: Mapping[str, object], faults: list[str]) -> dict[str, Any]:
