@@ -30,6 +30,28 @@ async def assert_refused(gateway: Member) -> None:
     assert "stop all of them and run 'tidewire cluster new-key'" in sentence
 
 
+async def test_key_is_rotated_while_gateways_run(cluster: Cluster, tmp_path: Path) -> None:
+    """No logout: old tokens and new ones are good at every gateway that has the file."""
+    [first] = cluster.gateways
+    [ann] = await first.people("ann")
+    copied = tmp_path / "old.key"
+    copied.write_bytes((cluster.directory / "token.key").read_bytes())
+    copied.chmod(0o600)
+    place = ("--data-dir", str(cluster.directory / first.name))
+    done = await asyncio.to_thread(cluster.command, "keys", "rotate", "--signs-in", "0", *place)
+    assert done.returncode == 0, done.stderr
+    later = await first.login(ann)
+    second = cluster.add("gateway")
+    await second.start()
+    for gateway in (first, second):
+        for account in (ann, later):
+            await gateway.done("GET", "/users/me", by=account)
+    # The key that signs is known to the store: without it no gateway starts.
+    stale = cluster.add("gateway", cluster__token_key_file=copied)
+    await assert_refused(stale)
+    assert first.complaints() + second.complaints() == []
+
+
 async def test_gateway_with_another_key_is_refused_until_the_first_is_given_up(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -94,3 +94,25 @@ def test_backup_and_counter_recovery_beside_a_server(tmp_path: Path) -> None:
         assert server.end()[0] == 0
     assert tidewire("verify", file).exit_code == 0
     assert tidewire("verify", data_dir).exit_code == 0
+
+
+def test_commands_beside_a_server_need_none_of_its_secrets(tmp_path: Path) -> None:
+    """C3: the secret of the identity provider is in the server's environment, not in this one."""
+    file = tmp_path / "tidewire.toml"
+    file.write_text('[identity]\nissuer = "https://id.example.org"\n')
+    place = ("--data-dir", tmp_path)
+    with serving(tmp_path, "--set", f"identity.secret={'s' * 40}") as server:
+        assert server.is_up
+        for arguments in (
+            ("users", "add", "bot", "--no-password"),
+            ("users", "list"),
+            ("tokens", "issue", "bot"),
+            ("users", "disable", "bot"),
+            ("keys", "list"),
+        ):
+            done = tidewire(*arguments, *place)
+            assert (done.exit_code, done.err.count("error")) == (0, 0), done.err
+    # Nor without one: an operator makes accounts before the first start.
+    assert tidewire("users", "enable", "bot", *place).exit_code == 0
+    # A server needs it all the same.
+    assert "secret" in tidewire("serve", "--port", "0", *place).err

@@ -31,6 +31,7 @@ from tidewire.ports.runtime import Clock, IdSource, RandomBytes
 from tidewire.ports.storage import Storage
 
 SWEEP_ROWS_MAX = 1_000
+_DAY_MS = 86_400_000
 
 
 class BotToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,6 +161,12 @@ class AccountAdmin:
         life_ms = self._options.bot_token_ms if life_ms is None else life_ms
         if life_ms < 1_000:
             raise InvalidOperation("a token lives for a second at least")
+        if life_ms > self._options.bot_token_ms:
+            # Keys are kept for so long and no longer: the token would end before its time.
+            days = self._options.bot_token_ms // _DAY_MS
+            raise InvalidOperation(
+                f"a token lives for {days} days at most; accounts.bot_token_ms sets it"
+            )
         found = await self._store.users((user_id,))
         if not found:
             raise UserNotFound(user_id)

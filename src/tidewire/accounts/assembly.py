@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tidewire.accounts.admin import AccountAdmin
 from tidewire.accounts.authenticator import TokenAuthenticator
 from tidewire.accounts.external import ExternalTokens
+from tidewire.accounts.keys import KeyRing
 from tidewire.accounts.options import AccountOptions, ExternalOptions
 from tidewire.accounts.passwords import Argon2Hasher, PasswordHasher, Passwords
 from tidewire.accounts.people import OnRosterChanged, PeopleService
@@ -31,7 +32,7 @@ class Accounts:
 def assemble_accounts(
     *,
     store: Storage,
-    secret: Secret,
+    secret: Secret | KeyRing,
     clock: Clock,
     ids: IdSource,
     random_bytes: RandomBytes,
@@ -43,11 +44,13 @@ def assemble_accounts(
     trail: AuditTrail = NO_TRAIL,
     hasher: PasswordHasher | None = None,
 ) -> Accounts:
-    """`secret` is the server's own: 32 random bytes or more, as text, from its data directory.
+    """`secret` is the server's own: 32 random bytes or more, as text, from its data directory; or
+    several of them, which may be replaced while it runs.
 
     `on_revoked` is told after the tokens of those sessions are refused already. Raises ValueError
     for a secret that is too short, or an identity provider with our own name.
     """
+    secret = KeyRing.of(secret)
     tokens = AccessTokens(secret, options=options, random_bytes=random_bytes)
     passwords = Passwords(
         hasher or Argon2Hasher(options.passwords, random_bytes),

@@ -5,14 +5,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from tidewire.accounts.keys import SECRET_BYTES_MIN
 from tidewire.domain.accounts import Secret
 
 _SECOND_MS: Final = 1_000
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 24 * 60 * _MINUTE_MS
-
-SECRET_BYTES_MIN: Final = 32
-"""A shorter HS256 secret can be guessed (RFC 7518, 3.2)."""
 
 
 class Registration(StrEnum):
@@ -147,7 +145,8 @@ class AccountOptions:
     """How long after its end one of our own tokens is still taken (milliseconds): the clocks of two
     servers differ a little."""
     bot_token_ms: int = 365 * _DAY_MS
-    """How long the token of a bot is good for if 'tokens issue' does not say."""
+    """How long a bot's token lives unless less is asked for, in milliseconds, and the most that can
+    be asked for. An old key for tokens is kept for so long after it was replaced."""
     invite_ms: int = 7 * _DAY_MS
     """How long an invite is good for."""
     touch_ms: int = 5 * _MINUTE_MS

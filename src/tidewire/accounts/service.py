@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from tidewire.accounts.invites import invite_hash
+from tidewire.accounts.keys import KeyRing
 from tidewire.accounts.login_limits import Admitted, LoginLimits, places_of
 from tidewire.accounts.options import AccountOptions, Registration
 from tidewire.accounts.passwords import PasswordCheck, Passwords
@@ -102,7 +103,7 @@ class AccountService:
         store: AccountStore,
         passwords: Passwords,
         tokens: AccessTokens,
-        secret: Secret,
+        secret: Secret | KeyRing,
         clock: Clock,
         ids: IdSource,
         random_bytes: RandomBytes,
@@ -114,7 +115,7 @@ class AccountService:
         self._store = store
         self._passwords = passwords
         self._tokens = tokens
-        self._refresh_key = refresh_key(secret)
+        self._keys = KeyRing.of(secret)
         self._clock = clock
         self._ids = ids
         self._random_bytes = random_bytes
@@ -266,7 +267,7 @@ class AccountService:
         if token is None:
             raise InvalidRefreshToken
         self._take(self._refreshes, token.session_id)
-        following = token.following(self._refresh_key)
+        following = token.following(self._refresh_key())
         now_ms = self._clock.wall_ms()
         origin = ORIGIN.get()
         outcome = await self._store.rotate_refresh(
@@ -429,7 +430,7 @@ class AccountService:
         session, current_hash = outcome.session, outcome.refresh_hash
         if session is None or current_hash is None:
             return
-        if token.precedes(current_hash, generations=session.generation, key=self._refresh_key):
+        if token.precedes(current_hash, generations=session.generation, key=self._refresh_key()):
             await self._store.revoke_session(session.user_id, session.session_id)
             self._reused(session)
 
@@ -483,6 +484,9 @@ class AccountService:
                 action, actor=actor, target=attempt.user_id, reason=error.code.value.lower()
             )
             raise
+
+    def _refresh_key(self) -> bytes:
+        return refresh_key(self._keys.oldest(self._clock.wall_ms()).secret)
 
     async def _check_invite(self, invite: Secret) -> None:
         now_ms = self._clock.wall_ms()

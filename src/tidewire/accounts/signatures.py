@@ -50,10 +50,11 @@ def secret_key(secret: Secret) -> VerifyingKey:
     return VerifyingKey(HS256, secret.reveal().encode())
 
 
-def sign(claims: dict[str, object], secret: Secret) -> Secret:
-    """A token with these claims, by HS256."""
+def sign(claims: dict[str, object], secret: Secret, *, key_id: str) -> Secret:
+    """A token with these claims, by HS256, that names its key."""
     payload = msgspec.json.encode(claims)
-    return Secret(_jws.encode(payload, secret.reveal().encode(), algorithm=HS256))
+    key = secret.reveal().encode()
+    return Secret(_jws.encode(payload, key, algorithm=HS256, headers={"kid": key_id}))
 
 
 def key_id_of(token: str) -> str | None:

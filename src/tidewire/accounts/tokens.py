@@ -9,8 +9,9 @@ from typing import Final
 from msgspec import structs
 
 from tidewire.accounts.claims import Claims, check_claims, check_form, read_claims
-from tidewire.accounts.options import AccountOptions, check_secret
-from tidewire.accounts.signatures import secret_key, sign
+from tidewire.accounts.keys import KeyRing
+from tidewire.accounts.options import AccountOptions
+from tidewire.accounts.signatures import key_id_of, secret_key, sign
 from tidewire.domain.accounts import Secret, Session
 from tidewire.domain.errors import AuthFailure, Unauthorized
 from tidewire.domain.ids import SESSION_PREFIX, USER_PREFIX, has_form
@@ -25,11 +26,10 @@ class AccessTokens:
     """Issues and checks them."""
 
     def __init__(
-        self, secret: Secret, *, options: AccountOptions, random_bytes: RandomBytes
+        self, secret: Secret | KeyRing, *, options: AccountOptions, random_bytes: RandomBytes
     ) -> None:
         """Raises ValueError if the secret is too short."""
-        self._secret = check_secret(secret)
-        self._key = secret_key(secret)
+        self._keys = KeyRing.of(secret)
         self._options = options
         self._random_bytes = random_bytes
 
@@ -52,12 +52,13 @@ class AccessTokens:
         }
         if session.device_id is not None:
             claims["did"] = session.device_id
-        return sign(claims, self._secret), expires_at_s * 1000
+        key = self._keys.signing(now_ms)
+        return sign(claims, key.secret, key_id=key.key_id), expires_at_s * 1000
 
     def verify(self, token: str, *, now_ms: int) -> Claims:
         """The claims of a token of ours that holds now. Raises Unauthorized."""
         claims = check_claims(
-            read_claims(self._key.verified_payload(check_form(token))),
+            read_claims(self._verified_payload(check_form(token), now_ms)),
             issuer=self._options.issuer,
             audience=self._options.audience,
             leeway_ms=self._options.leeway_ms,
@@ -67,6 +68,15 @@ class AccessTokens:
         if not has_form(claims.sub, USER_PREFIX) or not has_form(claims.sid or "", SESSION_PREFIX):
             raise Unauthorized(AuthFailure.INVALID_TOKEN)
         return _lived_at(claims, now_ms)
+
+    def _verified_payload(self, token: str, now_ms: int) -> bytes:
+        """By the key that the token names; one of 0.1.0 names none, so every key is tried."""
+        for key in self._keys.checking(key_id_of(token), now_ms):
+            try:
+                return secret_key(key.secret).verified_payload(token)
+            except Unauthorized:
+                continue
+        raise Unauthorized(AuthFailure.INVALID_TOKEN)
 
 
 def _lived_at(claims: Claims, now_ms: int) -> Claims:

@@ -3,14 +3,13 @@
 In which order it starts and ends stands in `lifecycle`; who uses it, in `bootstrap`.
 """
 
-import hashlib
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tidewire.accounts.keys import KeyRing
 from tidewire.accounts.recheck import SessionRecheck
-from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import TidewireError
 from tidewire.domain.ids import ChatId, SessionId
 from tidewire.engines.dynamodb.options import SENDS_PER_TRANSACTION_MAX
@@ -97,9 +96,9 @@ class Backbone:
 
 
 async def open_backbone(
-    config: Config, listener: CommitListener, *, key: Secret | None, clock: Clock, tasks: Tasks
+    config: Config, listener: CommitListener, *, keys: KeyRing | None, clock: Clock, tasks: Tasks
 ) -> Backbone:
-    """Reach for everything that is shared. `key` is what this process signs tokens with, if it
+    """Reach for everything that is shared. `keys` are what this process signs tokens with, if it
     does. Raises StoreUnusable, NotACluster, SecretUnusable."""
     if not config.kafka.bootstrap_servers or config.redis.url is None:
         raise NotACluster(
@@ -109,8 +108,8 @@ async def open_backbone(
     name = f"{config.cluster.role}_{secrets.token_hex(8)}"
     store = await DynamoStorage.open(config.dynamodb, listener=listener)
     try:
-        if key is not None:
-            await _check_key(store, key)
+        if keys is not None:
+            await _check_keys(store, keys, clock.wall_ms())
         return Backbone(
             name=name,
             store=store,
@@ -122,15 +121,29 @@ async def open_backbone(
         raise
 
 
-async def _check_key(store: DynamoStorage, key: Secret) -> None:
+async def _check_keys(store: DynamoStorage, keys: KeyRing, now_ms: int) -> None:
     """A token of one gateway must be good at every other."""
-    mark = hashlib.sha256(b"tidewire token key " + key.reveal().encode()).hexdigest()[:32]
-    if await store.agree(TOKEN_KEY, mark) != mark:
+    agreed = await store.agree(TOKEN_KEY, keys.signing(now_ms).mark)
+    if agreed not in [key.mark for key in keys.keys]:
         raise SecretUnusable(
             "this is not the key that the other gateways sign tokens with; give all the same "
             "cluster.token_key_file. To have a new one, stop all of them and run "
             "'tidewire cluster new-key': everybody then has to log in again"
         )
+
+
+async def tend_keys(store: DynamoStorage, keys: KeyRing, now_ms: int) -> None:
+    """Tell the others that a new key signs by now: a gateway without it does not start any more.
+    To be called now and then. Raises SecretUnusable if it is this one that lacks their key."""
+    await _check_keys(store, keys, now_ms)
+    mark = keys.signing(now_ms).mark
+    agreed = await store.agree(TOKEN_KEY, mark)
+    if agreed == mark:
+        return
+    marks = [key.mark for key in keys.keys]
+    # Only forward: another gateway's clock may be ahead of ours.
+    if agreed in marks and marks.index(agreed) < marks.index(mark):
+        await store.agree_anew(TOKEN_KEY, agreed, mark)
 
 
 def fit_ingest(options: IngestOptions) -> IngestOptions:

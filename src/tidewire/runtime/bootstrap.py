@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidewire.accounts.assembly import Accounts, assemble_accounts
+from tidewire.accounts.keys import KeyRing
 from tidewire.accounts.options import ExternalOptions
 from tidewire.accounts.recheck import SessionRecheck
 from tidewire.chats.service import ChatService
@@ -41,11 +42,13 @@ from tidewire.runtime.config import Config, IdentityOptions
 from tidewire.runtime.control import ControlServer
 from tidewire.runtime.id_source import id_source
 from tidewire.runtime.jwks import JwksSource
+from tidewire.runtime.key_acts import key_acts
 from tidewire.runtime.lag import LoopLag
 from tidewire.runtime.metrics import Metrics, Sources
 from tidewire.runtime.operations import Operations
 from tidewire.runtime.readiness import Readiness
 from tidewire.runtime.revocations import Revocations, nobody_else
+from tidewire.runtime.secret_files import KeyFile
 from tidewire.runtime.supervise import TaskSupervisor
 from tidewire.runtime.threads import run_blocking
 
@@ -62,6 +65,13 @@ class Machine(NamedTuple):
     ids: IdSource
     tasks: Tasks
     trail: AuditRecorder
+
+
+class Keys(NamedTuple):
+    """What signs tokens, and the file it comes from, if it does."""
+
+    ring: KeyRing
+    file: KeyFile | None
 
 
 class CommitRelay:
@@ -104,6 +114,7 @@ class Server:
     trail: AuditRecorder
     edge: EdgeServer
     control: ControlServer
+    keys: "Keys"
     backbone: "Backbone | None"
     """None: it is the only process."""
 
@@ -113,9 +124,15 @@ async def open_sqlite(config: Config, listener: CommitListener) -> Storage:
 
 
 async def build_server(
-    config: Config, *, key: Secret, tasks: TaskSupervisor, open_store: OpenStore = open_sqlite
+    config: Config,
+    *,
+    key: Secret | KeyFile,
+    tasks: TaskSupervisor,
+    open_store: OpenStore = open_sqlite,
 ) -> Server:
-    """Open the store and wire everything to it. Raises StoreUnusable."""
+    """Open the store and wire everything to it. `key` signs tokens; keys in a file can be rotated.
+    Raises StoreUnusable."""
+    keys = Keys(key.ring, key) if isinstance(key, KeyFile) else Keys(KeyRing.of(key), None)
     relay = CommitRelay()
     clock = SystemClock()
     trail = AuditRecorder(config.data_dir, clock=clock, options=config.audit)
@@ -125,10 +142,12 @@ async def build_server(
         # The vendors of a cluster are not installed everywhere.
         from tidewire.runtime.backbone import open_backbone
 
-        backbone = await open_backbone(config, relay, key=key, clock=machine.clock, tasks=tasks)
+        backbone = await open_backbone(
+            config, relay, keys=keys.ring, clock=machine.clock, tasks=tasks
+        )
     store = await open_store(config, relay) if backbone is None else backbone.store
     try:
-        return _wire(config, store, relay, key, machine, tasks, backbone)
+        return _wire(config, store, relay, keys, machine, tasks, backbone)
     except BaseException:
         if backbone is not None:
             await backbone.close()
@@ -140,12 +159,12 @@ def _wire(
     config: Config,
     store: Storage,
     relay: CommitRelay,
-    key: Secret,
+    keys: "Keys",
     machine: Machine,
     tasks: TaskSupervisor,
     backbone: "Backbone | None",
 ) -> Server:
-    planes = _wire_planes(config, store, key, machine, backbone)
+    planes = _wire_planes(config, store, keys.ring, machine, backbone)
     relay.listener = planes.fanout.committed
     if backbone is not None:
         relay.listener = _wire_cluster(config, planes, machine, backbone)
@@ -175,6 +194,7 @@ def _wire(
         data_dir=config.data_dir,
         clock=machine.clock,
         trail=machine.trail,
+        keys=None if keys.file is None else key_acts(config, keys.file, machine.clock),
     )
     services = _rest_services(config, planes, machine, readiness, metrics)
     app = build_rest_app(replace(services, counters=rest), config.rest)
@@ -186,6 +206,7 @@ def _wire(
         operations=operations,
         lag=lag,
         trail=machine.trail,
+        keys=keys,
         edge=EdgeServer(app, gateway=planes.gateway, tasks=tasks, options=config.server),
         control=ControlServer(config.data_dir, operations, tasks),
         backbone=backbone,
@@ -272,7 +293,7 @@ def _others(config: Config, hub: Hub, backbone: "Backbone | None") -> Others:
 def _wire_planes(
     config: Config,
     store: Storage,
-    key: Secret,
+    key: KeyRing,
     machine: Machine,
     backbone: "Backbone | None",
 ) -> Planes:

@@ -18,6 +18,7 @@ from tidewire.runtime import (
     cli_bench,
     cli_chat,
     cli_cluster,
+    cli_keys,
     cli_recover_log,
     cli_serve,
     cli_users,
@@ -55,6 +56,7 @@ app.command()(cli_chat.tail)
 app.command()(cli_chat.passwd)
 app.add_typer(cli_users.users_app, name="users")
 app.add_typer(cli_users.tokens_app, name="tokens")
+app.add_typer(cli_keys.keys_app, name="keys")
 app.command("say")(cli_users.say_hello)
 app.command()(cli_audit.audit)
 app.command()(cli_serve.config)

@@ -13,8 +13,9 @@ from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.config import Config
 from tidewire.runtime.control import Progress, Result
 from tidewire.runtime.id_source import id_source
+from tidewire.runtime.key_acts import key_acts
 from tidewire.runtime.operations import Operations
-from tidewire.runtime.secret_files import token_key
+from tidewire.runtime.secret_files import KeyFile
 from tidewire.runtime.supervise import TaskSupervisor
 from tidewire.runtime.threads import run_blocking
 
@@ -33,9 +34,10 @@ async def operate_directly(
     trail = AuditRecorder(config.data_dir, clock=clock, options=config.audit)
     store = await SqliteStorage.open(config.data_dir, options=config.sqlite)
     try:
+        keys = KeyFile(config.data_dir)
         accounts = assemble_accounts(
             store=store,
-            secret=token_key(config.data_dir),
+            secret=keys.ring,
             clock=clock,
             ids=ids,
             random_bytes=secrets.token_bytes,
@@ -56,6 +58,7 @@ async def operate_directly(
             data_dir=config.data_dir,
             clock=clock,
             trail=trail,
+            keys=key_acts(config, keys, clock),
         )
         return await operations.run(command, arguments, progress)
     finally:

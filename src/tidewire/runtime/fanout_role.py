@@ -47,7 +47,7 @@ class FanoutServer:
 async def build_fanout(config: Config, *, tasks: TaskSupervisor) -> FanoutServer:
     """Reach for everything that is shared. Raises StoreUnusable, NotACluster."""
     clock = SystemClock()
-    backbone = await open_backbone(config, ignore_commits, key=None, clock=clock, tasks=tasks)
+    backbone = await open_backbone(config, ignore_commits, keys=None, clock=clock, tasks=tasks)
     worker = add_fanout_parts(backbone, config, clock=clock, tasks=tasks)
     lag, readiness = LoopLag(), Readiness(backbone.store)
     metrics = Metrics(

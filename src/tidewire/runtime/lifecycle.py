@@ -16,6 +16,8 @@ from typing import Final
 from tidewire.domain.errors import Unavailable
 from tidewire.ports.runtime import RequestKind
 from tidewire.runtime.bootstrap import Server
+from tidewire.runtime.clock import SystemClock
+from tidewire.runtime.secret_files import SecretUnusable
 from tidewire.runtime.stopping import EXIT_BROKEN
 
 STORE_S_MAX: Final = 6.0
@@ -38,6 +40,7 @@ async def start(server: Server) -> None:
     server.lag.start()
     if server.backbone is not None:
         await server.backbone.start(server.tasks)
+        await _tend_keys(server)
     server.tasks.start_service("accounts-house", _keep_house(server))
     await server.edge.start()
     server.readiness.is_ready = True
@@ -99,9 +102,26 @@ async def _keep_house(server: Server) -> None:
             _logger.warning("accounts could not be kept in order: %s", error)
         except Exception as error:  # noqa: BLE001 - the next round tries again
             server.tasks.request_failed(RequestKind.HOUSEKEEPING, error)
+        await _tend_keys(server)
         if server.backbone is not None and server.backbone.recheck is not None:
             # A process that was killed told nobody of the sessions that it had just ended.
             server.backbone.recheck()
+
+
+async def _tend_keys(server: Server) -> None:
+    """Take over a new key that was put into the file, and tell the others when it signs."""
+    try:
+        if server.keys.file is not None and await asyncio.to_thread(server.keys.file.reread):
+            _logger.info("the keys for tokens were read again")
+        if server.backbone is not None:
+            from tidewire.runtime.backbone import tend_keys
+
+            now_ms = SystemClock().wall_ms()
+            await tend_keys(server.backbone.store, server.keys.ring, now_ms)
+    except SecretUnusable as error:
+        _logger.error("tokens of other gateways are refused here: %s", error)  # noqa: TRY400
+    except Unavailable as error:
+        _logger.warning("the other gateways could not be asked about their key: %s", error)
 
 
 def _give_up() -> None:

@@ -27,6 +27,7 @@ from tidewire.ports.audit import AuditTrail
 from tidewire.ports.inspection import CounterEvidence, NewCounter
 from tidewire.ports.runtime import Clock
 from tidewire.runtime.control import Progress, Result, no_progress
+from tidewire.runtime.key_acts import KeyActs
 from tidewire.wire.timestamps import format_time_ms
 
 DAY_MS: Final = 86_400_000
@@ -49,6 +50,7 @@ class Operations:
         data_dir: Path,
         clock: Clock,
         trail: AuditTrail,
+        keys: KeyActs | None = None,
     ) -> None:
         self._admin = admin
         self._chats = chats
@@ -57,6 +59,7 @@ class Operations:
         self._data_dir = data_dir
         self._clock = clock
         self._trail = trail
+        self._keys = keys
         self._acts: Mapping[str, Callable[..., Awaitable[Result]]] = {
             "users.add": self._add_user,
             "users.list": self._list_users,
@@ -66,6 +69,9 @@ class Operations:
             "users.invite": self._invite,
             "users.sessions": self._list_sessions,
             "tokens.issue": self._issue_token,
+            "keys.list": self._list_keys,
+            "keys.rotate": self._rotate_keys,
+            "keys.drop": self._drop_key,
             "say": self._say,
             "recover-counter": self._recover_counter,
         }
@@ -149,6 +155,20 @@ class Operations:
             "token": issued.token.reveal(),
             "expires_at": format_time_ms(issued.expires_at_ms),
         }
+
+    async def _list_keys(self) -> Result:
+        return await asyncio.to_thread(self._key_acts().list)
+
+    async def _rotate_keys(self, minutes: int | None) -> Result:
+        return await asyncio.to_thread(self._key_acts().rotate, minutes)
+
+    async def _drop_key(self, key_id: str) -> Result:
+        return await asyncio.to_thread(self._key_acts().drop, key_id)
+
+    def _key_acts(self) -> KeyActs:
+        if self._keys is None:
+            raise InvalidOperation("this server's key is in no file")
+        return self._keys
 
     async def _say(self, sender: str, recipient: str, text: str) -> Result:
         author, other = (

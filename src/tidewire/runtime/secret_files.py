@@ -2,11 +2,14 @@
 
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tidewire.accounts.keys import KeyRing, TokenKey
 from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import TidewireError
+from tidewire.wire.timestamps import format_time_ms, parse_time_ms
 
 SECRETS_NAME: Final = "secrets"
 TOKEN_KEY_NAME: Final = "token.key"  # noqa: S105 - the name of a file
@@ -18,54 +21,136 @@ class SecretUnusable(TidewireError):
 
 
 def token_key(data_dir: Path, file: Path | None = None) -> Secret:
-    """What this server's tokens are signed with; made at its first start. Raises SecretUnusable.
+    """What a new server's tokens are signed with; made if need be. Raises SecretUnusable."""
+    return KeyFile(data_dir, file).ring.keys[-1].secret
 
-    A cluster names a file that all its gateways have.
+
+class KeyFile:
+    """The keys that this server's tokens are signed with; the first is made at its first start.
+
+    One key a line, the newest last: the key, and then `signs_from=` and `good_until=` with times,
+    where they are set. A cluster names a file that all its gateways have.
     """
-    folder = data_dir / SECRETS_NAME if file is None else file.parent
-    file = folder / TOKEN_KEY_NAME if file is None else file
-    try:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not file.exists():
-            _make(file)
-        if file.stat().st_mode & 0o077:
+
+    def __init__(self, data_dir: Path, file: Path | None = None) -> None:
+        """Raises SecretUnusable."""
+        folder = data_dir / SECRETS_NAME if file is None else file.parent
+        self.file = folder / TOKEN_KEY_NAME if file is None else file
+        try:
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self.file.exists():
+                _make(self.file)
+        except OSError as error:
+            raise SecretUnusable(f"cannot use {self.file}: {error.strerror}") from error
+        self._text, keys = self._read()
+        self.ring = KeyRing(keys)
+
+    def reread(self) -> bool:
+        """Take over what was written to the file meanwhile; True if it was another. Raises
+        SecretUnusable; then the keys stay as they are."""
+        text, keys = self._read()
+        if text == self._text:
+            return False
+        self.ring.replace(keys)
+        self._text = text
+        return True
+
+    def write(self, keys: Sequence[TokenKey]) -> None:
+        """Have these keys from now on, in the file first. Raises SecretUnusable."""
+        text = "".join(f"{_line(key)}\n" for key in keys)
+        draft = self.file.with_name(f"{self.file.name}.{os.getpid()}")
+        try:
+            _write(draft, text)
+            draft.replace(self.file)
+            _sync_folder(self.file.parent)
+        except OSError as error:
+            raise SecretUnusable(f"cannot write {self.file}: {error.strerror}") from error
+        self.ring.replace(keys)
+        self._text = text
+
+    def _read(self) -> tuple[str, list[TokenKey]]:
+        file = self.file
+        try:
+            if file.stat().st_mode & 0o077:
+                raise SecretUnusable(
+                    f"{file} can be read by others; run 'chmod 600 {file}', and delete it instead "
+                    "if others may have read it: everybody then has to log in again"
+                )
+            text = file.read_text(encoding="ascii")
+        except UnicodeDecodeError:
+            text = ""
+        except OSError as error:
+            raise SecretUnusable(f"cannot use {file}: {error.strerror}") from error
+        keys = [_key(line) for line in text.splitlines() if line.strip()]
+        found = [key for key in keys if key is not None]
+        if not found or len(found) < len(keys):
             raise SecretUnusable(
-                f"{file} can be read by others; run 'chmod 600 {file}', and delete it instead if "
-                "others may have read it: everybody then has to log in again"
+                f"{file} holds no key, or a line that is none; delete it, and a new one is made: "
+                "everybody then has to log in again"
             )
-        text = file.read_text(encoding="ascii").strip()
-    except UnicodeDecodeError:
-        text = ""
-    except OSError as error:
-        raise SecretUnusable(f"cannot use {file}: {error.strerror}") from error
-    if len(text) < KEY_BYTES:
-        raise SecretUnusable(
-            f"{file} holds no key; delete it, and a new one is made: everybody then has to log "
-            "in again"
-        )
-    return Secret(text)
+        return text, found
+
+
+def new_secret() -> Secret:
+    return Secret(secrets.token_urlsafe(KEY_BYTES))
+
+
+def _line(key: TokenKey) -> str:
+    parts = [key.secret.reveal()]
+    if key.signs_from_ms:
+        parts.append(f"signs_from={format_time_ms(key.signs_from_ms)}")
+    if key.good_until_ms is not None:
+        parts.append(f"good_until={format_time_ms(key.good_until_ms)}")
+    return " ".join(parts)
+
+
+def _key(line: str) -> TokenKey | None:
+    """The key of a line; None if it is none."""
+    secret, *fields = line.split()
+    times: dict[str, int] = {}
+    for field in fields:
+        name, _, text = field.partition("=")
+        time_ms = parse_time_ms(text)
+        if name not in ("signs_from", "good_until") or time_ms is None:
+            return None
+        times[name] = time_ms
+    if len(secret) < KEY_BYTES:
+        return None
+    return TokenKey(
+        secret=Secret(secret),
+        signs_from_ms=times.get("signs_from", 0),
+        good_until_ms=times.get("good_until"),
+    )
 
 
 def _make(file: Path) -> None:
     """Written beside, synced, then linked: a key is there as a whole or not at all, and the first
     one stays."""
     draft = file.with_name(f"{file.name}.{os.getpid()}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(handle, (secrets.token_urlsafe(KEY_BYTES) + "\n").encode())
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    _write(draft, new_secret().reveal() + "\n")
     try:
         os.link(draft, file)
     except FileExistsError:
-        # Somebody else was quicker: his is the key.
+        # Another process was quicker: its key is the key.
         pass
     finally:
         draft.unlink()
-    folder = os.open(file.parent, os.O_RDONLY)
+    _sync_folder(file.parent)
+
+
+def _write(file: Path, text: str) -> None:
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        os.fsync(folder)
+        os.write(handle, text.encode())
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -19,7 +19,7 @@ from tidewire.runtime import lifecycle
 from tidewire.runtime.bootstrap import OpenStore, Server, build_server, open_sqlite
 from tidewire.runtime.config import DATA_DIR_DEFAULT, Config
 from tidewire.runtime.logs import is_json_log, start_logging
-from tidewire.runtime.secret_files import token_key
+from tidewire.runtime.secret_files import KeyFile
 from tidewire.runtime.stopping import Stop
 from tidewire.runtime.supervise import TaskSupervisor
 
@@ -45,7 +45,7 @@ async def serve(
     try:
         server = await build_server(
             config,
-            key=token_key(config.data_dir, config.cluster.token_key_file),
+            key=KeyFile(config.data_dir, config.cluster.token_key_file),
             tasks=TaskSupervisor(stop.died),
             open_store=open_store,
         )

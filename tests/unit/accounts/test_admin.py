@@ -119,6 +119,9 @@ async def test_bot_token_is_refused_to_nobody_and_without_sense(plane: Plane) ->
         await admin.issue_bot_token(anna.user.user_id, "")
     with pytest.raises(InvalidOperation):
         await admin.issue_bot_token(anna.user.user_id, "builder", life_ms=999)
+    with pytest.raises(InvalidOperation, match="365 days at most"):
+        # A key is not kept for longer than the longest token.
+        await admin.issue_bot_token(anna.user.user_id, "builder", life_ms=366 * 86_400_000)
     short = await admin.issue_bot_token(anna.user.user_id, "builder", life_ms=60_000)
     assert short.expires_at_ms == plane.clock.wall_ms() + 60_000
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.engines import MemoryHarness
 from tests.unit.accounts.parts import IP, LAPTOP, PASSWORD, PHONE, PlainHasher, Plane
+from tidewire.accounts.keys import TokenKey
 from tidewire.accounts.options import AccountOptions, Registration, ThrottleOptions
 from tidewire.accounts.service import LoggedIn, Refreshed
 from tidewire.domain.accounts import Secret, external_session_id
@@ -439,7 +440,7 @@ async def test_refresh_after_the_servers_secret_was_changed_still_works(
 ) -> None:
     """Changing the secret ends access tokens; devices come back with their refresh tokens."""
     anna = await plane.registered()
-    plane.accounts.service._refresh_key = b"another key"
+    plane.accounts.service._keys.replace([TokenKey(secret=Secret("another key" * 4))])
     again = await refreshed(plane, anna.tokens.refresh_token)
     assert (await refreshed(plane, again.tokens.refresh_token)).session.generation == 2
 

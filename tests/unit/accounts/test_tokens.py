@@ -8,6 +8,7 @@ import pytest
 from tests.support.world import START_MS
 from tests.unit.accounts.forgery import decoded_part, hs256, rs256, rsa_key, unsigned
 from tests.unit.accounts.parts import SERVER_SECRET
+from tidewire.accounts.keys import TokenKey
 from tidewire.accounts.options import AccountOptions
 from tidewire.accounts.tokens import AccessTokens
 from tidewire.domain.accounts import Secret, Session, SessionKind
@@ -51,7 +52,8 @@ def refusal(tokens: AccessTokens, token: str, now_ms: int = NOW_MS) -> AuthFailu
 def test_token_has_the_claims_of_the_contract(tokens: AccessTokens) -> None:
     secret, expires_at_ms = tokens.issue(SESSION, life_ms=HOUR_MS, now_ms=NOW_MS)
     token = secret.reveal()
-    assert decoded_part(token, 0) == {"alg": "HS256", "typ": "JWT"}
+    key_id = TokenKey(secret=SERVER_SECRET).key_id
+    assert decoded_part(token, 0) == {"alg": "HS256", "typ": "JWT", "kid": key_id}
     claims = decoded_part(token, 1)
     assert len(claims.pop("jti")) == 20
     assert claims == {

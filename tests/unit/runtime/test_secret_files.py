@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tidewire.runtime.secret_files import SecretUnusable, token_key
+from tidewire.accounts.keys import with_new_key
+from tidewire.runtime.secret_files import KeyFile, SecretUnusable, new_secret, token_key
 
 
 def test_key_is_made_once_and_private(tmp_path: Path) -> None:
@@ -45,3 +46,42 @@ def test_key_that_a_cluster_shares_is_made_where_it_is_named(tmp_path: Path) -> 
     assert token_key(tmp_path / "other", shared).reveal() == key.reveal()
     assert shared.stat().st_mode & 0o777 == 0o600
     assert not (tmp_path / "one" / "secrets").exists()
+
+
+def test_keys_are_written_and_read_again(tmp_path: Path) -> None:
+    ours = KeyFile(tmp_path)
+    [first] = ours.ring.keys
+    others = KeyFile(tmp_path)
+    keys = with_new_key(
+        ours.ring.keys, new_secret(), signs_from_ms=1_000, life_ms=60_000, now_ms=500
+    )
+    ours.write(keys)
+    assert list(ours.ring.keys) == keys
+    assert ours.file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in ours.file.parent.iterdir()] == ["token.key"]
+    assert not ours.reread()
+    # Another process notices.
+    assert [key.secret for key in others.ring.keys] == [first.secret]
+    assert others.reread()
+    assert list(others.ring.keys) == keys
+    assert list(KeyFile(tmp_path).ring.keys) == keys
+
+
+@pytest.mark.parametrize("line", ["short", "{key} signs_from=tomorrow", "{key} colour=blue"])
+def test_file_with_a_line_that_is_no_key_changes_nothing(tmp_path: Path, line: str) -> None:
+    keys = KeyFile(tmp_path)
+    before = keys.ring.keys
+    with keys.file.open("a", encoding="ascii") as file:
+        file.write(line.format(key=new_secret().reveal()) + "\n")
+    with pytest.raises(SecretUnusable, match="holds no key"):
+        keys.reread()
+    assert keys.ring.keys == before
+
+
+def test_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    keys = KeyFile(tmp_path)
+    keys.file.parent.rename(tmp_path / "elsewhere")
+    with pytest.raises(SecretUnusable, match="cannot write"):
+        keys.write(keys.ring.keys)
+    with pytest.raises(SecretUnusable, match="cannot use"):
+        keys.reread()

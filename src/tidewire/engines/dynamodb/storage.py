@@ -95,6 +95,10 @@ class DynamoStorage(DynamoAccounts):
         """Note a value that all processes must share; the one that was noted first."""
         return await self._act(tables.agree, name, value)
 
+    async def agree_anew(self, name: str, expected: str, value: str) -> None:
+        """Note another such value, if it is still the expected one."""
+        await self._act(tables.agree_anew, name, expected, value)
+
     @property
     def appends_per_chat(self) -> bool:
         return True

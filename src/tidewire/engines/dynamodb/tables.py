@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from tidewire.domain.errors import StoreUnavailable, StoreUnusable
 from tidewire.engines.dynamodb import rows, schema
 from tidewire.engines.dynamodb.database import Database
-from tidewire.engines.dynamodb.errors import Cancelled
+from tidewire.engines.dynamodb.errors import AnswerLost, Cancelled, ConditionFailed
 from tidewire.engines.dynamodb.schema import TABLES, TTL, Table
 
 EPOCH_BYTES: Final = 8
@@ -85,6 +85,24 @@ async def agree(database: Database, name: str, value: str) -> str:
             row = found
     agreed: str = row["value"]
     return agreed
+
+
+async def agree_anew(database: Database, name: str, expected: str, value: str) -> None:
+    """Note another value, if it is still this one: of two that come at once, one is heard."""
+    write = rows.update(
+        schema.STORE,
+        {"name": name},
+        "SET #value = :value",
+        condition="#value = :expected",
+        value=value,
+        expected=expected,
+    )
+    with database.within_budget():
+        try:
+            await database.write(write)
+        except (ConditionFailed, AnswerLost):
+            # Another was quicker, or it has happened: whoever looks again sees.
+            return
 
 
 async def disagree(database: Database, name: str) -> list[str]:
