@@ -323,6 +323,11 @@ class Storage(MessageStore, ChatStore, PositionStore, UserStore, AccountStore, P
         """Which life of the store this is; a restore begins another one."""
         ...
 
+    async def check_room(self) -> None:
+        """Raises StoreUnavailable if nothing can be stored now, because the disk is full. Readers
+        are served all the same."""
+        ...
+
     async def close(self) -> None:
         """Finish what was taken in, then let go of everything. Later calls: StoreUnavailable."""
         ...

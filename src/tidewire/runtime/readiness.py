@@ -24,5 +24,6 @@ class Readiness:
         try:
             async with asyncio.timeout(READY_S_MAX):
                 await self._store.user_named("ready?")
+                await self._store.check_room()
         except TimeoutError:
             raise StoreUnavailable("the store does not answer") from None

@@ -91,6 +91,9 @@ class DynamoStorage(DynamoAccounts):
     def epoch(self) -> str:
         return self._epoch
 
+    async def check_room(self) -> None:
+        """There is always room."""
+
     async def agree(self, name: str, value: str) -> str:
         """Note a value that all processes must share; the one that was noted first."""
         return await self._act(tables.agree, name, value)

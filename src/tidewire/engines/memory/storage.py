@@ -80,6 +80,9 @@ class MemoryStorage(MemoryAccounts):
     def epoch(self) -> str:
         return self._epoch
 
+    async def check_room(self) -> None:
+        """There is always room."""
+
     @property
     def appends_per_chat(self) -> bool:
         return False

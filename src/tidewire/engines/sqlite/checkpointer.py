@@ -173,8 +173,9 @@ def settle_log(database: apsw.Connection) -> None:
     with translate_errors():
         try:
             database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except apsw.BusyError:
-            # A long read of another process, such as a backup, pins the log.
+        except (apsw.BusyError, apsw.FullError):
+            # A long read of another process, such as a backup, pins the log; or the database has no
+            # room to grow. The log's own bytes need none.
             _write_again(Path(f"{database.filename}-wal"))
 
 

@@ -74,6 +74,16 @@ OUR_BUGS: Final = (
 )
 
 
+_NO_INDEX: Final = frozenset(
+    {apsw.SQLITE_IOERR_SHMOPEN, apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP}
+)
+
+
+def lacks_room_for_index(error: BaseException | None) -> bool:
+    """Whether the file beside the log, through which processes share what is in it, has no room."""
+    return isinstance(error, apsw.IOError) and getattr(error, "extendedresult", None) in _NO_INDEX
+
+
 def damaged_sentence(error: Exception) -> str:
     return (
         f"the database file is damaged ({error}); stop the server, keep a copy of the files, "

@@ -5,6 +5,7 @@ takes the lock looks at once. One that only reads, beside a server or without on
 `look_first`: it looks itself unless the holder of the lock has done so.
 """
 
+import errno
 import fcntl
 import os
 import time
@@ -77,10 +78,15 @@ class DataDirectoryLock:
                 return
 
     def _name(self, holder: str) -> None:
-        """Write who holds the lock. The file is never empty meanwhile."""
+        """Write who holds the lock. The file is never empty meanwhile. On a full disk the name of
+        an earlier holder may stay: the lock is what counts."""
         text = f"{holder}\n".encode()
-        os.pwrite(self._file, text, 0)
-        os.ftruncate(self._file, len(text))
+        try:
+            os.pwrite(self._file, text, 0)
+            os.ftruncate(self._file, len(text))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
 
     def release(self) -> None:
         """Let go. The file is not deleted: that would race with the next holder."""

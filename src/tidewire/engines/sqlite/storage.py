@@ -5,9 +5,11 @@ does stands in the modules beside it.
 """
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Final, NoReturn
@@ -32,6 +34,8 @@ from tidewire.domain.delivery import (
     DigestPage,
     Floors,
 )
+from tidewire.domain.errors import StoreUnavailable
+from tidewire.domain.events import Event
 from tidewire.domain.ids import ChatId, MessageId, UserId
 from tidewire.domain.messages import AppendOutcome, Message, MessagePage, SendMessage
 from tidewire.domain.users import User
@@ -61,6 +65,7 @@ from tidewire.engines.sqlite.database import (
     connect,
     schema_version,
 )
+from tidewire.engines.sqlite.errors import lacks_room_for_index
 from tidewire.engines.sqlite.lockfile import DataDirectoryLock
 from tidewire.engines.sqlite.log_look import check_log, check_unsynced_log
 from tidewire.engines.sqlite.migrate import check_tables, migrate, read_epoch
@@ -70,6 +75,7 @@ from tidewire.ports.event_log import CommitListener, ignore_commits
 from tidewire.ports.inspection import CounterEvidence, NewCounter
 from tidewire.ports.storage import AppendDone, AppendsByCallback, Storage
 
+_logger: Final = logging.getLogger(__name__)
 _CHAT_OF: Final = attrgetter("chat_id")
 
 EXIT_STORE_IN_DOUBT: Final = 74
@@ -129,11 +135,12 @@ class SqliteStorage(SqliteAccounts):
         on_fatal: FatalHandler = end_process,
     ) -> "SqliteStorage":
         """Open the store of a data directory, making or migrating it. Raises StoreUnusable."""
-        options = options or SqliteOptions()
         check_library(apsw.sqlite_lib_version())
-        path, lock, database = await asyncio.to_thread(_open_database, data_dir, options)
+        path, lock, database, used = await asyncio.to_thread(
+            _open_database, data_dir, options or SqliteOptions()
+        )
         try:
-            return cls(path, database, lock, listener=listener, options=options, on_fatal=on_fatal)
+            return cls(path, database, lock, listener=listener, options=used, on_fatal=on_fatal)
         except BaseException:
             database.close()
             lock.release()
@@ -142,6 +149,11 @@ class SqliteStorage(SqliteAccounts):
     @property
     def epoch(self) -> str:
         return self._epoch
+
+    async def check_room(self) -> None:
+        # A commit that failed says nothing about now: try one, of two pages.
+        if not self._writer.has_room:
+            await self._writer.write(_probe)
 
     @property
     def appends_per_chat(self) -> bool:
@@ -355,28 +367,49 @@ class SqliteStorage(SqliteAccounts):
 
 def _open_database(
     data_dir: Path, options: SqliteOptions
-) -> tuple[Path, DataDirectoryLock, apsw.Connection]:
+) -> tuple[Path, DataDirectoryLock, apsw.Connection, SqliteOptions]:
     path = check_data_dir(data_dir)
     is_synced = options.synchronous in SYNCED
     lock = DataDirectoryLock(data_dir, look=check_log if is_synced else check_unsynced_log)
     try:
         check_not_emptied(path)
         make_private(path)
-        database = connect(path, options, cache_kib=options.writer_cache_kib)
         try:
-            check_writable(database)
-            schema_version(database)
-            check_complete(database, path)
-            migrate(database, data_dir)
-            check_tables(database)
-            settle_log(database)
-        except BaseException:
-            database.close()
-            raise
+            return path, lock, _open_file(path, data_dir, options), options
+        except StoreUnavailable as error:
+            if options.vfs is not None or not lacks_room_for_index(error.__cause__):
+                raise
+            # What SQLite keeps beside the log for its readers is kept in memory instead, so that
+            # reads go on. No other process can read the database meanwhile.
+            options = replace(options, vfs="unix-excl")
+            _logger.warning("the disk is full: messages are served, but none can be stored")
+            return path, lock, _open_file(path, data_dir, options), options
     except BaseException:
         lock.release()
         raise
-    return path, lock, database
+
+
+def _open_file(path: Path, data_dir: Path, options: SqliteOptions) -> apsw.Connection:
+    database = connect(path, options, cache_kib=options.writer_cache_kib)
+    try:
+        check_writable(database)
+        schema_version(database)
+        check_complete(database, path)
+        migrate(database, data_dir)
+        check_tables(database)
+        settle_log(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _probe(database: apsw.Connection) -> tuple[None, Sequence[Event]]:
+    """A write that changes nothing for anybody."""
+    database.execute(
+        "INSERT OR REPLACE INTO store_meta VALUES ('room_checked', strftime('%Y-%m-%dT%H:%M:%fZ'))"
+    )
+    return None, ()
 
 
 _CONFORMS: type[Storage] = SqliteStorage

@@ -132,6 +132,8 @@ class Writer:
         # SimpleQueue wakes the thread in C; its bound is kept by `_waiting`, on the loop alone.
         self._queue: SimpleQueue[_Write | _Pause | None] = SimpleQueue()
         self._waiting = 0
+        self.has_room: bool | None = None
+        """Whether the last commit found room on the disk; None before the first one."""
         self._in_doubt: str | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="tidewire-writer", daemon=True)
@@ -314,6 +316,7 @@ class Writer:
         """COMMIT. If it fails for another reason than room, nobody knows what is on the disk."""
         try:
             self._database.execute("COMMIT")
+            self.has_room = True
         except (apsw.FullError, apsw.BusyError):
             raise
         except Exception as error:
@@ -322,6 +325,8 @@ class Writer:
 
     def _abandon(self, error: Exception) -> Exception:
         """Roll back; what the callers are told."""
+        if isinstance(error, apsw.FullError):
+            self.has_room = False
         if self._in_doubt is not None:
             return StoreUnusable(self._in_doubt)
         try:
