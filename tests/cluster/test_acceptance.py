@@ -223,6 +223,23 @@ async def test_block_at_one_gateway_holds_at_the_other(cluster: Cluster) -> None
         await phone.say(chat_id, "again")
 
 
+async def test_session_ended_at_one_gateway_closes_its_socket_at_the_other(
+    cluster: Cluster,
+) -> None:
+    """E1: whoever alternates gateways for every call never sees the two differ."""
+    for here, there in (cluster.gateways, cluster.gateways[::-1]):
+        ann = await here.person("ann")
+        laptop = await here.login(ann)
+        async with here.phone(ann) as phone, there.phone(laptop) as other:
+            await here.done("DELETE", f"/sessions/{laptop.session_id}", by=ann)
+            # Within seconds: the recheck of all sessions, each minute, is not what closes it.
+            assert await other.closed() == 1008
+            assert other.find("connection_closing", reason="session_revoked") is not None
+            answer = await there.call("GET", "/api/v1/users/me", by=laptop)
+            assert answer.status_code == 401
+            await phone.caught_up()
+
+
 async def test_user_has_so_many_devices_over_all_gateways_together(cluster: Cluster) -> None:
     ann = await cluster.gateways[0].person("ann")
     devices = [ann, *[await cluster.gateways[0].login(ann) for _ in range(DEVICES_MAX)]]
