@@ -217,6 +217,8 @@ def build_stage(
     def on_revoked(session_ids: Sequence[SessionId]) -> None:
         revoked.extend(session_ids)
 
+    chat_options = chats or ChatOptions()
+    chat_service = ChatService(store=store, clock=clock, ids=ids, options=chat_options)
     assembled = assemble_accounts(
         store=store,
         secret=Secret("the server's own secret, long enough"),
@@ -228,14 +230,14 @@ def build_stage(
         external=None,
         on_revoked=on_revoked,
         on_roster_changed=lambda _: None,
+        depart=chat_service.depart,
         hasher=PlainHasher(),
     )
-    chat_options = chats or ChatOptions()
     services = RestServices(
         authenticator=assembled.authenticator,
         accounts=assembled.service,
         people=assembled.people,
-        chats=ChatService(store=store, clock=clock, ids=ids, options=chat_options),
+        chats=chat_service,
         delivery=DeliveryService(
             store=store,
             clock=clock,

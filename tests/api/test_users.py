@@ -1,6 +1,6 @@
 """People over REST."""
 
-from tests.api.stage import Stage, code_of, fields_of
+from tests.api.stage import API, PASSWORD, Stage, code_of, fields_of
 
 
 async def test_me_is_shown_and_renamed(stage: Stage) -> None:
@@ -22,7 +22,12 @@ async def test_somebody_else_is_shown_without_his_user_name(stage: Stage) -> Non
     anna, berta = await stage.people("anna", "berta")
     answer = await anna.get(f"/users/{berta.user_id}")
     assert answer.status_code == 200
-    assert set(answer.json()["data"]) == {"user_id", "display_name", "created_at"}
+    assert set(answer.json()["data"]) == {
+        "user_id",
+        "display_name",
+        "created_at",
+        "is_deleted",
+    }
     for unknown in ("user_01ARZ3NDEKTSV4RRFFQ69G5FAV", "%00", "nobody at all"):
         missing = await anna.get(f"/users/{unknown}")
         assert (missing.status_code, code_of(missing)) == (404, "USER_NOT_FOUND")
@@ -84,3 +89,36 @@ async def test_blocks_are_listed_page_by_page_to_oneself_only(stage: Stage) -> N
     assert fields_of(await anna.get("/users/me/blocks", cursor="x")) == [
         ("cursor", "INVALID_VALUE")
     ]
+
+
+async def test_account_is_deleted_and_its_messages_stay(stage: Stage) -> None:
+    anna, berta = await stage.people("anna", "berta")
+    group, direct = await stage.group(anna, berta), await stage.direct(anna, berta)
+    for chat_id in (group, direct):
+        await anna.send(chat_id, "hello")
+
+    wrong = await anna.post("/users/me/deletion", {"password": "a wrong one"})
+    assert (wrong.status_code, code_of(wrong)) == (401, "INVALID_CREDENTIALS")
+    assert (await anna.post("/users/me/deletion", {"password": PASSWORD})).status_code == 204
+    assert anna.session_id in stage.revoked
+    assert (await anna.get("/users/me")).status_code == 401
+
+    shown = (await berta.get(f"/users/{anna.user_id}")).json()["data"]
+    assert (shown["display_name"], shown["is_deleted"]) == ("Deleted account", True)
+    assert (await berta.post("/users/lookup", {"usernames": ["anna"]})).json()["data"] == {
+        "users": [],
+        "not_found": ["anna"],
+    }
+    for chat_id in (group, direct):
+        (message,) = (await berta.get(f"/chats/{chat_id}/messages")).json()["data"]
+        assert (message["sender_id"], message["content"]) == (anna.user_id, "hello")
+    chat = (await berta.get(f"/chats/{group}")).json()["data"]
+    assert [(one["user_id"], one["role"]) for one in chat["members"]] == [(berta.user_id, "owner")]
+    chat = (await berta.get(f"/chats/{direct}")).json()["data"]
+    assert {one["display_name"] for one in chat["members"]} == {"Berta", "Deleted account"}
+    device_id = anna.device_id
+    body = {"username": "anna", "password": PASSWORD, "device_id": device_id}
+    taken = await stage.client.post(f"{API}/auth/register", json=body)
+    assert (taken.status_code, code_of(taken)) == (409, "CONFLICT")
+    refused = await stage.client.post(f"{API}/auth/login", json=body)
+    assert (refused.status_code, code_of(refused)) == (401, "INVALID_CREDENTIALS")

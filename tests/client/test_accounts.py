@@ -127,3 +127,18 @@ async def test_password_is_changed_and_other_devices_are_closed(people: People) 
             assert str(await other.wait_closed()) == "closed(session_revoked)"
     assert alice.status.state is ConnectionState.READY
     assert (await alice.me()).username == name
+
+
+async def test_account_is_deleted_and_its_devices_are_closed(people: People) -> None:
+    alice, bob, chat = await people.pair()
+    await chat.send("goodbye")
+    await alice.flush()
+    with pytest.raises(RefusedByServer) as refused:
+        await alice.delete_account("wrong password")
+    assert refused.value.reason == "INVALID_CREDENTIALS"
+    await alice.delete_account(PASSWORD)
+    async with asyncio.timeout(10):
+        assert str(await alice.wait_closed()) == "closed(session_revoked)"
+    event = await next_event(bob, MessageReceived)
+    shown = await bob.user(event.message.sender_id)
+    assert (shown.display_name, shown.is_deleted) == ("Deleted account", True)

@@ -29,6 +29,7 @@ COMMANDS = [
     ("users", "disable"),
     ("users", "enable"),
     ("users", "sessions"),
+    ("users", "delete"),
     ("users", "invite"),
     ("tokens",),
     ("tokens", "issue"),

@@ -6,6 +6,7 @@ Nobody is asked for a password here: whoever may call this owns the data directo
 import msgspec
 
 from tidewire.accounts.authenticator import TokenAuthenticator
+from tidewire.accounts.deletion import AccountDeletion
 from tidewire.accounts.invites import INVITE_BYTES, encode_invite, invite_hash
 from tidewire.accounts.options import AccountOptions
 from tidewire.accounts.passwords import Passwords
@@ -66,6 +67,7 @@ class AccountAdmin:
         on_revoked: OnRevoked,
         authenticator: TokenAuthenticator | None = None,
         trail: AuditTrail = NO_TRAIL,
+        deletion: AccountDeletion,
     ) -> None:
         """Without an authenticator (a command beside no server) there is nothing to note."""
         self._store = store
@@ -78,6 +80,7 @@ class AccountAdmin:
         self._on_revoked = on_revoked
         self._authenticator = authenticator
         self._trail = trail
+        self._deletion = deletion
 
     async def add_user(
         self, username: str, password: Secret | None, *, display_name: str | None = None
@@ -109,11 +112,19 @@ class AccountAdmin:
         return await self._store.list_users(after=after, count_max=min(count_max, USERS_PAGE_MAX))
 
     async def user_named(self, username: str) -> User:
-        """Raises UserNotFound."""
+        """Raises UserNotFound, also for an account that was deleted."""
+        user = await self._store.user_named(username)
+        if user is None or user.deleted_at_ms is not None:
+            raise UserNotFound(username)
+        return user
+
+    async def delete_user(self, username: str) -> tuple[User, int]:
+        """Delete an account, as its owner can; how many sessions ended. Again changes nothing.
+        Raises UserNotFound."""
         user = await self._store.user_named(username)
         if user is None:
             raise UserNotFound(username)
-        return user
+        return user, await self._deletion.delete(user, actor=OPERATOR)
 
     async def sessions(self, user_id: UserId) -> list[Session]:
         """A user's sessions, bots' among them, the oldest first."""
@@ -205,7 +216,8 @@ class AccountAdmin:
         return NewInvite(code=code, expires_at_ms=invite.expires_at_ms)
 
     async def keep_house(self) -> int:
-        """Note which sessions were in use, and delete some of what has expired; how many rows.
+        """Note which sessions were in use, go on with deletions of accounts that were begun, and
+        delete some of what has expired; how many rows.
 
         To be called now and then (each minute). Raises StoreUnavailable; then nothing is lost but
         the exact time of somebody's last use.
@@ -214,6 +226,7 @@ class AccountAdmin:
         touched = [] if self._authenticator is None else self._authenticator.take_touched()
         if touched:
             await self._store.touch_sessions(touched, now_ms=now_ms)
+        await self._deletion.resume()
         return await self._store.sweep_accounts(now_ms=now_ms, count_max=SWEEP_ROWS_MAX)
 
     def _note(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tidewire.accounts.admin import AccountAdmin
 from tidewire.accounts.authenticator import TokenAuthenticator
+from tidewire.accounts.deletion import AccountDeletion, Depart
 from tidewire.accounts.external import ExternalTokens
 from tidewire.accounts.keys import KeyRing
 from tidewire.accounts.options import AccountOptions, ExternalOptions
@@ -27,6 +28,7 @@ class Accounts:
     service: AccountService
     people: PeopleService
     admin: AccountAdmin
+    deletion: AccountDeletion
 
 
 def assemble_accounts(
@@ -41,6 +43,7 @@ def assemble_accounts(
     external: ExternalOptions | None,
     on_revoked: OnRevoked,
     on_roster_changed: OnRosterChanged,
+    depart: Depart,
     trail: AuditTrail = NO_TRAIL,
     hasher: PasswordHasher | None = None,
 ) -> Accounts:
@@ -71,6 +74,14 @@ def assemble_accounts(
         authenticator.revoked(session_ids)
         on_revoked(session_ids)
 
+    deletion = AccountDeletion(
+        store=store,
+        clock=clock,
+        depart=depart,
+        on_revoked=revoked,
+        on_roster_changed=on_roster_changed,
+        trail=trail,
+    )
     return Accounts(
         authenticator=authenticator,
         service=AccountService(
@@ -84,6 +95,7 @@ def assemble_accounts(
             options=options,
             on_revoked=revoked,
             trail=trail,
+            delete=deletion.delete,
         ),
         people=PeopleService(store=store, clock=clock, on_roster_changed=on_roster_changed),
         admin=AccountAdmin(
@@ -97,5 +109,7 @@ def assemble_accounts(
             on_revoked=revoked,
             authenticator=authenticator,
             trail=trail,
+            deletion=deletion,
         ),
+        deletion=deletion,
     )

@@ -5,9 +5,9 @@ Whatever ends a session tells `on_revoked` at once, so that its sockets close.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -25,6 +25,7 @@ from tidewire.accounts.refresh import (
 from tidewire.accounts.throttle import Throttle, address_key
 from tidewire.accounts.tokens import AccessTokens
 from tidewire.domain.accounts import (
+    Credentials,
     NewAccount,
     OpenSession,
     RefreshOtherDevice,
@@ -61,6 +62,13 @@ OnRevoked = Callable[[Sequence[SessionId]], None]
 """Is told which sessions have ended, on the event loop, as soon as that is durable."""
 
 TOO_MANY_TRIES: Final = "too many tries; wait a while"
+
+
+class DeleteAccount(Protocol):
+    """Deletes an account (`accounts.deletion`); how many sessions ended."""
+
+    def __call__(self, user: User, *, actor: str) -> Awaitable[int]: ...
+
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -109,6 +117,7 @@ class AccountService:
         random_bytes: RandomBytes,
         options: AccountOptions,
         on_revoked: OnRevoked,
+        delete: DeleteAccount,
         trail: AuditTrail = NO_TRAIL,
     ) -> None:
         """`secret` is the server's own, which access tokens are signed with too."""
@@ -121,6 +130,7 @@ class AccountService:
         self._random_bytes = random_bytes
         self._options = options
         self._on_revoked = on_revoked
+        self._delete = delete
         self._trail = trail
         limits = options.throttle
         self._logins = LoginLimits(limits)
@@ -342,23 +352,37 @@ class AccountService:
     async def _change_password(
         self, user_id: UserId, session_id: SessionId, *, old: Secret, new: Secret
     ) -> list[SessionId]:
+        credentials = await self._own_credentials(user_id, old)
+        return await self._store.set_password(
+            user_id,
+            await self._passwords.hash(new),
+            expected_hash=credentials.password_hash,
+            keep=session_id,
+            now_ms=self._clock.wall_ms(),
+        )
+
+    async def delete_account(self, user_id: UserId, *, password: Secret) -> None:
+        """Delete one's own account: it leaves its groups, and all sessions end. Messages stay.
+
+        It is deleted when this returns, even if groups remain to be left. Raises
+        InvalidCredentials, RateLimited, Overloaded.
+        """
+        with self._failures_noted(AuditAction.PASSWORD_FAILED, actor=user_id) as attempt:
+            attempt.user_id = user_id
+            credentials = await self._own_credentials(user_id, password)
+        await self._delete(credentials.user, actor=user_id)
+
+    async def _own_credentials(self, user_id: UserId, password: Secret) -> Credentials:
+        """What is stored of a person who shows the password once more. Guesses are limited."""
         throttle_key = f"#{user_id}"
         self._take(self._password_changes, throttle_key)
         credentials = await self._store.credentials_of(user_id)
         if credentials is None:
             raise UserNotFound(user_id)
-        stored = credentials.password_hash
-        if not (await self._passwords.check(stored, old)).is_right:
+        if not (await self._passwords.check(credentials.password_hash, password)).is_right:
             raise InvalidCredentials
-        ended = await self._store.set_password(
-            user_id,
-            await self._passwords.hash(new),
-            expected_hash=stored,
-            keep=session_id,
-            now_ms=self._clock.wall_ms(),
-        )
         self._password_changes.give_back(throttle_key, self._clock.monotonic_ms())
-        return ended
+        return credentials
 
     # Inside.
 

@@ -192,6 +192,9 @@ class Client:
     def end_other_sessions(self) -> int:
         return self._loop.run(self._client.end_other_sessions())
 
+    def delete_account(self, password: str) -> None:
+        self._loop.run(self._client.delete_account(password))
+
     def __enter__(self) -> Self:
         try:
             self._loop.run(self._client.__aenter__())

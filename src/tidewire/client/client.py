@@ -44,6 +44,7 @@ from tidewire.wire.rest_models import (
 from tidewire.wire.rest_requests import (
     ChangePassword,
     CreateChat,
+    DeleteMe,
     Login,
     Logout,
     LookupUsers,
@@ -201,6 +202,16 @@ class Client:
         """End all logins but this one, bots' aside; how many."""
         answer = await self.rest.call(Envelope[RevokedCount], "DELETE", "/sessions")
         return answer.data.revoked_count
+
+    async def delete_account(self, password: str) -> None:
+        """Delete the account, for ever: it leaves its groups, and all its sessions end. Messages
+        stay, as those of a deleted account; this store keeps what it has.
+
+        Raises RefusedByServer (INVALID_CREDENTIALS, RATE_LIMITED).
+        """
+        body = DeleteMe(password=password)
+        await self.rest.call(type(None), "POST", "/users/me/deletion", body)
+        await self._credentials.forget()
 
     # Beginning and end.
 

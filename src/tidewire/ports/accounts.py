@@ -95,7 +95,30 @@ class CredentialStore(Protocol):
     async def enable_user(self, user_id: UserId, *, now_ms: int) -> User:
         """Let a user log in again, and note when: later than the last time and than he was made,
         whatever the clock says. Of one who is not disabled it changes nothing. Raises
-        UserNotFound."""
+        UserNotFound, and what `users.check_enable` does."""
+        ...
+
+
+class DeletionStore(Protocol):
+    """Accounts that are deleted, in steps that may be repeated: marked first, then freed of their
+    groups and blocks by the caller, then done."""
+
+    async def begin_deletion(self, user_id: UserId, *, now_ms: int) -> list[SessionId]:
+        """Mark a user as deleted (`users.as_deleted`), forget the password and known places, and
+        end all sessions, bots' too, in one act; those that ended.
+
+        From here on the user cannot log in, cannot be added to a chat (UserNotFound) and cannot be
+        renamed; the user name and an external identity stay taken. `pending_deletions` names the
+        user until `finish_deletion`. Again changes nothing. Raises UserNotFound.
+        """
+        ...
+
+    async def pending_deletions(self, *, count_max: int) -> list[User]:
+        """Users whose deletion was begun and not finished, in no order."""
+        ...
+
+    async def finish_deletion(self, user_id: UserId) -> None:
+        """Nothing is left to do for this user. Again changes nothing."""
         ...
 
 
@@ -196,7 +219,9 @@ class RequestStore(Protocol):
         ...
 
 
-class AccountStore(CredentialStore, SessionStore, BlockStore, RequestStore, Protocol):
+class AccountStore(
+    CredentialStore, DeletionStore, SessionStore, BlockStore, RequestStore, Protocol
+):
     """All of it: what an engine provides."""
 
     async def sweep_accounts(self, *, now_ms: int, count_max: int) -> int:

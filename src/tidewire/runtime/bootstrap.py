@@ -326,19 +326,8 @@ def _wire_planes(
         on_advanced=hub.on_advanced,
     )
     revocations = Revocations(hub, others.revoke)
-    accounts = assemble_accounts(
-        store=store,
-        secret=key,
-        clock=clock,
-        ids=ids,
-        random_bytes=secrets.token_bytes,
-        run_blocking=run_blocking,
-        options=config.accounts,
-        external=_external(config.identity),
-        on_revoked=revocations,
-        on_roster_changed=roster_changed,
-        trail=trail,
-    )
+    chats = ChatService(store=store, clock=clock, ids=ids, options=config.chats, trail=trail)
+    accounts = _wire_accounts(config, store, key, machine, chats, revocations, roster_changed)
     # One limiter for sends, whatever edge they come over.
     sends = send_limiter(config.gateway)
     gateway = Gateway(
@@ -360,11 +349,36 @@ def _wire_planes(
         fanout=fanout,
         ingest=ingest,
         delivery=delivery,
-        chats=ChatService(store=store, clock=clock, ids=ids, options=config.chats, trail=trail),
+        chats=chats,
         accounts=accounts,
         gateway=gateway,
         sends=sends,
         revocations=revocations,
+    )
+
+
+def _wire_accounts(
+    config: Config,
+    store: Storage,
+    key: Secret,
+    machine: Machine,
+    chats: ChatService,
+    revocations: Revocations,
+    roster_changed: Callable[[ChatId], None],
+) -> Accounts:
+    return assemble_accounts(
+        store=store,
+        secret=key,
+        clock=machine.clock,
+        ids=machine.ids,
+        random_bytes=secrets.token_bytes,
+        run_blocking=run_blocking,
+        options=config.accounts,
+        external=_external(config.identity),
+        on_revoked=revocations,
+        on_roster_changed=roster_changed,
+        depart=chats.depart,
+        trail=machine.trail,
     )
 
 

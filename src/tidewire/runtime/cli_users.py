@@ -77,6 +77,7 @@ def list_users(json: JsonOption = False, data_dir: DataDirOption = None) -> None
             return
         for user in found:
             locked = f", disabled {user['disabled_at']}" if user["disabled_at"] else ""
+            locked = f", deleted {user['deleted_at']}" if user["deleted_at"] else locked
             named = f" ({user['display_name']})" if user["display_name"] != user["username"] else ""
             typer.echo(f"{user['username']}{named}  {user['user_id']}{locked}")
         if not found:
@@ -109,6 +110,27 @@ def enable_user(username: Username, data_dir: DataDirOption = None) -> None:
     with errors_told():
         user = operate_on(data_dir, "users.enable", {"username": username})
         tell(f"{user['username']} may log in again.")
+
+
+@users_app.command("delete")
+def delete_user(
+    username: Username,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Delete an account, for ever. Messages stay.
+
+    It leaves its groups; those it owns pass to the longest-serving admin, or else
+    member, or close. Its messages are shown as of a deleted account, and its name
+    stays taken.
+    """
+    with errors_told():
+        if not yes:
+            if not sys.stdin.isatty():
+                fail("there is no terminal to ask whether this is meant; give --yes")
+            typer.confirm(f"Delete the account of {username}, for ever?", abort=True, err=True)
+        user = operate_on(data_dir, "users.delete", {"username": username})
+        tell(f"The account of {user['username']} is deleted; {_ended(user)}.")
 
 
 @users_app.command("sessions")

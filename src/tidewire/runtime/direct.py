@@ -35,6 +35,7 @@ async def operate_directly(
     store = await SqliteStorage.open(config.data_dir, options=config.sqlite)
     try:
         keys = KeyFile(config.data_dir)
+        chats = ChatService(store=store, clock=clock, ids=ids, options=config.chats, trail=trail)
         accounts = assemble_accounts(
             store=store,
             secret=keys.ring,
@@ -46,11 +47,12 @@ async def operate_directly(
             external=None,
             on_revoked=_nobody_is_connected,
             on_roster_changed=_nobody_is_connected,
+            depart=chats.depart,
             trail=trail,
         )
         operations = Operations(
             admin=accounts.admin,
-            chats=ChatService(store=store, clock=clock, ids=ids, options=config.chats, trail=trail),
+            chats=chats,
             ingest=IngestService(
                 store=store, clock=clock, ids=ids, tasks=tasks, options=config.ingest
             ),

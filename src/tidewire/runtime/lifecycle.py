@@ -93,7 +93,6 @@ async def _within(seconds: float, work: Awaitable[None], what: str) -> None:
 
 async def _keep_house(server: Server) -> None:
     while True:
-        await asyncio.sleep(HOUSE_S)
         server.trail.tell_floods()
         try:
             await server.planes.accounts.admin.keep_house()
@@ -106,6 +105,7 @@ async def _keep_house(server: Server) -> None:
         if server.backbone is not None and server.backbone.recheck is not None:
             # A process that was killed told nobody of the sessions that it had just ended.
             server.backbone.recheck()
+        await asyncio.sleep(HOUSE_S)
 
 
 async def _tend_keys(server: Server) -> None:

@@ -66,6 +66,7 @@ class Operations:
             "users.passwd": self._set_password,
             "users.disable": self._disable_user,
             "users.enable": self._enable_user,
+            "users.delete": self._delete_user,
             "users.invite": self._invite,
             "users.sessions": self._list_sessions,
             "tokens.issue": self._issue_token,
@@ -132,6 +133,10 @@ class Operations:
     async def _enable_user(self, username: str) -> Result:
         user = await self._admin.user_named(username)
         return _user(await self._admin.enable_user(user.user_id))
+
+    async def _delete_user(self, username: str) -> Result:
+        user, ended = await self._admin.delete_user(username)
+        return {**_user(user), "sessions_ended": ended}
 
     async def _list_sessions(self, username: str) -> Result:
         user = await self._admin.user_named(username)
@@ -236,4 +241,5 @@ def _user(user: User) -> dict[str, Any]:
         "disabled_at": (
             None if user.disabled_at_ms is None else format_time_ms(user.disabled_at_ms)
         ),
+        "deleted_at": None if user.deleted_at_ms is None else format_time_ms(user.deleted_at_ms),
     }

@@ -73,6 +73,8 @@ class UserView(_Model, frozen=True, kw_only=True):
     user_id: UserId
     display_name: str
     created_at: str
+    is_deleted: bool = False
+    """The account was deleted; the display name says so too."""
 
 
 class FoundUser(_Model, frozen=True, kw_only=True):

@@ -112,6 +112,13 @@ class ChangePassword(RequestBody, frozen=True, kw_only=True):
         return "ChangePassword(***)"
 
 
+class DeleteMe(RequestBody, frozen=True, kw_only=True):
+    password: GivenPassword
+
+    def __repr__(self) -> str:
+        return "DeleteMe(***)"
+
+
 class UpdateMe(RequestBody, frozen=True, kw_only=True):
     display_name: DisplayName
 

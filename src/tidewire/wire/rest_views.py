@@ -70,6 +70,7 @@ def user_view(user: User) -> UserView:
         user_id=user.user_id,
         display_name=user.display_name,
         created_at=format_time_ms(user.created_at_ms),
+        is_deleted=user.deleted_at_ms is not None,
     )
 
 

@@ -10,6 +10,8 @@ from tests.support.world import START_MS
 from tidewire.accounts.assembly import Accounts, assemble_accounts
 from tidewire.accounts.options import AccountOptions, ExternalOptions, decided
 from tidewire.accounts.service import LoggedIn
+from tidewire.chats.options import ChatOptions
+from tidewire.chats.service import ChatService
 from tidewire.domain.accounts import Secret
 from tidewire.domain.audit import AuditAction
 from tidewire.domain.ids import ChatId, SessionId, UlidSource
@@ -102,6 +104,13 @@ class Plane:
         self.blocking_calls = 0
         self.random = Random(7)
         self.ids = UlidSource(Random(8).getrandbits)
+        self.chats = ChatService(
+            store=engine.storage,
+            clock=self.clock,
+            ids=self.ids,
+            options=ChatOptions(),
+            trail=self.trail,
+        )
         self.accounts = self.assembled(store or engine.storage, external)
 
     def assembled(self, store: Storage, external: ExternalOptions | None) -> Accounts:
@@ -116,6 +125,7 @@ class Plane:
             external=external,
             on_revoked=self.on_revoked,
             on_roster_changed=self.rosters.append,
+            depart=self.chats.depart,
             trail=self.trail,
             hasher=self.hasher,
         )

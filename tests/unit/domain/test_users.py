@@ -3,7 +3,15 @@
 import pytest
 
 from tidewire.domain.errors import InvalidOperation
-from tidewire.domain.users import check_display_name, check_username
+from tidewire.domain.ids import UserId
+from tidewire.domain.users import (
+    DELETED_NAME,
+    User,
+    as_deleted,
+    check_display_name,
+    check_enable,
+    check_username,
+)
 
 
 @pytest.mark.parametrize("username", ["a", "ann", "Ann.B-C_d:9", "x" * 64])
@@ -26,3 +34,30 @@ def test_display_name_is_taken_as_it_is(name: str) -> None:
 def test_display_name_that_nobody_could_read_is_refused(name: str) -> None:
     with pytest.raises(InvalidOperation):
         check_display_name(name)
+
+
+ANNA = User(
+    user_id=UserId("user_a"),
+    username="anna",
+    display_name="Anna",
+    created_at_ms=1,
+    updated_at_ms=2,
+)
+
+
+def test_deleted_user_is_disabled_and_nameless_and_keeps_the_user_name() -> None:
+    gone = as_deleted(ANNA, now_ms=9)
+    assert (gone.username, gone.display_name) == ("anna", DELETED_NAME)
+    assert (gone.disabled_at_ms, gone.deleted_at_ms, gone.updated_at_ms) == (9, 9, 9)
+    assert (ANNA.can_join, gone.can_join) == (True, False)
+    assert as_deleted(gone, now_ms=10) is gone
+
+
+def test_deleted_user_is_not_enabled_again() -> None:
+    check_enable(ANNA)
+    with pytest.raises(InvalidOperation, match="deleted"):
+        check_enable(as_deleted(ANNA, now_ms=9))
+
+
+def test_name_of_a_deleted_account_may_be_shown() -> None:
+    assert check_display_name(DELETED_NAME) == DELETED_NAME

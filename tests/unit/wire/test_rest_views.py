@@ -50,6 +50,7 @@ def test_people_show_what_they_may() -> None:
         "user_id",
         "display_name",
         "created_at",
+        "is_deleted",
     }
     assert views.found_user(anna).user_id == ANNA
     assert views.name_of(names, ANNA) == "Anna"

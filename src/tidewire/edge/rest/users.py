@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from litestar import delete, get, patch, post, put
 from litestar.params import FromPath, JSONBody, QueryParameter
 
+from tidewire.domain.accounts import Secret
 from tidewire.domain.users import check_display_name
 from tidewire.edge.rest.checks import checked, cursor_of, user_id_of
 from tidewire.edge.rest.described import CursorText, limited, refusals
@@ -19,7 +20,7 @@ from tidewire.wire.rest_models import (
     PersonView,
     UserView,
 )
-from tidewire.wire.rest_requests import LookupUsers, UpdateMe
+from tidewire.wire.rest_requests import DeleteMe, LookupUsers, UpdateMe
 from tidewire.wire.rest_views import account_view, found_user, person_view, user_view
 
 PAGE_BLOCKS_DEFAULT: Final = 20
@@ -39,6 +40,17 @@ async def update_me(
     """Change the name that others see."""
     name = checked("display_name", check_display_name, data.display_name)
     return Envelope(account_view(await services.people.set_display_name(caller.user_id, name)))
+
+
+@post("/users/me/deletion", tags=["users"], status_code=204, responses=refusals(401, 413))
+async def delete_me(data: JSONBody[DeleteMe], services: Services, caller: Caller) -> None:
+    """Delete your own account, for ever. The password is needed once more.
+
+    All sessions end, and the account leaves its groups; those it owns pass to the longest-serving
+    admin, or else member, or close. Messages stay, shown as of a deleted account; direct chats stay
+    for the others. The user name stays taken.
+    """
+    await services.accounts.delete_account(caller.user_id, password=Secret(data.password))
 
 
 @get("/users/{user_id:str}", tags=["users"], responses=refusals(404))
@@ -99,4 +111,13 @@ async def list_blocks(
     )
 
 
-HANDLERS = (get_me, update_me, get_user, look_up_users, list_blocks, block_user, unblock_user)
+HANDLERS = (
+    get_me,
+    update_me,
+    delete_me,
+    get_user,
+    look_up_users,
+    list_blocks,
+    block_user,
+    unblock_user,
+)

@@ -127,6 +127,17 @@ class DynamoAccounts:
     async def enable_user(self, user_id: UserId, *, now_ms: int) -> User:
         return await self._act(users.enable_user, user_id, now_ms=now_ms)
 
+    # Deletions.
+
+    async def begin_deletion(self, user_id: UserId, *, now_ms: int) -> list[SessionId]:
+        return await self._act(sessions.begin_deletion, user_id, now_ms=now_ms)
+
+    async def pending_deletions(self, *, count_max: int) -> list[User]:
+        return await self._act(users.pending_deletions, count_max=count_max)
+
+    async def finish_deletion(self, user_id: UserId) -> None:
+        await self._act(users.finish_deletion, user_id)
+
     # Sessions.
 
     async def open_session(

@@ -79,7 +79,7 @@ async def change_chat(
             for user_id, row in zip(concerned, found[1:count], strict=True)
         }
         is_refused = any(row is not None for row in found[count:])
-        change = decide(Facts(chat, members, found[0] is not None, is_refused))
+        change = decide(Facts(chat, members, values.can_join(found[0]), is_refused))
         if change is None:
             return None
         assert chat is not None

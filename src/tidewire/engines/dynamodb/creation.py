@@ -46,9 +46,10 @@ Created = tuple[CreatedChat, ChatCreated | None]
 
 
 async def check_users_exist(database: Database, user_ids: Sequence[UserId]) -> None:
-    """Users are never deleted, so whoever is there now stays."""
+    """Rows of users are never deleted. An account that is deleted meanwhile leaves its groups once
+    more, later (`accounts.deletion`)."""
     found = await database.get_many([(schema.USERS, {"user_id": one}) for one in user_ids])
-    missing = [one for one, row in zip(user_ids, found, strict=True) if row is None]
+    missing = [one for one, row in zip(user_ids, found, strict=True) if not values.can_join(row)]
     if missing:
         raise UserNotFound(*missing)
 
@@ -60,7 +61,6 @@ async def create_direct(database: Database, command: CreateDirect, *, now_ms: in
     one, other = command.actor_id, command.other_id
     if one == other:
         raise InvalidOperation("a direct chat has two members; nobody chats with himself")
-    await check_users_exist(database, [one, other])
     tried = 0
     while True:
         existing = await database.get(schema.DIRECT_CHATS, {"pair_key": pair_key(one, other)})
@@ -68,6 +68,7 @@ async def create_direct(database: Database, command: CreateDirect, *, now_ms: in
             chat = await read_chat(database, ChatId(existing["chat_id"]))
             assert chat is not None
             return CreatedChat(chat, created=False), None
+        await check_users_exist(database, [one, other])
         conditions = await _check_may_begin(database, command)
         chat, event, writes = _new_chat(
             command.chat_id,

@@ -21,6 +21,7 @@ from tidewire.domain.errors import Forbidden, InvalidCredentials
 from tidewire.domain.ids import SessionId, UserId
 from tidewire.domain.login_places import decode_places, encode_places, remember_places
 from tidewire.domain.sessions import judge_refresh, make_room
+from tidewire.domain.users import as_deleted
 from tidewire.engines.dynamodb import rows, schema
 from tidewire.engines.dynamodb.backoff import Hindrance
 from tidewire.engines.dynamodb.database import Database
@@ -34,6 +35,7 @@ from tidewire.engines.dynamodb.session_rows import (
     user_session_row,
 )
 from tidewire.engines.dynamodb.users import the_user_row
+from tidewire.engines.dynamodb.values import pending_key, user_of
 
 ENDED_AT_ONCE_MAX: Final = 45
 """Sessions that end in one transaction: two rows each."""
@@ -147,10 +149,12 @@ async def end_sessions(
     keep: SessionId | None,
     bots: bool,
     change: Callable[[Row], tuple[str, str, dict[str, Value]]] | None = None,
+    beside: Write | None = None,
 ) -> list[SessionId]:
     """End a user's sessions, with a change of his row if there is one; those that ended.
 
     `change` gives an update, a condition and their values for the row as it is; it may raise.
+    `beside` is written with it.
     """
     ended: list[SessionId] = []
     tried = 0
@@ -173,7 +177,8 @@ async def end_sessions(
             **fields,
         )
         try:
-            await database.transact([version, *_ending(user_id, chunk)])
+            more = [] if beside is None else [beside]
+            await database.transact([version, *more, *_ending(user_id, chunk)])
         except Cancelled:
             await database.pause(Hindrance.CONFLICT, min(tried, 2))
             tried += 1
@@ -182,7 +187,7 @@ async def end_sessions(
         if len(chunk) == len(waiting):
             return sorted(ended)
         # The row is changed now: whoever comes in from here on is judged by it.
-        change = None
+        change, beside = None, None
 
 
 async def set_password(
@@ -212,6 +217,33 @@ async def disable_user(database: Database, user_id: UserId, *, now_ms: int) -> l
         return ", #disabled_at = :now", "", {"now": now_ms}
 
     return await end_sessions(database, user_id, keep=None, bots=True, change=change)
+
+
+async def begin_deletion(database: Database, user_id: UserId, *, now_ms: int) -> list[SessionId]:
+    user = user_of(await the_user_row(database, user_id))
+    if user.deleted_at_ms is not None:
+        return await end_sessions(database, user_id, keep=None, bots=True)
+
+    def change(row: Row) -> tuple[str, str, dict[str, Value]]:
+        gone = as_deleted(user_of(row), now_ms=now_ms)
+        assert gone.disabled_at_ms is not None
+        assert gone.deleted_at_ms is not None
+        update = (
+            ", #display_name = :name, #updated_at = :updated, #disabled_at = :disabled"
+            ", #deleted_at = :deleted REMOVE #password_hash, #known_places"
+        )
+        fields: dict[str, Value] = {
+            "name": gone.display_name,
+            "updated": gone.updated_at_ms,
+            "disabled": gone.disabled_at_ms,
+            "deleted": gone.deleted_at_ms,
+        }
+        return update, "", fields
+
+    pending = rows.put(schema.USERNAMES, pending_key(user_id) | {"user_id": user_id})
+    return await end_sessions(
+        database, user_id, keep=None, bots=True, change=change, beside=pending
+    )
 
 
 async def revoke_session(database: Database, user_id: UserId, session_id: SessionId) -> bool:

@@ -10,7 +10,7 @@ from tidewire.domain.accounts import Credentials, ExternalIdentity, Invite, NewA
 from tidewire.domain.errors import InvalidInvite, StoreUnavailable, UsernameTaken, UserNotFound
 from tidewire.domain.ids import UserId
 from tidewire.domain.login_places import decode_places
-from tidewire.domain.users import User
+from tidewire.domain.users import User, check_enable
 from tidewire.engines.dynamodb import rows, schema, values
 from tidewire.engines.dynamodb.backoff import CONDITION_FAILED, Hindrance
 from tidewire.engines.dynamodb.database import Database
@@ -126,7 +126,7 @@ async def change_user(
         schema.USERS,
         {"user_id": user_id},
         change,
-        condition="attribute_exists(#user_id)",
+        condition="attribute_exists(#user_id) AND attribute_not_exists(#deleted_at)",
         **fields,
     )
     tried = 0
@@ -146,6 +146,7 @@ async def enable_user(database: Database, user_id: UserId, *, now_ms: int) -> Us
         user = values.user_of(await the_user_row(database, user_id))
         if user.disabled_at_ms is None:
             return user
+        check_enable(user)
         enabled_at_ms = max(now_ms, (user.enabled_at_ms or user.created_at_ms) + 1)
         write = rows.update(
             schema.USERS,
@@ -160,6 +161,15 @@ async def enable_user(database: Database, user_id: UserId, *, now_ms: int) -> Us
         except (ConditionFailed, AnswerLost):
             await database.pause(Hindrance.LOST, tried)
             tried += 1
+
+
+async def pending_deletions(database: Database, *, count_max: int) -> list[User]:
+    found = await database.query(schema.USERNAMES, values.PENDING_DELETIONS, limit=count_max)
+    return await users(database, [UserId(row["username"]) for row in found])
+
+
+async def finish_deletion(database: Database, user_id: UserId) -> None:
+    await database.write(rows.delete(schema.USERNAMES, values.pending_key(user_id)))
 
 
 def credentials_of(row: Row | None) -> Credentials | None:

@@ -20,6 +20,8 @@ PENDING: Final = "pending"
 """A group that is still being filled: nobody sees it."""
 CLOSED: Final = "closed"
 """A group that was closed: there is no member any more, so nobody sees it either."""
+PENDING_DELETIONS: Final = "#deletions"
+"""The part of the names that holds deletions which were begun; no name begins with #."""
 
 
 # Messages and their keys.
@@ -209,6 +211,7 @@ def user_row(user: User, *, password_hash: str | None = None) -> dict[str, Value
         "updated_at": user.updated_at_ms,
         "disabled_at": user.disabled_at_ms,
         "enabled_at": user.enabled_at_ms,
+        "deleted_at": user.deleted_at_ms,
         "password_hash": password_hash,
         "logins_version": 0,
         "blocks_count": 0,
@@ -224,6 +227,7 @@ def user_of(row: Row) -> User:
         updated_at_ms=row["updated_at"],
         disabled_at_ms=row.get("disabled_at"),
         enabled_at_ms=row.get("enabled_at"),
+        deleted_at_ms=row.get("deleted_at"),
     )
 
 
@@ -231,6 +235,16 @@ def name_key(username: str) -> dict[str, Value]:
     """Where a name is kept: by its first letter, so that names can be listed in their order."""
     folded = username.casefold()
     return {"initial": folded[:1], "username": folded}
+
+
+def can_join(row: Row | None) -> bool:
+    """Whether the user of this row can be put into a chat."""
+    return row is not None and user_of(row).can_join
+
+
+def pending_key(user_id: str) -> dict[str, Value]:
+    """Where a deletion that was begun is kept: among the names, in a part that no name is in."""
+    return {"initial": PENDING_DELETIONS, "username": user_id}
 
 
 def name_row(user: User) -> dict[str, Value]:

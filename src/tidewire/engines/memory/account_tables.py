@@ -54,6 +54,7 @@ class AccountTables:
     external_users: dict[ExternalIdentity, UserId] = field(default_factory=dict)
     invites: dict[bytes, InviteRow] = field(default_factory=dict)
     sessions: dict[SessionId, SessionRow] = field(default_factory=dict)
+    pending_deletions: dict[UserId, None] = field(default_factory=dict)
     blocks: dict[UserId, dict[UserId, None]] = field(default_factory=dict)
     requests: dict[RequestKey, RequestRow] = field(default_factory=dict)
 

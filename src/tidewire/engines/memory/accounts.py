@@ -40,7 +40,7 @@ from tidewire.domain.ids import SessionId, UserId
 from tidewire.domain.limits import BLOCKS_MAX, REQUEST_KEY_LIFE_MS, REQUEST_PENDING_MS_MAX
 from tidewire.domain.login_places import remember_places
 from tidewire.domain.sessions import judge_refresh, make_room
-from tidewire.domain.users import User
+from tidewire.domain.users import User, as_deleted, check_enable
 from tidewire.engines.memory.account_tables import InviteRow, RequestRow, SessionRow
 from tidewire.engines.memory.tables import MemoryTables
 from tidewire.ports.accounts import AccountStore
@@ -151,10 +151,30 @@ class MemoryAccounts:
     async def enable_user(self, user_id: UserId, *, now_ms: int) -> User:
         user = self._the_user(user_id)
         if user.disabled_at_ms is not None:
+            check_enable(user)
             enabled_at_ms = max(now_ms, (user.enabled_at_ms or user.created_at_ms) + 1)
             user = msgspec.structs.replace(user, disabled_at_ms=None, enabled_at_ms=enabled_at_ms)
             self._tables.users[user_id] = user
         return user
+
+    # Deletions.
+
+    async def begin_deletion(self, user_id: UserId, *, now_ms: int) -> list[SessionId]:
+        user = self._the_user(user_id)
+        if user.deleted_at_ms is None:
+            accounts = self._tables.accounts
+            self._tables.users[user_id] = as_deleted(user, now_ms=now_ms)
+            accounts.pending_deletions[user_id] = None
+            accounts.passwords.pop(user_id, None)
+            accounts.places.pop(user_id, None)
+        return self._end_sessions(user_id, keep=None, bots=True)
+
+    async def pending_deletions(self, *, count_max: int) -> list[User]:
+        tables = self._open_tables()
+        return [tables.users[one] for one in list(tables.accounts.pending_deletions)[:count_max]]
+
+    async def finish_deletion(self, user_id: UserId) -> None:
+        self._open_tables().accounts.pending_deletions.pop(user_id, None)
 
     # Sessions.
 

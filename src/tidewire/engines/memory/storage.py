@@ -142,10 +142,10 @@ class MemoryStorage(MemoryAccounts):
         tables = self._open_tables()
         if command.actor_id == command.other_id:
             raise InvalidOperation("a direct chat has two members; nobody chats with himself")
-        self._check_users_exist(command.actor_id, command.other_id)
         pair = pair_key(command.actor_id, command.other_id)
         if pair in tables.direct_chats:
             return CreatedChat(tables.chats[tables.direct_chats[pair]].as_chat(), created=False)
+        self._check_users_exist(command.actor_id, command.other_id)
         one, other = command.actor_id, command.other_id
         access.check_begin_direct(
             command.policy,
@@ -242,7 +242,7 @@ class MemoryStorage(MemoryAccounts):
             _chat(record),
             _member(record, actor),
             target=_member(record, user_id),
-            target_exists=user_id in tables.users,
+            target_exists=self._can_join(user_id),
             target_id=user_id,
             target_refuses=tables.refuses(user_id, actor=actor, chat_id=chat_id),
             role=role,
@@ -491,6 +491,8 @@ class MemoryStorage(MemoryAccounts):
     async def set_display_name(self, user_id: UserId, display_name: str, *, now_ms: int) -> User:
         tables = self._open_tables()
         user = self._the_user(user_id)
+        if not user.can_join:
+            raise UserNotFound(user_id)
         tables.users[user_id] = msgspec.structs.replace(
             user, display_name=display_name, updated_at_ms=now_ms
         )
@@ -505,9 +507,13 @@ class MemoryStorage(MemoryAccounts):
         return record, member
 
     def _check_users_exist(self, *user_ids: UserId) -> None:
-        missing = [user_id for user_id in user_ids if user_id not in self._tables.users]
+        missing = [user_id for user_id in user_ids if not self._can_join(user_id)]
         if missing:
             raise UserNotFound(*missing)
+
+    def _can_join(self, user_id: UserId) -> bool:
+        user = self._tables.users.get(user_id)
+        return user is not None and user.can_join
 
     def _membership_changed(
         self,

@@ -70,6 +70,17 @@ class SqliteAccounts(SqliteCalls):
     async def enable_user(self, user_id: UserId, *, now_ms: int) -> User:
         return await self._write(accounts.enable_user, user_id, now_ms)
 
+    # Deletions.
+
+    async def begin_deletion(self, user_id: UserId, *, now_ms: int) -> list[SessionId]:
+        return await self._write(accounts.begin_deletion, user_id, now_ms)
+
+    async def pending_deletions(self, *, count_max: int) -> list[User]:
+        return await self._read(accounts.pending_deletions, count_max)
+
+    async def finish_deletion(self, user_id: UserId) -> None:
+        await self._write(accounts.finish_deletion, user_id)
+
     # Sessions.
 
     async def open_session(

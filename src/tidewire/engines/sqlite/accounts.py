@@ -9,7 +9,7 @@ from tidewire.domain.accounts import Credentials, ExternalIdentity, Invite, NewA
 from tidewire.domain.errors import InvalidCredentials, InvalidInvite, UsernameTaken
 from tidewire.domain.events import Event
 from tidewire.domain.ids import SessionId, UserId
-from tidewire.domain.users import User
+from tidewire.domain.users import User, as_deleted, check_enable
 from tidewire.engines.sqlite.sessions import end_sessions, known_places
 from tidewire.engines.sqlite.users import find_users, insert_user, the_user, user_named
 
@@ -123,12 +123,47 @@ def enable_user(
     user = the_user(database, user_id)
     if user.disabled_at_ms is None:
         return user, []
+    check_enable(user)
     enabled_at_ms = max(now_ms, (user.enabled_at_ms or user.created_at_ms) + 1)
     database.execute(
         "UPDATE users SET disabled_at = NULL, enabled_at = ? WHERE user_id = ?",
         (enabled_at_ms, user_id),
     )
     return msgspec.structs.replace(user, disabled_at_ms=None, enabled_at_ms=enabled_at_ms), []
+
+
+def begin_deletion(
+    database: apsw.Connection, user_id: UserId, now_ms: int
+) -> tuple[list[SessionId], list[Event]]:
+    user = the_user(database, user_id)
+    if user.deleted_at_ms is None:
+        gone = as_deleted(user, now_ms=now_ms)
+        database.execute(
+            "UPDATE users SET display_name = ?, updated_at = ?, disabled_at = ?, deleted_at = ?"
+            " WHERE user_id = ?",
+            (
+                gone.display_name,
+                gone.updated_at_ms,
+                gone.disabled_at_ms,
+                gone.deleted_at_ms,
+                user_id,
+            ),
+        )
+        database.execute("INSERT INTO pending_deletions VALUES (?, ?)", (user_id, now_ms))
+        database.execute("DELETE FROM credentials WHERE user_id = ?", (user_id,))
+    return end_sessions(database, user_id, keep=None, bots=True), []
+
+
+def pending_deletions(database: apsw.Connection, count_max: int) -> list[User]:
+    rows: list[tuple[Any, ...]] = database.execute(
+        "SELECT user_id FROM pending_deletions ORDER BY user_id LIMIT ?", (count_max,)
+    ).fetchall()
+    return find_users(database, [user_id for (user_id,) in rows])
+
+
+def finish_deletion(database: apsw.Connection, user_id: UserId) -> tuple[None, list[Event]]:
+    database.execute("DELETE FROM pending_deletions WHERE user_id = ?", (user_id,))
+    return None, []
 
 
 def stored_hash(database: apsw.Connection, user_id: UserId) -> str | None:

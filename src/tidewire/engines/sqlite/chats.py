@@ -130,13 +130,13 @@ def create_direct(
 ) -> tuple[CreatedChat, list[Event]]:
     if command.actor_id == command.other_id:
         raise InvalidOperation("a direct chat is with somebody else")
-    _check_users(database, (command.actor_id, command.other_id))
     key = pair_key(command.actor_id, command.other_id)
     existing = database.execute(
         "SELECT chat_id FROM direct_chat_index WHERE pair_key = ?", (key,)
     ).fetchone()
     if existing is not None:
         return _found(database, existing[0]), []
+    _check_users(database, (command.actor_id, command.other_id))
     one, other = command.actor_id, command.other_id
     access.check_begin_direct(
         command.policy,

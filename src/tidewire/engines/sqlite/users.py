@@ -12,7 +12,7 @@ from tidewire.domain.ids import UserId
 from tidewire.domain.users import User
 
 COLUMNS: Final = """user_id, username, display_name, created_at, updated_at, disabled_at,
-    enabled_at"""
+    enabled_at, deleted_at"""
 
 
 def add_user(database: apsw.Connection, user: User) -> tuple[User, list[Event]]:
@@ -27,7 +27,7 @@ def add_user(database: apsw.Connection, user: User) -> tuple[User, list[Event]]:
 
 def insert_user(database: apsw.Connection, user: User) -> None:
     database.execute(
-        f"INSERT INTO users ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - a constant
+        f"INSERT INTO users ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - a constant
         msgspec.structs.astuple(user),
     )
 
@@ -71,6 +71,8 @@ def set_display_name(
     database: apsw.Connection, user_id: UserId, display_name: str, now_ms: int
 ) -> tuple[User, list[Event]]:
     user = the_user(database, user_id)
+    if not user.can_join:
+        raise UserNotFound(user_id)
     database.execute(
         "UPDATE users SET display_name = ?, updated_at = ? WHERE user_id = ?",
         (display_name, now_ms, user_id),
@@ -87,12 +89,9 @@ def the_user(database: apsw.Connection, user_id: UserId) -> User:
 
 
 def missing_users(database: apsw.Connection, user_ids: Sequence[UserId]) -> list[UserId]:
-    """Those of the ids that belong to nobody."""
-    rows = database.execute(
-        "SELECT value FROM json_each(?) EXCEPT SELECT user_id FROM users",
-        (msgspec.json.encode(user_ids).decode(),),
-    )
-    return [user_id for (user_id,) in rows]
+    """Those of the ids of nobody who can join a chat, by id."""
+    known = {user.user_id for user in find_users(database, user_ids) if user.can_join}
+    return sorted(set(user_ids) - known)
 
 
 def _user(
@@ -103,6 +102,7 @@ def _user(
     updated_at: int,
     disabled_at: int | None,
     enabled_at: int | None,
+    deleted_at: int | None,
 ) -> User:
     return User(
         user_id=user_id,
@@ -112,4 +112,5 @@ def _user(
         updated_at_ms=updated_at,
         disabled_at_ms=disabled_at,
         enabled_at_ms=enabled_at,
+        deleted_at_ms=deleted_at,
     )
