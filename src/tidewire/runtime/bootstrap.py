@@ -360,7 +360,7 @@ def _wire_planes(
 def _wire_accounts(
     config: Config,
     store: Storage,
-    key: Secret,
+    key: KeyRing,
     machine: Machine,
     chats: ChatService,
     revocations: Revocations,
