@@ -7,10 +7,12 @@ that SQLite and `verify` find nothing wrong with. It begins a new life, as after
 may know what is missing now.
 """
 
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import apsw
 
@@ -30,6 +32,9 @@ from tidewire.engines.sqlite.log_recovery import (
 )
 from tidewire.ops.verify import Report, verify
 
+CONTAINED: Final = ("message_checksum_holds",)
+"""Damage that a store can live with: it is marked, and stays where it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tried:
@@ -39,7 +44,13 @@ class Tried:
     transactions: int
     """Transactions of the log that it has."""
     messages: int
+    damaged: int
+    """Of these, messages that do not hold their checksum: they are handed out marked."""
     fault: str | None
+
+    @property
+    def readable(self) -> int:
+        return self.messages - self.damaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,55 +110,60 @@ def _choose(store: DamagedStore, *, keep_sessions: bool, dry_run: bool, told: To
     """Try every state; leave the best one under the name from which it is put in place."""
     recovery = LogRecovery(damage=damage_sentence(store.judgement))
     seen: list[dict[str, int]] = []
-    best: tuple[Path, dict[str, int]] | None = None
-    built: list[Path] = []
+    built = store.path.with_name(f"{store.path.name}.recovering")
+    best, best_seen = store.path.with_name(f"{store.path.name}.recovering-best"), {}
+    scratch = store.data_dir / f"{store.path.name}.recovering-copies"
     try:
-        for number, candidate in enumerate(store.candidates()):
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        for candidate in store.candidates():
             told(f"trying {candidate.name}")
-            built.append(store.path.with_name(f"{store.path.name}.recovering-{number}"))
-            store.build(candidate, built[-1])
-            seen.append(highest_sequences(built[-1]))
-            tried = _try(candidate, built[-1], store.data_dir, keep_sessions=keep_sessions)
+            store.build(candidate, built)
+            seen.append(highest_sequences(built))
+            tried = _try(candidate, built, scratch, keep_sessions=keep_sessions)
             recovery.tried.append(tried)
             if tried.fault is None and (
-                recovery.kept is None or tried.messages > recovery.kept.messages
+                recovery.kept is None or tried.readable > recovery.kept.readable
             ):
-                recovery.kept, best = tried, (built[-1], seen[-1])
-        if best is None or recovery.kept is None:
+                built.replace(best)
+                recovery.kept, best_seen = tried, seen[-1]
+        if recovery.kept is None:
             faults = "; ".join(f"{one.name}: {one.fault}" for one in recovery.tried)
             raise StoreUnusable(
                 f"no state of {store.path} that could be built is whole ({faults}). Nothing was "
                 "changed: keep a copy of the directory, and restore the last backup"
             )
-        recovery.missing = missing_sequences(best[1], seen)
+        recovery.missing = missing_sequences(best_seen, seen)
         if not dry_run:
-            keep(best[0], store.data_dir)
+            keep(best, store.data_dir)
     except OSError as error:
         raise StoreUnusable(f"cannot recover {store.path}: {error.strerror}") from error
     finally:
-        for path in built:
-            discard_database(path)
+        discard_database(built)
+        discard_database(best)
+        shutil.rmtree(scratch, ignore_errors=True)
     return recovery
 
 
-def _try(candidate: Candidate, path: Path, data_dir: Path, *, keep_sessions: bool) -> Tried:
-    """Let a state begin its new life, and verify it."""
+def _try(candidate: Candidate, path: Path, scratch: Path, *, keep_sessions: bool) -> Tried:
+    """Let a state begin its new life, and verify it. Copies of before a migration go to `scratch`:
+    the damaged files are kept anyway."""
     transactions = candidate.overlay.transactions
-    messages = 0
+    messages = damaged = 0
     fault: str | None
     try:
-        begin_new_life(path, data_dir, keep_sessions=keep_sessions, what="this state")
+        begin_new_life(path, scratch, keep_sessions=keep_sessions, what="this state")
         report = verify(lambda: SqliteInspector(path))
         messages, fault = report.counts.messages, _first_fault(report)
+        damaged = sum(check.violations for check in report.checks if check.name in CONTAINED)
     except (StoreUnusable, apsw.Error, UnicodeDecodeError) as error:
         # What the sentence says to do is for those who have no other state to try.
         fault = " ".join(str(error).partition("; ")[0].split())
-    return Tried(candidate.name, transactions, messages, fault)
+    return Tried(candidate.name, transactions, messages, damaged, fault)
 
 
 def _first_fault(report: Report) -> str | None:
     for check in report.checks:
-        for offender in check.offenders:
+        for offender in check.offenders if check.name not in CONTAINED else ():
             place = f"{offender.chat_id}: " if offender.chat_id else ""
             return f"{check.name}: {place}{offender.found}"
     return None

@@ -82,9 +82,10 @@ def told_of(done: "LogRecovery", data_dir: Path, *, keep_sessions: bool) -> "Ite
 def _tried(tried: "Tried") -> str:
     if tried.fault is not None:
         return f"{tried.name}: not whole ({tried.fault})"
+    damaged = f" ({tried.damaged:,} of them damaged)" if tried.damaged else ""
     return (
-        f"{tried.name}: whole, {tried.messages:,} messages, {tried.transactions:,} transactions "
-        "of the log"
+        f"{tried.name}: whole, {tried.messages:,} messages{damaged}, {tried.transactions:,} "
+        "transactions of the log"
     )
 
 

@@ -128,6 +128,30 @@ async def test_pages_that_a_checkpoint_copied_from_behind_the_damage_are_used(
     assert (done.kept.messages, done.missing) == (MESSAGES, [])
 
 
+async def test_messages_that_were_damaged_before_are_no_reason_to_lose_the_others(
+    stores: Stores, tmp_path: Path
+) -> None:
+    """The contents were hit in the database file; the log is damaged besides."""
+    killed = await kill(
+        stores, tmp_path / "killed", messages=MESSAGES, is_copied=True, messages_after=10
+    )
+    await store_of(killed.world).close()
+    data = killed.path.read_bytes()
+    database = open_beside(killed.directory.parent / "store-0" / "tidewire.db")
+    first = str(database.execute("SELECT content FROM messages ORDER BY position LIMIT 1").get)
+    database.close()
+    killed.path.write_bytes(data.replace(first.encode(), b"#" * len(first)))
+    killed.hit_frame(5)
+    done = recover_log(killed.directory)
+    assert done.kept is not None
+    assert (done.kept.messages, done.missing) == (MESSAGES + 10, [])
+    assert done.kept.readable == done.kept.messages - done.kept.damaged < done.kept.messages
+    await reopened(killed)
+    found = await killed.world.messages(killed.one, killed.chat)
+    assert [message.is_damaged for message in found].count(True) == done.kept.damaged
+    await killed.world.engine.close()
+
+
 async def test_recovered_store_begins_a_new_life(killed: Killed) -> None:
     database = open_beside(killed.directory.parent / "store-0" / "tidewire.db")
     before = database.execute("SELECT value FROM store_meta WHERE key = 'epoch'").get
