@@ -38,7 +38,7 @@ def recover_log(
         ),
     ] = False,
 ) -> None:
-    """Save what can be saved when the write-ahead log is damaged.
+    """Save what a damaged write-ahead log still has.
 
     For a server that does not start because tidewire.db-wal is damaged. Builds the
     states that may be whole, as copies, and keeps the fullest one that SQLite and
