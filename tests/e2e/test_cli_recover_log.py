@@ -90,6 +90,7 @@ def test_what_can_be_saved_is_saved_and_told(damaged: Path) -> None:
     kept = {path.name: path.read_bytes() for path in (damaged / f"damaged-{epoch}").iterdir()}
     assert kept == before
     assert tidewire("verify", damaged).exit_code == 0
+    assert "command=recover-log" in tidewire("audit", "--data-dir", damaged).out
 
     again = tidewire("recover-log", "--data-dir", damaged)
     assert again.exit_code == 0
