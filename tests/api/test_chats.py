@@ -158,3 +158,28 @@ async def test_list_leaves_out_what_is_older(stage: Stage) -> None:
     ]
     assert fields_of(await anna.get("/chats", cursor="nonsense")) == [("cursor", "INVALID_VALUE")]
     assert fields_of(await anna.get("/chats", limit=101)) == [("limit", "TOO_LARGE")]
+
+
+async def test_hidden_chat_is_listed_as_such_until_the_next_message(stage: Stage) -> None:
+    anna, berta = await stage.people("anna", "berta")
+    body = {"type": "direct", "member_ids": [berta.user_id]}
+    chat_id = (await anna.post("/chats", body)).json()["data"]["chat_id"]
+
+    async def listed() -> list[bool]:
+        entries = (await anna.get("/chats")).json()["data"]
+        return [entry.get("is_hidden", False) for entry in entries]
+
+    assert await listed() == [False]
+    assert (await anna.post(f"/chats/{chat_id}/hide")).status_code == 204
+    assert await listed() == [True]
+    await berta.send(chat_id, "hello")
+    assert await listed() == [False]
+    await anna.post(f"/chats/{chat_id}/hide")
+    assert (await anna.post(f"/chats/{chat_id}/unhide")).status_code == 204
+    assert await listed() == [False]
+    await anna.post(f"/chats/{chat_id}/hide")
+    assert (await anna.post("/chats", body)).status_code == 200
+    assert await listed() == [False]
+    group = await stage.group(anna, berta)
+    refused = await anna.post(f"/chats/{group}/hide")
+    assert (refused.status_code, code_of(refused)) == (400, "INVALID_OPERATION")

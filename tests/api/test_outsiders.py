@@ -19,6 +19,8 @@ ENDPOINTS: list[tuple[str, str, Any]] = [
     ("PATCH", "/chats/{chat}", {"name": " bad"}),
     ("POST", "/chats/{chat}/mute", {"duration_hours": 1}),
     ("POST", "/chats/{chat}/unmute", None),
+    ("POST", "/chats/{chat}/hide", None),
+    ("POST", "/chats/{chat}/unhide", None),
     ("POST", "/chats/{chat}/members", {"user_id": "{carl}"}),
     ("POST", "/chats/{chat}/members", {"user_id": "user_nobody"}),
     ("DELETE", "/chats/{chat}/members/{anna}", None),

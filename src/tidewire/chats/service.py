@@ -198,6 +198,13 @@ class ChatService:
     async def unmute(self, actor: UserId, chat_id: ChatId) -> Member:
         return await self._store.mute(actor, chat_id, None)
 
+    async def hide(self, actor: UserId, chat_id: ChatId) -> None:
+        """Hide a direct chat from the actor until there is another message in it."""
+        await self._store.hide(actor, chat_id, wanted=True)
+
+    async def unhide(self, actor: UserId, chat_id: ChatId) -> None:
+        await self._store.hide(actor, chat_id, wanted=False)
+
     async def access(self, reader: UserId, chat_id: ChatId) -> ChatAccess:
         """The chat and the reader's membership in it, or NotAMember."""
         return await self._store.access_chat(reader, chat_id)

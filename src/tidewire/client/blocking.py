@@ -329,6 +329,10 @@ class Chat:
         return self.inner.unread
 
     @property
+    def is_hidden(self) -> bool:
+        return self.inner.is_hidden
+
+    @property
     def last_sequence(self) -> int:
         return self.inner.last_sequence
 
@@ -394,6 +398,12 @@ class Chat:
 
     def close(self) -> None:
         self._loop.run(self.inner.close())
+
+    def hide(self) -> None:
+        self._loop.run(self.inner.hide())
+
+    def unhide(self) -> None:
+        self._loop.run(self.inner.unhide())
 
     def rename(self, name: str) -> None:
         self._loop.run(self.inner.rename(name))

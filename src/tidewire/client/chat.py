@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tidewire.client.errors import RefusedByServer, not_sendable
 from tidewire.client.model import Message, message_of, message_of_view, reply_id
 from tidewire.client.sent import Sent
+from tidewire.domain.delivery import is_hidden
 from tidewire.domain.errors import ErrorCode, Refused
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
 from tidewire.domain.limits import CONTENT_TYPE_DEFAULT, HISTORY_MESSAGES_MAX, UNREAD_MAX
@@ -61,6 +62,12 @@ class Chat:
     def is_member(self) -> bool:
         place = self._place
         return place is not None and place.is_member
+
+    @property
+    def is_hidden(self) -> bool:
+        """This direct chat was hidden, here or on another device, and no message came since."""
+        place = self._place
+        return place is not None and is_hidden(place.hidden_through, place.head)
 
     @property
     def unread(self) -> int:
@@ -301,6 +308,17 @@ class Chat:
     async def close(self) -> None:
         """Close this group for good: all members are removed, the owner included."""
         await self._client.rest.call(type(None), "POST", f"/chats/{self.chat_id}/close")
+
+    async def hide(self) -> None:
+        """Hide this direct chat until there is another message in it, or it is opened again."""
+        await self._client.rest.call(type(None), "POST", f"/chats/{self.chat_id}/hide")
+        if self._place is not None:
+            self._place.hidden_through = self._place.head
+
+    async def unhide(self) -> None:
+        await self._client.rest.call(type(None), "POST", f"/chats/{self.chat_id}/unhide")
+        if self._place is not None:
+            self._place.hidden_through = None
 
     async def rename(self, name: str) -> None:
         await self._client.rest.call(

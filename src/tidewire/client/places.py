@@ -52,6 +52,7 @@ class Place:
         "cursor",
         "delivered",
         "head",
+        "hidden_through",
         "is_caught_up",
         "is_in_doubt",
         "is_listed",
@@ -92,6 +93,8 @@ class Place:
         self.others_delivered = record.others_delivered
         self.others_read = record.others_read
         self.unread = record.unread
+        self.hidden_through: int | None = None
+        """Hidden until there is a message above this one; known from the digest."""
         self.counted_through = self.cursor
         """Messages up to here are in `unread` already, if they are unread."""
         self.waiting: dict[int, Item] = {}
@@ -212,6 +215,7 @@ class Place:
     def merge_digest(self, entry: DigestEntry) -> None:
         self.membership_version = entry.membership_version
         self.is_member = True
+        self.hidden_through = entry.head if entry.is_hidden else None
         self.is_in_doubt |= entry.head < self.cursor
         self.head = max(self.head, entry.head)
         self.delivered = max(self.delivered, entry.delivered)

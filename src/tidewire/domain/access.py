@@ -165,6 +165,15 @@ def check_close(chat: Chat | None, actor: Member | None) -> None:
     _check_group(chat, actor, Operation.CLOSE)
 
 
+def check_hide(chat: Chat | None, actor: Member | None) -> Chat:
+    """May the actor hide this chat, or show it again?"""
+    check_member(chat, actor)
+    assert chat is not None
+    if chat.chat_type is not ChatType.DIRECT:
+        raise InvalidOperation("only a direct chat can be hidden; a group can be left")
+    return chat
+
+
 def successor(members: Iterable[Member], leaver: UserId) -> Member | None:
     """Who becomes the owner when the owner goes without naming one: the admin, or else the member,
     who has been in the group for longest. None: no other member is left, the group closes."""

@@ -51,6 +51,8 @@ class ChatListItem(msgspec.Struct, frozen=True, kw_only=True):
     """Messages of others above `read`, counted up to UNREAD_MAX."""
     undelivered: int
     """The same above `delivered`."""
+    is_hidden: bool = False
+    """The reader has hidden this direct chat, and no message has come since."""
 
 
 class ChatListPage(msgspec.Struct, frozen=True):

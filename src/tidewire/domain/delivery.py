@@ -200,7 +200,12 @@ class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
     members: Sequence[MemberDelivery]
 
 
-class DigestEntry(msgspec.Struct, frozen=True):
+def is_hidden(hidden_through: int | None, head: int) -> bool:
+    """Whether a user who has hidden a chat up to a message does not see it: no message is above."""
+    return hidden_through is not None and head <= hidden_through
+
+
+class DigestEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of one chat for one user: all a device needs to know what it has missed.
 
     `membership_version` is the version that members are shown (`Chat.shown_version`).
@@ -216,6 +221,7 @@ class DigestEntry(msgspec.Struct, frozen=True):
     others_delivered: int
     others_read: int
     unread: int
+    is_hidden: bool = False
 
 
 class DigestPage(msgspec.Struct, frozen=True):

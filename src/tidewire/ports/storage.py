@@ -120,7 +120,8 @@ class ChatStore(Protocol):
     async def create_direct(self, command: CreateDirect, *, now_ms: int) -> CreatedChat:
         """The one chat of a pair, made with its counter and both members if it was not there.
 
-        Two that create at once get the same chat. One that is there is found, whoever blocks whom.
+        Two that create at once get the same chat. One that is there is found, whoever blocks whom;
+        if the actor has hidden it, the actor sees it again.
         Raises UserNotFound, InvalidOperation (oneself), and what `access.check_begin_direct` does.
         """
         ...
@@ -207,6 +208,12 @@ class ChatStore(Protocol):
 
     async def mute(self, actor: UserId, chat_id: ChatId, muted_until_ms: int | None) -> Member:
         """Set the caller's own mute. It is nobody else's business: no version, no event."""
+        ...
+
+    async def hide(self, actor: UserId, chat_id: ChatId, *, wanted: bool) -> None:
+        """Hide a direct chat from the actor until there is another message in it, or (not `wanted`)
+        show it again. It concerns no other member: no version, no event. Digest, standing and chat
+        list go on naming it, with `is_hidden`. Raises what `access.check_hide` raises."""
         ...
 
     async def access_chat(self, reader: UserId, chat_id: ChatId) -> ChatAccess:

@@ -215,6 +215,8 @@ class ChatListEntry(_Model, frozen=True, kw_only=True, omit_defaults=True):
     unread_count: int
     other_member: PersonView | None = None
     """Of a direct chat only."""
+    is_hidden: bool = False
+    """You have hidden this direct chat, and no message has come since."""
 
 
 class RefusedGroup(_Model, frozen=True, kw_only=True):

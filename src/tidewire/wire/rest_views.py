@@ -191,6 +191,7 @@ def chat_list_entry(item: ChatListItem) -> ChatListEntry:
         other_member=None
         if other is None
         else PersonView(user_id=other.user_id, display_name=other.display_name),
+        is_hidden=item.is_hidden,
     )
 
 

@@ -16,6 +16,7 @@ from tidewire.domain.access import (
     check_close,
     check_founders,
     check_hand_over,
+    check_hide,
     check_leave,
     check_member,
     check_remove,
@@ -200,6 +201,14 @@ def test_group_is_handed_over_to_a_member_and_once() -> None:
     assert not hand_over(OWNER, OWNER)
     gone = partial(check_hand_over, None, ADMIN, target=OWNER, target_id=TARGET)
     assert outcome(gone) is NotAMember
+
+
+def test_direct_chat_is_hidden_by_its_members() -> None:
+    direct = chat(ChatType.DIRECT)
+    assert check_hide(direct, MEMBER) is direct
+    assert outcome(lambda: check_hide(direct, None)) is NotAMember
+    assert outcome(lambda: check_hide(None, MEMBER)) is NotAMember
+    assert outcome(lambda: check_hide(chat(), MEMBER)) is InvalidOperation
 
 
 def serving(role: Role, since_ms: int, name: str) -> Member:

@@ -184,6 +184,21 @@ async def unmute_chat(
     return Envelope(mute_view(ChatId(chat_id), member))
 
 
+@post("/chats/{chat_id:str}/hide", tags=["chats"], status_code=204, responses=refusals(403))
+async def hide_chat(chat_id: FromPath[str], services: Services, caller: Caller) -> None:
+    """Hide a direct chat. Nobody else is told.
+
+    It is listed with `is_hidden` until there is another message in it, or you open it again.
+    """
+    await services.chats.hide(caller.user_id, chat_id_of(chat_id))
+
+
+@post("/chats/{chat_id:str}/unhide", tags=["chats"], status_code=204, responses=refusals(403))
+async def unhide_chat(chat_id: FromPath[str], services: Services, caller: Caller) -> None:
+    """Show a direct chat again that you have hidden."""
+    await services.chats.unhide(caller.user_id, chat_id_of(chat_id))
+
+
 async def all_members(services: RestServices, reader: UserId, chat_id: ChatId) -> list[Member]:
     """Every member, by user id. Raises NotAMember."""
     members: list[Member] = []
@@ -230,4 +245,13 @@ async def _created_view(services: RestServices, actor: UserId, chat: Chat) -> Cr
     return created_chat_view(chat, members, names)
 
 
-HANDLERS = (create_chat, list_chats, get_chat, rename_chat, mute_chat, unmute_chat)
+HANDLERS = (
+    create_chat,
+    list_chats,
+    get_chat,
+    rename_chat,
+    mute_chat,
+    unmute_chat,
+    hide_chat,
+    unhide_chat,
+)

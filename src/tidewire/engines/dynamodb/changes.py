@@ -1,6 +1,7 @@
 """Changing who is in a chat and what it is called: decided on a version, committed on it (M-05)."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -13,7 +14,7 @@ from tidewire.engines.dynamodb import outbox_rows, rows, schema, values
 from tidewire.engines.dynamodb.backoff import Hindrance
 from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.errors import Cancelled, ConditionFailed
-from tidewire.engines.dynamodb.reading import check_member, read_chat
+from tidewire.engines.dynamodb.reading import check_member, read_chat, read_member
 from tidewire.engines.dynamodb.refusals import Key, refusal_checks, refusal_write
 from tidewire.engines.dynamodb.rows import Value, Write
 
@@ -290,6 +291,46 @@ async def access_chat(database: Database, reader: UserId, chat_id: ChatId) -> Ch
     if chat is None:
         raise NotAMember
     return ChatAccess(chat, me)
+
+
+async def hide(database: Database, actor: UserId, chat_id: ChatId, *, wanted: bool) -> None:
+    """Written beside the actor's positions, which are read fresh wherever a chat is listed."""
+    chat = await read_chat(database, chat_id)
+    me = await read_member(database, chat_id, actor)
+    head = access.check_hide(chat, me).head
+    if not wanted:
+        await unhide(database, actor, chat_id)
+        return
+    assert me is not None
+    # The row may not be there yet: then it begins where positions begin.
+    hidden = rows.update(
+        schema.POSITIONS,
+        {"user_id": actor, "chat_id": chat_id},
+        "SET #hidden_through = :head,"
+        " #last_acked_sequence = if_not_exists(#last_acked_sequence, :none),"
+        " #last_read_sequence = if_not_exists(#last_read_sequence, :none),"
+        " #updated_at = if_not_exists(#updated_at, :joined)",
+        head=head,
+        none=0,
+        joined=me.joined_at_ms,
+    )
+    await database.transact([hidden])
+
+
+async def unhide(database: Database, user_id: UserId, chat_id: ChatId) -> None:
+    """Show a chat again; nothing happens if it is not hidden."""
+    key = {"user_id": user_id, "chat_id": chat_id}
+    row = await database.get(schema.POSITIONS, key)
+    if row is None or "hidden_through" not in row:
+        return
+    shown = rows.update(
+        schema.POSITIONS,
+        key,
+        "REMOVE #hidden_through",
+        condition="attribute_exists(#hidden_through)",
+    )
+    with suppress(Cancelled):
+        await database.transact([shown])
 
 
 async def mute(

@@ -13,7 +13,7 @@ import msgspec
 
 from tidewire.domain.chat_list import ChatListCursor, ChatListItem, ChatListPage, LastMessage
 from tidewire.domain.chats import ChatType
-from tidewire.domain.delivery import effective
+from tidewire.domain.delivery import effective, is_hidden
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import PREVIEW_CHARACTERS_MAX
 from tidewire.domain.messages import Message
@@ -122,6 +122,7 @@ async def _item(database: Database, reader: UserId, place: Place) -> ChatListIte
         undelivered=unread
         if read == delivered
         else await count_others(database, chat, reader, delivered),
+        is_hidden=row is not None and is_hidden(row.get("hidden_through"), chat.head),
     )
 
 

@@ -18,6 +18,7 @@ from tidewire.domain.delivery import (
     Floors,
     Positions,
     effective,
+    is_hidden,
     summarise,
 )
 from tidewire.domain.errors import NotAMember, SequenceAboveHead
@@ -298,6 +299,7 @@ async def _entry(database: Database, full: FullChat, user_id: UserId) -> DigestE
         others_delivered=floors.delivered.boundary(user_id, chat.head),
         others_read=floors.read.boundary(user_id, chat.head),
         unread=await count_others(database, chat, user_id, effective(own.read, joined)),
+        is_hidden=is_hidden(full.hidden_through.get(user_id), chat.head),
     )
 
 

@@ -88,12 +88,15 @@ class _Restore:
                 head = self._heads.get(row["chat_id"], 0)
                 found = values.positions_of(row)
                 self._see(row["chat_id"], max(found.delivered, found.read))
-                if max(found.delivered, found.read) <= head:
+                hidden = row.get("hidden_through", 0)
+                if max(found.delivered, found.read, hidden) <= head:
                     continue
                 lowered = {
                     "last_acked_sequence": min(found.delivered, head),
                     "last_read_sequence": min(found.read, head),
                 }
+                if "hidden_through" in row:
+                    lowered["hidden_through"] = min(hidden, head)
                 self._tables.write(rows.put(schema.POSITIONS, row | lowered))
                 self._done.positions_lowered += 1
 

@@ -28,6 +28,8 @@ class FullChat(msgspec.Struct, frozen=True):
     chat: Chat
     members: Mapping[UserId, MemberState]
     deliveries: list[MemberDelivery]
+    hidden_through: Mapping[UserId, int]
+    """Of those who have hidden it."""
 
     def floors(self) -> Floors:
         head = self.chat.head
@@ -126,8 +128,14 @@ async def _members_of(
 def _full(
     chat: Chat, members: Mapping[UserId, MemberState], positions: Iterator[dict[str, int] | None]
 ) -> FullChat:
-    deliveries = [_delivery(state.member, next(positions)) for state in members.values()]
-    return FullChat(chat, members, deliveries)
+    found = [(state.member, next(positions)) for state in members.values()]
+    deliveries = [_delivery(member, row) for member, row in found]
+    hidden = {
+        member.user_id: row["hidden_through"]
+        for member, row in found
+        if row is not None and "hidden_through" in row
+    }
+    return FullChat(chat, members, deliveries, hidden)
 
 
 def _delivery(member: Member, row: dict[str, int] | None) -> MemberDelivery:

@@ -183,6 +183,8 @@ class DynamoStorage(DynamoAccounts):
 
     async def _create_direct(self, command: CreateDirect, now_ms: int) -> CreatedChat:
         created, event = await creation.create_direct(self._database, command, now_ms=now_ms)
+        if not created.created:
+            await changes.unhide(self._database, command.actor_id, created.chat.chat_id)
         return self._created(created, event)
 
     async def create_group(
@@ -304,6 +306,9 @@ class DynamoStorage(DynamoAccounts):
 
     async def mute(self, actor: UserId, chat_id: ChatId, muted_until_ms: int | None) -> Member:
         return await self._act(changes.mute, actor, chat_id, muted_until_ms)
+
+    async def hide(self, actor: UserId, chat_id: ChatId, *, wanted: bool) -> None:
+        await self._act(changes.hide, actor, chat_id, wanted=wanted)
 
     async def access_chat(self, reader: UserId, chat_id: ChatId) -> ChatAccess:
         return await self._act(changes.access_chat, reader, chat_id)

@@ -53,6 +53,7 @@ def _item(
         positions=record.positions_of(reader),
         unread=record.unread(me),
         undelivered=record.undelivered(me),
+        is_hidden=record.is_hidden(reader),
     )
 
 

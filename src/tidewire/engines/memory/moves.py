@@ -17,7 +17,7 @@ from tidewire.domain.errors import CounterMissing, KeyReused, NotAMember, Sequen
 from tidewire.domain.events import Event, MessageAppended, PositionsAdvanced
 from tidewire.domain.limits import SEQUENCE_MAX
 from tidewire.domain.messages import Appended, AppendOutcome, Message, SendMessage
-from tidewire.engines.memory.tables import ChatRecord, MemoryTables, PositionRow
+from tidewire.engines.memory.tables import ChatRecord, MemoryTables
 
 
 def append_one(
@@ -77,7 +77,7 @@ def _move_author(
     )
     if after == before:
         return
-    record.positions[author.user_id] = PositionRow(after, message.created_at_ms)
+    record.move(author.user_id, after, message.created_at_ms)
     read = read_by_reply(before, prev_sequence=message.prev_sequence, seen_sequence=seen_sequence)
     if read > before.read:
         events.append(PositionsAdvanced(record.chat_id, author.user_id, after))
@@ -97,7 +97,7 @@ def advance_one(
     after = before.merged(wanted)
     if after == before:
         return Advanced(before, moved=False)
-    record.positions[advance.user_id] = PositionRow(after, now_ms)
+    record.move(advance.user_id, after, now_ms)
     events.append(PositionsAdvanced(advance.chat_id, advance.user_id, after))
     return Advanced(after, moved=True)
 

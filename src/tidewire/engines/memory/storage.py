@@ -144,7 +144,9 @@ class MemoryStorage(MemoryAccounts):
             raise InvalidOperation("a direct chat has two members; nobody chats with himself")
         pair = pair_key(command.actor_id, command.other_id)
         if pair in tables.direct_chats:
-            return CreatedChat(tables.chats[tables.direct_chats[pair]].as_chat(), created=False)
+            record = tables.chats[tables.direct_chats[pair]]
+            record.positions[command.actor_id].hidden_through = None
+            return CreatedChat(record.as_chat(), created=False)
         self._check_users_exist(command.actor_id, command.other_id)
         one, other = command.actor_id, command.other_id
         access.check_begin_direct(
@@ -363,6 +365,12 @@ class MemoryStorage(MemoryAccounts):
         record, member = self._access(actor, chat_id)
         record.members[actor] = msgspec.structs.replace(member, muted_until_ms=muted_until_ms)
         return record.members[actor]
+
+    async def hide(self, actor: UserId, chat_id: ChatId, *, wanted: bool) -> None:
+        record = self._open_tables().chats.get(chat_id)
+        chat = access.check_hide(_chat(record), _member(record, actor))
+        assert record is not None
+        record.positions[actor].hidden_through = chat.head if wanted else None
 
     async def access_chat(self, reader: UserId, chat_id: ChatId) -> ChatAccess:
         record, member = self._access(reader, chat_id)

@@ -16,6 +16,7 @@ from tidewire.domain.delivery import (
     MemberDelivery,
     Positions,
     effective,
+    is_hidden,
     lowest_of,
 )
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
@@ -83,6 +84,10 @@ class ChatRecord:
         self.members[member.user_id] = member
         self.positions.setdefault(member.user_id, PositionRow(NOWHERE, member.joined_at_ms))
 
+    def move(self, user_id: UserId, positions: Positions, now_ms: int) -> None:
+        row = self.positions[user_id]
+        row.positions, row.updated_at_ms = positions, now_ms
+
     def add_message(self, message: Message, commit: int) -> None:
         assert message.sequence > self.head == message.prev_sequence
         self.messages.append(message)
@@ -146,6 +151,9 @@ class ChatRecord:
         last_ms = self.messages[count - 1].created_at_ms if count else 0
         return max(member.joined_at_ms, last_ms)
 
+    def is_hidden(self, user_id: UserId) -> bool:
+        return is_hidden(self.positions[user_id].hidden_through, self.head)
+
     def digest_entry(self, user_id: UserId) -> DigestEntry:
         member = self.members[user_id]
         positions = self.positions_of(user_id)
@@ -161,6 +169,7 @@ class ChatRecord:
             others_delivered=floors.delivered.boundary(user_id, self.head),
             others_read=floors.read.boundary(user_id, self.head),
             unread=self.unread(member),
+            is_hidden=self.is_hidden(user_id),
         )
 
 

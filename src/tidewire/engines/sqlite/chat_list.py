@@ -6,7 +6,7 @@ import apsw
 
 from tidewire.domain.chat_list import ChatListCursor, ChatListItem, ChatListPage, LastMessage
 from tidewire.domain.chats import ChatType
-from tidewire.domain.delivery import Positions
+from tidewire.domain.delivery import Positions, is_hidden
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import (
     PREVIEW_CHARACTERS_MAX,
@@ -52,7 +52,7 @@ SELECT count(*) FROM (
 """  # noqa: S608 - constants
 
 FIND_POSITIONS: Final = """
-SELECT last_acked_sequence, last_read_sequence, effective_delivered, effective_read
+SELECT last_acked_sequence, last_read_sequence, effective_delivered, effective_read, hidden_through
 FROM delivery_state WHERE user_id = ? AND chat_id = ?
 """
 
@@ -88,7 +88,7 @@ def _item(
     access = access_chat(database, reader, chat_id)
     positions = database.execute(FIND_POSITIONS, (reader, chat_id)).fetchone()
     assert positions is not None
-    delivered, read, effective_delivered, effective_read = positions
+    delivered, read, effective_delivered, effective_read, hidden_through = positions
     is_direct = access.chat.chat_type is ChatType.DIRECT
     return ChatListItem(
         chat=access.chat,
@@ -99,6 +99,7 @@ def _item(
         positions=Positions(delivered, read),
         unread=_count_others(database, chat_id, effective_read, reader),
         undelivered=_count_others(database, chat_id, effective_delivered, reader),
+        is_hidden=is_hidden(hidden_through, access.chat.head),
     )
 
 

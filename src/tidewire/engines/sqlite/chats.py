@@ -135,6 +135,7 @@ def create_direct(
         "SELECT chat_id FROM direct_chat_index WHERE pair_key = ?", (key,)
     ).fetchone()
     if existing is not None:
+        set_hidden_through(database, command.actor_id, existing[0], None)
         return _found(database, existing[0]), []
     _check_users(database, (command.actor_id, command.other_id))
     one, other = command.actor_id, command.other_id
@@ -284,6 +285,24 @@ def mute(
         (muted_until_ms, chat_id, actor),
     )
     return msgspec.structs.replace(me, muted_until_ms=muted_until_ms), []
+
+
+def hide(
+    database: apsw.Connection, actor: UserId, chat_id: ChatId, wanted: bool
+) -> tuple[None, list[Event]]:
+    chat = access.check_hide(find_chat(database, chat_id), find_member(database, chat_id, actor))
+    set_hidden_through(database, actor, chat_id, chat.head if wanted else None)
+    return None, []
+
+
+def set_hidden_through(
+    database: apsw.Connection, user_id: UserId, chat_id: ChatId, sequence: int | None
+) -> None:
+    database.execute(
+        "UPDATE delivery_state SET hidden_through = ?1"
+        " WHERE user_id = ?2 AND chat_id = ?3 AND hidden_through IS NOT ?1",
+        (sequence, user_id, chat_id),
+    )
 
 
 def _create(

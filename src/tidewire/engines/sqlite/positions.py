@@ -23,6 +23,7 @@ from tidewire.domain.delivery import (
     Lowest,
     MemberDelivery,
     Positions,
+    is_hidden,
     summarise,
 )
 from tidewire.domain.errors import NotAMember, SequenceAboveHead, StoreDamaged
@@ -92,6 +93,7 @@ WITH mine AS (
     SELECT chat.chat_id, chat.chat_type,
         chat.membership_version - chat.block_changes AS shown_version, state.joined_sequence,
         state.last_acked_sequence, state.last_read_sequence, state.effective_read,
+        state.hidden_through,
         coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chat.chat_id), 0) AS head,
         (SELECT sequence_counter FROM chat_counters WHERE chat_id = chat.chat_id) AS counter
     FROM chat_memberships AS member
@@ -124,7 +126,8 @@ SELECT chat_id, chat_type, counter, head, shown_version, joined_sequence,
                 ORDER BY sequence LIMIT {UNREAD_SCAN_MAX}
             ) WHERE sender_id <> ?1 LIMIT {UNREAD_MAX}
         )
-    )
+    ),
+    hidden_through
 FROM mine
 ORDER BY chat_id
 """  # noqa: S608 - constants
@@ -247,12 +250,12 @@ def moved_at(
 
 
 def _entries(database: apsw.Connection, rows: list[tuple[Any, ...]]) -> list[DigestEntry]:
-    return [
-        DigestEntry(
-            chat_id, ChatType(chat_type), checked_head(database, chat_id, head, counter), *numbers
-        )
-        for chat_id, chat_type, counter, head, *numbers in rows
-    ]
+    entries = []
+    for chat_id, chat_type, counter, stored_head, *rest in rows:
+        head = checked_head(database, chat_id, stored_head, counter)
+        rest[-1] = is_hidden(rest[-1], head)
+        entries.append(DigestEntry(chat_id, ChatType(chat_type), head, *rest))
+    return entries
 
 
 def _lowest(rows: _LowestRows) -> Lowest:

@@ -295,6 +295,9 @@ class SqliteStorage(SqliteAccounts):
     async def mute(self, actor: UserId, chat_id: ChatId, muted_until_ms: int | None) -> Member:
         return await self._write(chats.mute, actor, chat_id, muted_until_ms)
 
+    async def hide(self, actor: UserId, chat_id: ChatId, *, wanted: bool) -> None:
+        await self._write(chats.hide, actor, chat_id, wanted)
+
     async def access_chat(self, reader: UserId, chat_id: ChatId) -> ChatAccess:
         return await self._read(chats.access_chat, reader, chat_id)
 
