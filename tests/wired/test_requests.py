@@ -203,8 +203,11 @@ async def test_event_that_cannot_be_pushed_makes_people_sync_again(
 
     with monkeypatch.context() as patch:
         patch.setattr("tidewire.fanout.worker.push_of", broken)
-        await talk.ann.say(talk.chat_id, "for whom?")
-        await talk.ben.get("resync", reason="pushes_lost")
+        async with talk.site.phone(await talk.site.person("carl")) as stranger:
+            await talk.ann.say(talk.chat_id, "for whom?")
+            await talk.ben.get("resync", reason="pushes_lost")
+            await stranger.caught_up()
+            assert stranger.find("resync") is None
     assert talk.site.failures == {"push": 1}
     await talk.goes_on()
 

@@ -139,11 +139,12 @@ class FanoutWorker:
             case _:
                 assert_never(event)
 
-    def _event_failed(self, error: Exception) -> None:
-        """An event could not be pushed. Replaying it would fail again, so everybody syncs."""
+    def _event_failed(self, error: Exception, user_ids: Sequence[UserId] | None = None) -> None:
+        """An event could not be pushed to these users, or to whomever it concerns. Replaying it
+        would fail again, so they sync."""
         self._tasks.request_failed(RequestKind.PUSH, error)
         self.counters.resyncs += 1
-        self._router.resync(None, ResyncReason.PUSHES_LOST)
+        self._router.resync(user_ids, ResyncReason.PUSHES_LOST)
 
     async def settled(self) -> None:
         """Wait until nothing that was committed so far waits for the members of its chat.
@@ -165,9 +166,12 @@ class FanoutWorker:
         now_ms = self._clock.wall_ms()
 
         def tell(roster: Roster) -> None:
-            push = typing_push(chat_id, user_id, roster, is_typing=is_typing, now_ms=now_ms)
-            if push is not None:
-                self._push(push)
+            try:
+                push = typing_push(chat_id, user_id, roster, is_typing=is_typing, now_ms=now_ms)
+                if push is not None:
+                    self._push(push)
+            except Exception as error:  # noqa: BLE001 - nothing is owed but a line in the log
+                self._tasks.request_failed(RequestKind.PUSH, error)
 
         roster = self._rosters.find(chat_id, 0, self._clock.monotonic_ms())
         if roster is not None and chat_id not in self._waiting:
@@ -194,11 +198,19 @@ class FanoutWorker:
             roster = self._rosters.find(chat_id, version, self._clock.monotonic_ms())
             if roster is not None:
                 self.counters.roster_hits += 1
-                self._push(push_of(event, roster, now_ms=now_ms))
+                self._push_event(event, roster, now_ms)
                 return
         self._wait_for_roster(
-            chat_id, version, lambda roster: self._push(push_of(event, roster, now_ms=now_ms))
+            chat_id, version, lambda roster: self._push_event(event, roster, now_ms)
         )
+
+    def _push_event(self, event: Pushed, roster: Roster, now_ms: int) -> None:
+        try:
+            self._push(push_of(event, roster, now_ms=now_ms))
+        except Exception as error:  # noqa: BLE001 - it concerns this event alone
+            # A message concerns the members; a change may concern a former one.
+            is_message = isinstance(event, MessageAppended)
+            self._event_failed(error, roster.user_ids if is_message else None)
 
     def _push(self, push: Push) -> None:
         self.counters.pushes += 1
@@ -240,10 +252,7 @@ class FanoutWorker:
             while queue and queue[0][0] <= roster.membership_version:
                 _, act = queue.popleft()
                 self._waiting_count -= 1
-                try:
-                    act(roster)
-                except Exception as error:  # noqa: BLE001 - it concerns this event alone
-                    self._event_failed(error)
+                act(roster)
         self._waiting.pop(chat_id, None)
         self._tell_if_settled()
 
