@@ -12,6 +12,10 @@ store wants it (`MessageStore.appends_per_chat`). Two rules shape a batch (DESIG
   after such a failure (decision 0008), but it learns of it only when it is answered: until then
   the line takes nothing in here.
 
+- An append that fails for a reason that no code expected may have one guilty send among many, and
+  that one comes again. So the chats of such a batch are suspects: their sends are appended one by
+  one, until it is clear that they do no harm.
+
 Every send is answered exactly once, with the token it was offered with. This is on the path of
 every message: nothing here walks a queue per send. Only `failed`, `expire` and `abandon` do.
 """
@@ -32,6 +36,13 @@ Key = tuple[ChatId, ClientMessageId]
 Line = tuple[ConnectionId, ChatId]
 
 _NEVER_MS: Final = 1 << 62
+
+SUSPECTS_MAX: Final = 1_024
+"""How many chats are suspects at most; then the first of them is trusted again."""
+_SUCCESSES_OF_THE_ACCUSED: Final = 1
+_SUCCESSES_OF_THE_GUILTY: Final = 100
+"""How many sends of a suspect have to be stored before it is trusted again: one that was in a batch
+that failed, and one that failed alone."""
 
 
 class Entry(msgspec.Struct, Generic[Token], gc=False, eq=False):
@@ -89,6 +100,8 @@ class Batcher(Generic[Token]):
         self._first_by_key: dict[Key, Entry[Token]] = {}
         self._queued_count = 0
         self._in_flight_count = 0
+        # Chats whose sends are appended one by one, and how often that has still to go well.
+        self._suspects: dict[ChatId, int] = {}
         # Lines with a failure that was decided, and of which the gateway does not know yet.
         self._failed_lines: dict[Line | None, Unavailable] = {}
         # No later than the earliest deadline; made exact by `expire`.
@@ -175,6 +188,13 @@ class Batcher(Generic[Token]):
                 if (line := _line(send)) is not None:
                     held_lines.add(line)
                 continue
+            if self._suspects and send.chat_id in self._suspects:
+                if entries:
+                    held.append(entry)
+                    continue
+                entries.append(entry)
+                sends.append(send)
+                break
             content = send.content
             room_bytes -= len(content) if content.isascii() else len(content.encode())
             if room_bytes < 0 and entries:
@@ -202,6 +222,8 @@ class Batcher(Generic[Token]):
             if not entry.is_answered:
                 entry.is_answered = True
                 answers.append((entry.token, outcome))
+            if self._suspects:
+                self._acquit(entry.send.chat_id)
             if entry.followers is None:
                 del self._first_by_key[entry.key]
             else:
@@ -214,8 +236,13 @@ class Batcher(Generic[Token]):
         self._landed(batch, failed_lines, answers)
         return answers
 
-    def failed(self, batch: Batch[Token], error: Unavailable) -> Answers[Token]:
-        """The append failed as a whole, and what was stored is unknown: who is to be told what."""
+    def failed(
+        self, batch: Batch[Token], error: Unavailable, *, is_unexpected: bool = False
+    ) -> Answers[Token]:
+        """The append failed as a whole, and what was stored is unknown: who is to be told what.
+        `is_unexpected`: for a reason that may lie in one of the sends."""
+        if is_unexpected:
+            self._suspect(batch)
         assert batch.lane.in_flight is batch
         answers: Answers[Token] = []
         failed_lines: dict[Line | None, Unavailable] = {}
@@ -294,6 +321,26 @@ class Batcher(Generic[Token]):
             del self._lanes[lane.chat_id]
             if not self._lanes:
                 self._deadline_at_ms_min = _NEVER_MS
+
+    def _suspect(self, batch: Batch[Token]) -> None:
+        successes = _SUCCESSES_OF_THE_ACCUSED
+        if len(batch.sends) == 1:
+            successes = _SUCCESSES_OF_THE_GUILTY
+        suspects = self._suspects
+        for send in batch.sends:
+            suspects[send.chat_id] = max(successes, suspects.pop(send.chat_id, 0))
+            if len(suspects) > SUSPECTS_MAX:
+                del suspects[next(iter(suspects))]
+
+    def _acquit(self, chat_id: ChatId) -> None:
+        """A send of this chat has done no harm."""
+        left = self._suspects.get(chat_id)
+        if left is None:
+            return
+        if left > 1:
+            self._suspects[chat_id] = left - 1
+        else:
+            del self._suspects[chat_id]
 
     def _fail_line(self, send: SendMessage, error: Unavailable) -> Unavailable:
         """The line of a send takes nothing in until its sender knows. Returns the error."""

@@ -8,7 +8,8 @@ nothing left. The first send of a loop turn starts one, which takes its batch in
 that all sends of a turn share a batch. Nothing waits for a batch to fill (DESIGN §4).
 
 A batch whose append raises something that no code expected is logged and counted, and its senders
-are told to send again: the key of a message makes that safe, whatever was stored. The process ends
+are told to send again: the key of a message makes that safe, whatever was stored. Their chats are
+then appended one send at a time, so that the guilty one takes no other along. The process ends
 only if the store says that it can no longer be trusted (`StoreUnusable`), breaks its contract, or
 the service itself fails.
 """
@@ -242,14 +243,14 @@ class IngestService:
             try:
                 self._append_nowait(batch.sends, now_ms=now_ms, done=partial(self._appended, batch))
             except Exception as error:  # noqa: BLE001 - it concerns this batch alone
-                self._answer_soon(self._batcher.failed(batch, self._failure(error)))
+                self._answer_soon(self._failed(batch, error))
 
     def _appended(self, batch: Batch[Done], outcome: list[AppendOutcome] | Exception) -> None:
         """A batch came back. The next one is handed over before the answers are given, so that the
         store never idles while we write acks. Never raises: that would be the store's trouble."""
         try:
             if isinstance(outcome, Exception):
-                self._answers += self._batcher.failed(batch, self._failure(outcome))
+                self._answers += self._failed(batch, outcome)
             else:
                 self._answers += self._batcher.completed(batch, outcome)
             self._hand_over()
@@ -257,16 +258,16 @@ class IngestService:
             self._break_off(batch, error)
         self._give_answers()
 
-    def _failure(self, error: Exception) -> Unavailable:
-        """What the senders of a batch are told whose append raised this."""
+    def _failed(self, batch: Batch[Done], error: Exception) -> Answers[Done]:
+        """An append raised this: what its senders are told."""
         if isinstance(error, Unavailable):
-            return error
+            return self._batcher.failed(batch, error)
         if isinstance(error, StoreUnusable):
             # The store cannot say what it has committed: nothing more may be acknowledged.
             self._tasks.service_failed(SERVICE, error)
-        else:
-            self._tasks.request_failed(RequestKind.SEND, error)
-        return _broken_off()
+            return self._batcher.failed(batch, _broken_off())
+        self._tasks.request_failed(RequestKind.SEND, error)
+        return self._batcher.failed(batch, _broken_off(), is_unexpected=True)
 
     def _break_off(self, batch: Batch[Done], bug: Exception) -> None:
         """The service is broken: its process ends. Until then no sender may hang."""
@@ -290,7 +291,7 @@ class IngestService:
         try:
             outcomes = await self._store.append(batch.sends, now_ms=now_ms)
         except Exception as error:  # noqa: BLE001 - it concerns this batch alone
-            return self._batcher.failed(batch, self._failure(error))
+            return self._failed(batch, error)
         except BaseException:
             # The process is ending. Senders must not hang; as what was stored is unknown, they may
             # send again.

@@ -57,6 +57,8 @@ class FakeStore:
         self.in_flight_count_max = 0
         self._appends_per_chat = appends_per_chat
         self._arrivals: asyncio.Queue[Call] = asyncio.Queue()
+        self.poison: str | None = None
+        """The content of a message that the store cannot stand."""
         self._chats_in_flight: list[ChatId] = []
         self._in_flight_count = 0
         self._first_by_key: dict[tuple[ChatId, ClientMessageId], Message] = {}
@@ -94,7 +96,9 @@ class FakeStore:
             call = Call(self, list(sends), now_ms)
             self.calls.append(call)
             self._arrivals.put_nowait(call)
-            if not self.is_holding:
+            if any(send.content == self.poison for send in sends):
+                call.fail(ZeroDivisionError())
+            elif not self.is_holding:
                 call.commit()
             return await call.fate()
         finally:

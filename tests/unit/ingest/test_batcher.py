@@ -12,7 +12,7 @@ from tidewire.domain.errors import (
 )
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, MessageId, UserId
 from tidewire.domain.messages import Appended, AppendOutcome, SendMessage
-from tidewire.ingest.batcher import Answers, Batch, Batcher
+from tidewire.ingest.batcher import SUSPECTS_MAX, Answers, Batch, Batcher
 from tidewire.ingest.options import IngestOptions
 
 LATER_MS = 10_000
@@ -520,3 +520,71 @@ def test_line_of_a_send_that_expired_in_flight_goes_on_behind_it() -> None:
     bench.batcher.expire(5)
     bench.offer("m2")
     assert bench.fail(batch) == {"m2": FAULT}
+
+
+# Suspects.
+
+
+def test_send_that_breaks_the_store_takes_others_along_once_and_then_no_more() -> None:
+    bench = Bench()
+    bench.offer("bad", chat="chat_bad")
+    bench.offer("a", chat="chat_a")
+    bench.offer("b", chat="chat_b")
+    answers = dict(bench.batcher.failed(bench.take(), FAULT, is_unexpected=True))
+    assert answers == {"bad": FAULT, "a": FAULT, "b": FAULT}
+    bench.batcher.answers_given()
+    for label in ("a", "bad", "b", "c"):
+        bench.offer(label, chat=f"chat_{label}")
+    # Each alone, and those that nobody suspects together.
+    batch = bench.take()
+    assert labels(batch) == ["a"]
+    bench.complete(batch, stored(1))
+    batch = bench.take()
+    assert labels(batch) == ["bad"]
+    bench.batcher.failed(batch, FAULT, is_unexpected=True)
+    bench.batcher.answers_given()
+    batch = bench.take()
+    assert labels(batch) == ["b"]
+    bench.complete(batch, stored(2))
+    assert labels(bench.take()) == ["c"]
+    # From now on the guilty one is alone, however often it comes.
+    bench = _after_a_guilty_one()
+    for label in ("a2", "bad2", "b2"):
+        bench.offer(label, chat=f"chat_{label[:-1]}")
+    batch = bench.take()
+    assert labels(batch) == ["a2", "b2"]
+    bench.complete(batch, stored(3), stored(4))
+    assert labels(bench.take()) == ["bad2"]
+
+
+def _after_a_guilty_one() -> Bench:
+    bench = Bench()
+    bench.offer("bad1", chat="chat_bad")
+    bench.batcher.failed(bench.take(), FAULT, is_unexpected=True)
+    bench.batcher.answers_given()
+    return bench
+
+
+def test_guilty_chat_is_trusted_again_after_many_good_sends() -> None:
+    bench = _after_a_guilty_one()
+    for number in range(100):
+        bench.offer(f"bad{number}", chat="chat_bad")
+        bench.offer(f"a{number}", chat="chat_a")
+        batch = bench.take()
+        assert labels(batch) == [f"bad{number}"]
+        bench.complete(batch, stored(number))
+        bench.complete(bench.take(), stored(1000 + number))
+    bench.offer("bad", chat="chat_bad")
+    bench.offer("a", chat="chat_a")
+    assert labels(bench.take()) == ["bad", "a"]
+
+
+def test_suspects_are_bounded() -> None:
+    bench = Bench()
+    for number in range(SUSPECTS_MAX + 1):
+        bench.offer("m", chat=f"chat_{number}")
+        bench.batcher.failed(bench.take(), FAULT, is_unexpected=True)
+        bench.batcher.answers_given()
+    bench.offer("x", chat="chat_0")
+    bench.offer("y", chat="chat_new")
+    assert labels(bench.take()) == ["x", "y"]

@@ -136,6 +136,7 @@ class BatcherMachine(RuleBasedStateMachine):
         self.all_sent: list[Sent] = []
         self.batches: list[Batch[int]] = []
         self.store = StoreModel()
+        self.suspects: dict[ChatId, int] = {}
         self.failed_lines: set[Line | None] = set()
         """Whose failures are decided and not told yet."""
 
@@ -164,6 +165,10 @@ class BatcherMachine(RuleBasedStateMachine):
             )
             if is_waiting or (sent.line is not None and sent.line in held_lines):
                 held_lines.append(sent.line)
+                continue
+            if sent.send.chat_id in self.suspects:
+                if not picked:
+                    return [sent]
                 continue
             if sum(len(one.send.content.encode()) for one in [*picked, sent]) > 4096:
                 break
@@ -265,6 +270,9 @@ class BatcherMachine(RuleBasedStateMachine):
             else:
                 outcome = self.store.append(sent)
             outcomes.append(outcome)
+            left = self.suspects.pop(sent.send.chat_id, 1) - 1
+            if left > 0:
+                self.suspects[sent.send.chat_id] = left
             if not sent.is_answered:
                 expected[sent.number] = outcome
             if isinstance(outcome, Appended):
@@ -281,8 +289,12 @@ class BatcherMachine(RuleBasedStateMachine):
         self.land(batch)
 
     @precondition(lambda self: self.batches)
-    @rule(data=st.data(), is_stored_all_the_same=st.booleans())
-    def fail(self, data: st.DataObject, is_stored_all_the_same: bool) -> None:
+    @rule(
+        data=st.data(),
+        is_stored_all_the_same=st.booleans(),
+        is_unexpected=st.sampled_from([False, False, True]),
+    )
+    def fail(self, data: st.DataObject, is_stored_all_the_same: bool, is_unexpected: bool) -> None:
         batch = data.draw(st.sampled_from(self.batches), label="batch")
         under_way = self.in_flight(batch)
         if is_stored_all_the_same:
@@ -296,7 +308,13 @@ class BatcherMachine(RuleBasedStateMachine):
             for sent in [*under_way, *(sent for sent in self.queued() if sent.line in lines)]
             if not sent.is_answered
         }
-        self.check_answers(self.batcher.failed(batch, error), expected)
+        if is_unexpected:
+            for sent in under_way:
+                successes = 100 if len(under_way) == 1 else 1
+                before = self.suspects.get(sent.send.chat_id, 0)
+                self.suspects[sent.send.chat_id] = max(before, successes)
+        answers = self.batcher.failed(batch, error, is_unexpected=is_unexpected)
+        self.check_answers(answers, expected)
         self.land(batch)
 
     @rule(pause_ms=st.integers(0, 12))

@@ -360,6 +360,22 @@ async def test_batch_that_fails_unexpectedly_fails_its_senders_and_no_others(hel
     assert held.deaths.empty()
 
 
+async def test_message_that_breaks_the_store_again_and_again_takes_no_other_along(
+    house: House,
+) -> None:
+    house.store.poison = "poison"
+    house.submit("poison", line="enemy", chat="chat_2")
+    house.submit("m1")
+    await house.answered("poison", "m1")
+    for number in range(5):
+        # Both at once, and the bad one first.
+        house.submit("poison", line="enemy", chat="chat_2", label=f"poison {number}")
+        house.submit(f"n{number}", line=f"line {number}", chat="chat_1")
+        await house.answered(f"poison {number}", f"n{number}")
+    assert house.store.contents == [f"n{number}" for number in range(5)]
+    assert house.deaths.empty()
+
+
 async def test_store_in_doubt_fails_its_senders_and_ends_the_process(held: House) -> None:
     bug = StoreUnusable("a commit failed and its outcome is unknown")
     held.submit("m1")
