@@ -25,6 +25,7 @@ COMMANDS = [
     ("users",),
     ("users", "add"),
     ("users", "list"),
+    ("users", "show"),
     ("users", "passwd"),
     ("users", "disable"),
     ("users", "enable"),

@@ -109,9 +109,20 @@ def test_commands_beside_a_server_need_none_of_its_secrets(tmp_path: Path) -> No
             ("tokens", "issue", "bot"),
             ("users", "disable", "bot"),
             ("keys", "list"),
+            ("users", "add", "carol", "--external-sub", "auth0|42", "--display-name", "Carol C."),
         ):
             done = tidewire(*arguments, *place)
             assert (done.exit_code, done.err.count("error")) == (0, 0), done.err
+        # A person of the identity provider, before the first login (C4).
+        shown = tidewire("users", "show", "--external-sub", "auth0|42", "--json", *place).json
+        assert (shown["username"], shown["display_name"]) == ("carol", "Carol C.")
+        assert shown == tidewire("users", "show", "carol", "--json", *place).json
+        again = tidewire("users", "add", "carla", "--external-sub", "auth0|42", *place)
+        assert (again.exit_code, again.out) == (2, "")
+        assert "carol" in again.err
+    assert "carol (Carol C.)" in tidewire("users", "show", "carol", *place).out
+    assert "auth0|7" in tidewire("users", "show", "--external-sub", "auth0|7", *place).err
+    assert "name either" in tidewire("users", "show", *place).err
     # Nor without one: an operator makes accounts before the first start.
     assert tidewire("users", "enable", "bot", *place).exit_code == 0
     # A server needs it all the same.

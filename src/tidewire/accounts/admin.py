@@ -13,6 +13,7 @@ from tidewire.accounts.passwords import Passwords
 from tidewire.accounts.service import OnRevoked
 from tidewire.accounts.tokens import AccessTokens
 from tidewire.domain.accounts import (
+    ExternalIdentity,
     Invite,
     NewAccount,
     OpenSession,
@@ -20,13 +21,14 @@ from tidewire.domain.accounts import (
     Session,
     SessionKind,
     check_password,
+    check_subject,
     external_session_id,
 )
 from tidewire.domain.audit import OPERATOR, AuditAction
-from tidewire.domain.errors import InvalidOperation, UserNotFound
+from tidewire.domain.errors import InvalidOperation, UsernameTaken, UserNotFound
 from tidewire.domain.ids import SessionId, UserId
 from tidewire.domain.limits import USERS_PAGE_MAX
-from tidewire.domain.users import User, check_display_name, check_username
+from tidewire.domain.users import User, check_display_name, check_username, fallback_username
 from tidewire.ports.audit import NO_TRAIL, AuditTrail
 from tidewire.ports.runtime import Clock, IdSource, RandomBytes
 from tidewire.ports.storage import Storage
@@ -65,6 +67,7 @@ class AccountAdmin:
         random_bytes: RandomBytes,
         options: AccountOptions,
         on_revoked: OnRevoked,
+        external_issuer: str | None = None,
         authenticator: TokenAuthenticator | None = None,
         trail: AuditTrail = NO_TRAIL,
         deletion: AccountDeletion,
@@ -78,6 +81,7 @@ class AccountAdmin:
         self._random_bytes = random_bytes
         self._options = options
         self._on_revoked = on_revoked
+        self._external_issuer = external_issuer
         self._authenticator = authenticator
         self._trail = trail
         self._deletion = deletion
@@ -104,6 +108,44 @@ class AccountAdmin:
             )
         self._note(AuditAction.ACCOUNT_CREATED, user.user_id)
         return user
+
+    async def add_external_user(
+        self, username: str, subject: str, *, display_name: str | None = None
+    ) -> User:
+        """An account for a subject of the identity provider, before its first login.
+
+        Raises UsernameTaken, InvalidOperation (no provider, or the subject has an account).
+        """
+        identity = self._external_identity(subject)
+        known = await self._store.external_user(identity)
+        if known is not None:
+            raise InvalidOperation(f"this subject has an account already: {known.username}")
+        if await self._store.user_named(check_username(username)) is not None:
+            raise UsernameTaken(username)
+        now_ms = self._clock.wall_ms()
+        user = User(
+            user_id=self._ids.user_id(now_ms),
+            username=username,
+            display_name=check_display_name(display_name or username),
+            created_at_ms=now_ms,
+            updated_at_ms=now_ms,
+        )
+        return await self._store.ensure_external_user(
+            identity, user, fallback_username=fallback_username(user.user_id, username)
+        )
+
+    async def external_user(self, subject: str) -> User:
+        """The account of a subject of the identity provider. Raises UserNotFound,
+        InvalidOperation (no provider)."""
+        user = await self._store.external_user(self._external_identity(subject))
+        if user is None:
+            raise UserNotFound(subject)
+        return user
+
+    def _external_identity(self, subject: str) -> ExternalIdentity:
+        if self._external_issuer is None:
+            raise InvalidOperation("there is no identity provider: identity.issuer is not set")
+        return ExternalIdentity(self._external_issuer, check_subject(subject))
 
     async def list_users(
         self, *, after: str | None = None, count_max: int = USERS_PAGE_MAX

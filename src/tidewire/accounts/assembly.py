@@ -46,10 +46,12 @@ def assemble_accounts(
     depart: Depart,
     trail: AuditTrail = NO_TRAIL,
     hasher: PasswordHasher | None = None,
+    external_issuer: str | None = None,
 ) -> Accounts:
     """`secret` is the server's own: 32 random bytes or more, as text, from its data directory; or
     several of them, which may be replaced while it runs.
 
+    `external_issuer` names the identity provider where its tokens are not checked (a command).
     `on_revoked` is told after the tokens of those sessions are refused already. Raises ValueError
     for a secret that is too short, or an identity provider with our own name.
     """
@@ -107,6 +109,7 @@ def assemble_accounts(
             random_bytes=random_bytes,
             options=options,
             on_revoked=revoked,
+            external_issuer=external_issuer or (None if external is None else external.issuer),
             authenticator=authenticator,
             trail=trail,
             deletion=deletion,

@@ -5,8 +5,9 @@ revocation in this process drops them at once; one that happened elsewhere is se
 has aged.
 """
 
+import logging
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -15,15 +16,22 @@ from tidewire.accounts.external import ExternalPerson, ExternalTokens
 from tidewire.accounts.options import AccountOptions
 from tidewire.accounts.tokens import AccessTokens
 from tidewire.domain.accounts import ExternalIdentity, external_session_id
-from tidewire.domain.errors import AuthFailure, DeviceMismatch, Unauthorized
+from tidewire.domain.errors import AuthFailure, DeviceMismatch, Unauthorized, Unavailable
 from tidewire.domain.ids import SessionId, UserId
-from tidewire.domain.users import User
+from tidewire.domain.users import User, fallback_username
 from tidewire.ports.accounts import AccountStore
 from tidewire.ports.identity import Authenticator, Identity
 from tidewire.ports.runtime import Clock, IdSource
+from tidewire.ports.storage import UserStore
+
+_logger: Final = logging.getLogger(__name__)
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+
+
+class AuthenticatorStore(AccountStore, UserStore, Protocol):
+    """What of the store is needed here."""
 
 
 class _Session(msgspec.Struct, frozen=True):
@@ -48,7 +56,7 @@ class TokenAuthenticator:
     def __init__(
         self,
         *,
-        store: AccountStore,
+        store: AuthenticatorStore,
         tokens: AccessTokens,
         external: ExternalTokens | None,
         clock: Clock,
@@ -159,7 +167,11 @@ class TokenAuthenticator:
 
     async def _read_external(self, person: ExternalPerson) -> _External:
         """The user, made if need be. Raises Unauthorized if he is disabled, also meanwhile."""
-        user = await self._store.external_user(person.identity) or await self._make_user(person)
+        user = await self._store.external_user(person.identity)
+        if user is None:
+            user = await self._make_user(person)
+        elif person.display_name not in (None, user.display_name) and user.disabled_at_ms is None:
+            user = await self._renamed(user, person.display_name)
         session_id = external_session_id(user)
         if user.disabled_at_ms is not None or session_id in self._revoked:
             raise Unauthorized(AuthFailure.TOKEN_REVOKED)
@@ -168,8 +180,7 @@ class TokenAuthenticator:
     async def _make_user(self, person: ExternalPerson) -> User:
         now_ms = self._clock.wall_ms()
         user_id = self._ids.user_id(now_ms)
-        # Nobody has this name yet: it is as unique as the id is.
-        fallback = f"u-{user_id[-26:].lower()}"
+        fallback = fallback_username(user_id, person.username)
         username = person.username or fallback
         user = User(
             user_id=user_id,
@@ -178,9 +189,29 @@ class TokenAuthenticator:
             created_at_ms=now_ms,
             updated_at_ms=now_ms,
         )
-        return await self._store.ensure_external_user(
+        made = await self._store.ensure_external_user(
             person.identity, user, fallback_username=fallback
         )
+        if made.username != username:
+            _logger.warning(
+                "the name %r of a new user of the identity provider is taken: the account %s is "
+                "called %r. To decide it beforehand: tidewire users add NAME --external-sub SUB",
+                username,
+                made.user_id,
+                made.username,
+            )
+        return made
+
+    async def _renamed(self, user: User, display_name: str | None) -> User:
+        """Who vouches for people says what they are called. A store that cannot write keeps nobody
+        out: the next look tries again."""
+        assert display_name is not None
+        try:
+            return await self._store.set_display_name(
+                user.user_id, display_name, now_ms=self._clock.wall_ms()
+            )
+        except Unavailable:
+            return user
 
     # What is remembered.
 

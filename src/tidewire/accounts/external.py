@@ -13,12 +13,10 @@ import msgspec
 from tidewire.accounts.claims import check_claims, check_form, read_claims
 from tidewire.accounts.options import ExternalOptions, FetchKeys
 from tidewire.accounts.signatures import VerifyingKey, key_id_of, read_key_set, secret_key
-from tidewire.domain.accounts import ExternalIdentity
+from tidewire.domain.accounts import ExternalIdentity, check_subject
 from tidewire.domain.errors import AuthFailure, IdentityUnavailable, InvalidOperation, Unauthorized
 from tidewire.domain.users import check_chosen_display_name, check_chosen_username
 from tidewire.ports.runtime import Clock
-
-SUBJECT_CHARACTERS_MAX: Final = 256
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -120,8 +118,10 @@ class ExternalTokens:
             leeway_ms=self._options.leeway_ms,
             now_ms=self._clock.wall_ms(),
         )
-        if len(claims.sub) > SUBJECT_CHARACTERS_MAX or "\x00" in claims.sub:
-            raise Unauthorized(AuthFailure.INVALID_TOKEN)
+        try:
+            check_subject(claims.sub)
+        except InvalidOperation as error:
+            raise Unauthorized(AuthFailure.INVALID_TOKEN) from error
         everything = msgspec.json.decode(payload)
         return ExternalPerson(
             identity=ExternalIdentity(claims.iss, claims.sub),

@@ -24,6 +24,7 @@ from tidewire.domain.limits import (
     CLIENT_CHARACTERS_MAX,
     PASSWORD_CHARACTERS_MAX,
     PASSWORD_CHARACTERS_MIN,
+    SUBJECT_CHARACTERS_MAX,
 )
 from tidewire.domain.users import User
 
@@ -256,6 +257,15 @@ def external_session_id(user: User) -> SessionId:
     if user.enabled_at_ms is not None:
         ulid = encode_ulid(user.enabled_at_ms << RANDOM_BITS)[:10] + ulid[10:]
     return SessionId(SESSION_PREFIX + ulid)
+
+
+def check_subject(subject: str) -> str:
+    """The name that an identity provider has for a person: 1 to 256 characters, no NUL."""
+    if not 0 < len(subject) <= SUBJECT_CHARACTERS_MAX or "\x00" in subject:
+        raise InvalidOperation(
+            f"a subject of an identity provider has 1 to {SUBJECT_CHARACTERS_MAX} characters"
+        )
+    return subject
 
 
 def check_password(password: Secret) -> Secret:

@@ -33,6 +33,8 @@ MUTE_HOURS_MAX: Final = 8760
 DIGEST_CHATS_MAX: Final = 200
 MEMBERS_PAGE_MAX: Final = 200
 
+SUBJECT_CHARACTERS_MAX: Final = 256
+"""The name that another identity provider has for a person."""
 PASSWORD_CHARACTERS_MIN: Final = 8
 PASSWORD_CHARACTERS_MAX: Final = 1024
 CLIENT_CHARACTERS_MAX: Final = 120

@@ -24,6 +24,7 @@ RESERVED_NAMES: Final = frozenset(
         "administrator",
         "all",
         "channel",
+        "deletedaccount",
         "everybody",
         "everyone",
         "help",

@@ -6,7 +6,7 @@ import msgspec
 
 from tidewire.domain.errors import InvalidOperation
 from tidewire.domain.ids import UserId, is_safe_token
-from tidewire.domain.limits import DISPLAY_NAME_CHARACTERS_MAX
+from tidewire.domain.limits import DISPLAY_NAME_CHARACTERS_MAX, USERNAME_CHARACTERS_MAX
 from tidewire.domain.names import check_not_reserved, check_shown_name
 
 DELETED_NAME: Final = "Deleted account"
@@ -66,6 +66,15 @@ def check_chosen_username(username: str) -> str:
 def check_chosen_display_name(name: str) -> str:
     """The same for the name that others see."""
     return check_not_reserved(check_display_name(name), "a display name")
+
+
+def fallback_username(user_id: UserId, wanted: str | None) -> str:
+    """A name that is as good as unique, for an account whose own is taken (still to be recognised
+    by it) or cannot be used here."""
+    letters = user_id[-26:].lower()
+    if wanted is None:
+        return f"u-{letters}"
+    return f"{wanted[: USERNAME_CHARACTERS_MAX - 11]}-{letters[-10:]}"
 
 
 def check_display_name(name: str) -> str:

@@ -29,6 +29,12 @@ PasswordStdin = Annotated[
     bool,
     typer.Option("--password-stdin", help="Read the password from standard input, one line."),
 ]
+ExternalSub = Annotated[
+    str | None,
+    typer.Option(
+        "--external-sub", metavar="SUB", help="The person's 'sub' at your identity provider."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
 
 
@@ -51,16 +57,52 @@ def add_user(
     no_password: Annotated[
         bool, typer.Option("--no-password", help="Cannot log in: for bots with a token.")
     ] = False,
+    external_sub: ExternalSub = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Make an account. Asks for its password."""
+    """Make an account. Asks for its password.
+
+    With --external-sub it is for a person of your identity provider, who has no
+    password here: it is there, and can be added to chats, before the first login.
+    """
     with errors_told():
-        if no_password and password_stdin:
-            fail("--no-password and --password-stdin exclude each other")
-        password = None if no_password else _password(username, password_stdin)
-        arguments = {"username": username, "password": password, "display_name": display_name}
+        if no_password + password_stdin + (external_sub is not None) > 1:
+            fail("--no-password, --password-stdin and --external-sub exclude each other")
+        is_without = no_password or external_sub is not None
+        password = None if is_without else _password(username, password_stdin)
+        arguments: dict[str, object] = {
+            "username": username,
+            "password": password,
+            "display_name": display_name,
+        }
+        if external_sub is not None:
+            arguments["external_sub"] = external_sub
         user = operate_on(data_dir, "users.add", arguments, may_create=True)
+        if user["username"] != username:
+            say(f"the name {username} was taken in the very moment")
         tell(f"{user['username']} has an account now; the id is {user['user_id']}.")
+
+
+@users_app.command("show")
+def show_user(
+    username: Annotated[
+        str | None, typer.Argument(metavar="[USERNAME]", help="The user's name.")
+    ] = None,
+    external_sub: ExternalSub = None,
+    json: JsonOption = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Show one account, by its name or its external 'sub'."""
+    with errors_told():
+        if (username is None) == (external_sub is None):
+            fail("name either a user or an --external-sub")
+        user = operate_on(
+            data_dir, "users.show", {"username": username, "external_sub": external_sub}
+        )
+        if json:
+            print_json(user)
+        else:
+            typer.echo(_line_of(user))
 
 
 @users_app.command("list")
@@ -76,10 +118,7 @@ def list_users(json: JsonOption = False, data_dir: DataDirOption = None) -> None
             print_json({"users": found})
             return
         for user in found:
-            locked = f", disabled {user['disabled_at']}" if user["disabled_at"] else ""
-            locked = f", deleted {user['deleted_at']}" if user["deleted_at"] else locked
-            named = f" ({user['display_name']})" if user["display_name"] != user["username"] else ""
-            typer.echo(f"{user['username']}{named}  {user['user_id']}{locked}")
+            typer.echo(_line_of(user))
         if not found:
             say("there are no accounts yet; make one with 'tidewire users add NAME'")
 
@@ -241,6 +280,13 @@ def _password(username: str, is_on_stdin: bool) -> str:
         f"Password for {username}", hide_input=True, confirmation_prompt="The same again"
     )
     return password
+
+
+def _line_of(user: "Mapping[str, Any]") -> str:
+    locked = f", disabled {user['disabled_at']}" if user["disabled_at"] else ""
+    locked = f", deleted {user['deleted_at']}" if user["deleted_at"] else locked
+    named = f" ({user['display_name']})" if user["display_name"] != user["username"] else ""
+    return f"{user['username']}{named}  {user['user_id']}{locked}"
 
 
 def _ended(user: "Mapping[str, Any]") -> str:

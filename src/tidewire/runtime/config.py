@@ -75,6 +75,9 @@ class LogOptions:
     """How lines are written."""
 
 
+NEEDS_ONE: Final = "an issuer needs either a secret or a jwks_url"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityOptions:
     """The team's own identity provider, if it has one: whose tokens are taken besides our own."""
@@ -110,14 +113,19 @@ class IdentityOptions:
             if is_given:
                 raise ValueError("secret and jwks_url need an issuer")
             return
-        if (self.secret is None) == (not self.jwks_url):
-            raise ValueError("an issuer needs either a secret or a jwks_url")
+        if self.secret is not None and self.jwks_url:
+            raise ValueError(NEEDS_ONE)
         if self.jwks_url and not self.jwks_url.startswith(("https://", "http://")):
             raise ValueError("jwks_url begins with https:// (or http://)")
         if self.secret is not None:
             check_secret(self.secret)
         if not 0 <= self.leeway_ms <= 600_000:
             raise ValueError("leeway_ms is at most ten minutes")
+
+    @property
+    def is_usable(self) -> bool:
+        """Its tokens can be checked here."""
+        return bool(self.issuer) and (self.secret is not None or bool(self.jwks_url))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +211,8 @@ def load(
 ) -> Loaded:
     """Read everything. `flags` are values by the name of their setting. Raises BadConfig.
 
-    Without `is_serving`, nobody logs in: the identity provider, whose secret may be in the server's
-    environment alone, is left out.
+    Without `is_serving`, nobody logs in: the secret of the identity provider, which may be in the
+    server's environment alone, is not asked for.
     """
     environ = os.environ if environ is None else environ
     faults: list[str] = []
@@ -218,7 +226,10 @@ def load(
     given |= _from_environment(environ, faults)
     given |= _from_flags(flags or {}, faults)
     values = _cast_all(given, faults)
-    parts = _build_all(values if is_serving else _without(values, "identity"), faults)
+    parts = _build_all(values, faults)
+    identity = parts.get("identity")
+    if is_serving and identity is not None and identity.issuer and not identity.is_usable:
+        faults.append(f"identity: {NEEDS_ONE}")
     if faults:
         raise BadConfig(faults)
     accounts, server = parts["accounts"], parts["server"]
@@ -332,10 +343,6 @@ def _cast_all(given: Mapping[str, Given], faults: list[str]) -> dict[str, object
             told = "" if slot.kind == (Secret | None) else f", not {value!r}"
             faults.append(f"{name} ({source}) {unfit}{told}")
     return values
-
-
-def _without(values: Mapping[str, object], section: str) -> dict[str, object]:
-    return {name: value for name, value in values.items() if not name.startswith(f"{section}.")}
 
 
 def _build_all(values: Mapping[str, object], faults: list[str]) -> dict[str, Any]:

@@ -45,6 +45,7 @@ async def operate_directly(
             run_blocking=run_blocking,
             options=config.accounts,
             external=None,
+            external_issuer=config.identity.issuer or None,
             on_revoked=_nobody_is_connected,
             on_roster_changed=_nobody_is_connected,
             depart=chats.depart,

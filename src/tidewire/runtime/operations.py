@@ -63,6 +63,7 @@ class Operations:
         self._acts: Mapping[str, Callable[..., Awaitable[Result]]] = {
             "users.add": self._add_user,
             "users.list": self._list_users,
+            "users.show": self._show_user,
             "users.passwd": self._set_password,
             "users.disable": self._disable_user,
             "users.enable": self._enable_user,
@@ -111,10 +112,24 @@ class Operations:
         )
 
     async def _add_user(
-        self, username: str, password: str | None, display_name: str | None
+        self,
+        username: str,
+        password: str | None,
+        display_name: str | None,
+        external_sub: str | None = None,
     ) -> Result:
+        if external_sub is not None:
+            made = await self._admin.add_external_user(
+                username, external_sub, display_name=display_name
+            )
+            return _user(made)
         secret = None if password is None else Secret(password)
         return _user(await self._admin.add_user(username, secret, display_name=display_name))
+
+    async def _show_user(self, username: str | None, external_sub: str | None) -> Result:
+        if external_sub is not None:
+            return _user(await self._admin.external_user(external_sub))
+        return _user(await self._admin.user_named(username or ""))
 
     async def _list_users(self, after: str | None) -> Result:
         users = await self._admin.list_users(after=after)

@@ -15,9 +15,12 @@ from tidewire.domain.accounts import ExternalIdentity, Secret, Session, external
 from tidewire.domain.errors import (
     AuthFailure,
     DeviceMismatch,
+    InvalidOperation,
     InvalidRefreshToken,
     StoreUnavailable,
     Unauthorized,
+    UsernameTaken,
+    UserNotFound,
 )
 from tidewire.domain.ids import SessionId
 from tidewire.domain.users import User
@@ -257,7 +260,10 @@ async def test_sessions_in_use_are_noted_now_and_then(plane: Plane) -> None:
 # The identity provider's tokens.
 
 
-def external(subject: str = "42", **changes: Any) -> str:
+SUBJECT = "42"
+
+
+def external(subject: str = SUBJECT, **changes: Any) -> str:
     claims = {
         "iss": ISSUER,
         "aud": "chat",
@@ -280,13 +286,69 @@ async def test_external_user_is_made_on_first_sight(plane: Plane) -> None:
     assert again.user_id == identity.user_id
 
 
-async def test_external_user_whose_name_is_taken_gets_another(plane: Plane) -> None:
+async def test_external_user_whose_name_is_taken_gets_one_like_it_and_the_log_says_so(
+    plane: Plane, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C4: it was called u-01m7…, and nothing told of it."""
     zoe = await plane.registered("zoe")
     identity = await identified(plane, external())
     assert identity.user_id != zoe.user.user_id
     [user] = await plane.storage.users([identity.user_id])
-    assert user.username == f"u-{identity.user_id.removeprefix('user_').lower()}"
+    assert user.username == f"zoe-{identity.user_id[-10:].lower()}"
     assert user.display_name == "Zoé"
+    [line] = caplog.messages
+    assert "'zoe'" in line
+    assert "is taken" in line
+    assert user.user_id in line
+    assert user.username in line
+
+
+async def test_external_user_is_shown_as_the_token_says(
+    plane: Plane, storage: WatchedStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C4: the name follows the claim, when it is next looked at."""
+    identity = await identified(plane, external())
+    plane.clock.pass_ms(plane.options.session_cached_ms)
+    await identified(plane, external(name="Zoé Q."))
+    [user] = await plane.storage.users([identity.user_id])
+    assert (user.username, user.display_name) == ("zoe", "Zoé Q.")
+    # What is no name changes nothing, and neither does a store that cannot write.
+    for name in (None, "", "Admin", "\u202eeoZ"):
+        plane.clock.pass_ms(plane.options.session_cached_ms)
+        await identified(plane, external(name=name))
+
+    async def full(*_: object, **__: object) -> User:
+        raise StoreUnavailable("the disk is full")
+
+    monkeypatch.setattr(storage, "set_display_name", full)
+    plane.clock.pass_ms(plane.options.session_cached_ms)
+    assert (await identified(plane, external(name="Zoé R."))).user_id == identity.user_id
+    assert [user] == await plane.storage.users([identity.user_id])
+
+
+async def test_external_user_made_beforehand_is_found_at_the_first_login(plane: Plane) -> None:
+    """C4: a person can be added to a chat before the first login."""
+    admin = plane.accounts.admin
+    made = await admin.add_external_user("admin", SUBJECT, display_name="Zoé the first")
+    assert await admin.external_user(SUBJECT) == made
+    identity = await identified(plane, external())
+    assert identity.user_id == made.user_id
+    [user] = await plane.storage.users([made.user_id])
+    assert (user.username, user.display_name) == ("admin", "Zoé")
+    with pytest.raises(InvalidOperation, match="account already: admin"):
+        await admin.add_external_user("zoe", SUBJECT)
+    with pytest.raises(UsernameTaken):
+        await admin.add_external_user("Admin", "another")
+    with pytest.raises(UserNotFound):
+        await admin.external_user("another")
+    for subject in ("", "x" * 257, "a\x00b"):
+        with pytest.raises(InvalidOperation, match="subject"):
+            await admin.external_user(subject)
+
+
+async def test_external_user_needs_a_provider(engine: MemoryHarness) -> None:
+    with pytest.raises(InvalidOperation, match=r"identity\.issuer"):
+        await Plane(engine).accounts.admin.add_external_user("zoe", "42")
 
 
 async def test_external_user_without_usable_names_gets_some(plane: Plane) -> None:

@@ -8,9 +8,12 @@ from tidewire.domain.users import (
     DELETED_NAME,
     User,
     as_deleted,
+    check_chosen_display_name,
+    check_chosen_username,
     check_display_name,
     check_enable,
     check_username,
+    fallback_username,
 )
 
 
@@ -61,3 +64,23 @@ def test_deleted_user_is_not_enabled_again() -> None:
 
 def test_name_of_a_deleted_account_may_be_shown() -> None:
     assert check_display_name(DELETED_NAME) == DELETED_NAME
+
+
+def test_names_that_people_choose_are_names_and_not_reserved() -> None:
+    assert check_chosen_username("anna") == "anna"
+    assert check_chosen_display_name("Anna A.") == "Anna A."
+    for check, names in (
+        (check_chosen_username, ("anna b", "System")),
+        (check_chosen_display_name, (" Anna", "S Y S T E M", DELETED_NAME)),
+    ):
+        for name in names:
+            with pytest.raises(InvalidOperation):
+                check(name)
+
+
+def test_name_in_place_of_a_taken_one_is_recognised_and_a_name() -> None:
+    user_id = UserId("user_01J9ZK4T7Q2M8V5RXB3N6C0DHE")
+    assert fallback_username(user_id, "anna") == "anna-xb3n6c0dhe"
+    assert fallback_username(user_id, None) == "u-01j9zk4t7q2m8v5rxb3n6c0dhe"
+    longest = fallback_username(user_id, "x" * 64)
+    assert check_username(longest) == "x" * 53 + "-xb3n6c0dhe"
