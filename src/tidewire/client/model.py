@@ -43,6 +43,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     is_own: bool
     is_gone: bool = False
     """The server lost it in a restore; only this device still has it."""
+    is_damaged: bool = False
+    """The server's copy is damaged: the text is empty, and only chat and sequence are sure."""
     place: Place | None = None
 
     @property
@@ -74,6 +76,8 @@ def message_of(kept: Kept, place: Place | None) -> Message:
         created_at_ms=parse_time_ms(kept.created_at) or 0,
         is_own=bool(kept.is_own),
         is_gone=bool(kept.is_gone),
+        # A message has at least one byte: only a damaged one is stored without any.
+        is_damaged=not kept.content,
         place=place,
     )
 
@@ -88,6 +92,7 @@ def message_of_view(view: MessageView, place: Place | None, own_id: str | None) 
         text=view.content,
         created_at_ms=parse_time_ms(view.created_at) or 0,
         is_own=view.sender_id == own_id,
+        is_damaged=view.is_damaged,
         place=place,
     )
 

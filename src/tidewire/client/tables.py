@@ -366,7 +366,10 @@ class Tables:
         )
         new: list[Item] = []
         for item in job.items:
-            if held.get(item.sequence) == item.message_id:
+            if held.get(item.sequence) == item.message_id or (
+                # What is held is more than the server has.
+                item.is_damaged and item.sequence in held
+            ):
                 del held[item.sequence]
             else:
                 new.append(item)

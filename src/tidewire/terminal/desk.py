@@ -30,7 +30,7 @@ from tidewire.terminal.lines import Row
 from tidewire.terminal.listing import Listed, activity, ordered
 from tidewire.terminal.people import People
 from tidewire.terminal.window import PAGE, WINDOW_MAX, Window
-from tidewire.terminal.words import Typists
+from tidewire.terminal.words import DAMAGED, Typists
 
 YOU: Final = "you"
 NAMELESS: Final = "…"
@@ -131,7 +131,7 @@ class Desk:
             sequence=message.sequence,
             name=YOU if message.is_own else self._name_in(message.sender_id),
             is_own=message.is_own,
-            text=message.text,
+            text=DAMAGED if message.is_damaged else message.text,
             at_ms=message.created_at_ms,
             tick=message.tick,
             is_found=message.sequence == self.found,

@@ -6,6 +6,9 @@ from typing import Final
 from tidewire.client.effects import ConnectionState, Status
 from tidewire.terminal.text import one_line
 
+DAMAGED: Final = "[damaged on the server: its text is lost]"
+"""Stands where the text of a damaged message would."""
+
 _STATES: Final = {
     ConnectionState.OFFLINE: "offline",
     ConnectionState.CONNECTING: "connecting",

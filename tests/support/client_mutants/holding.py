@@ -15,6 +15,7 @@ from tidewire.client import (
     outbox,
     syncs,
     tables,
+    transport,
 )
 from tidewire.client.connection import Connection
 from tidewire.client.digests import Digests
@@ -30,7 +31,7 @@ from tidewire.client.writing import Writing
 from tidewire.domain.delivery import DigestEntry
 from tidewire.domain.errors import ErrorCode
 from tidewire.wire.client_frames import AckFrame, AckPayload
-from tidewire.wire.codec import UnknownFrame
+from tidewire.wire.codec import FrameRefusal, UnknownFrame, decode_server_frame
 from tidewire.wire.server_frames import ChatUpdatePayload, MessageFrame, MessagePayload
 
 # Receiving.
@@ -464,3 +465,19 @@ def unavailable_is_the_end(patch: Patch) -> None:
 @mutant("EH-05")
 def measures_nothing(patch: Patch) -> None:
     patch.setattr(Link, "heartbeat_answered", lambda self, request_id, now: None)
+
+
+@mutant("TW-13")
+def damaged_messages_are_no_messages(patch: Patch) -> None:
+    def mutated(data: Any) -> Any:
+        if b'"is_damaged":true' not in bytes(data):
+            return decode_server_frame(data)
+        return FrameRefusal(
+            code=ErrorCode.INVALID_MESSAGE,
+            message="no content",
+            request_id=None,
+            counts_against_budget=True,
+            frame_type=None,
+        )
+
+    patch.setattr(transport, "decode_server_frame", mutated)

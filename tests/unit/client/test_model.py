@@ -1,5 +1,7 @@
 """Messages, their ticks, and the ids of replies."""
 
+import msgspec
+
 from tests.unit.client.stage import CHAT, TIME
 from tidewire.client.model import (
     Kept,
@@ -59,6 +61,13 @@ def test_message_of_the_server_is_the_same_as_that_of_the_store() -> None:
         created_at=TIME,
     )
     assert message_of_view(view, None, "user_me") == message_of(kept(), None)
+
+
+def test_message_without_content_is_a_damaged_one() -> None:
+    assert not message_of(kept(), None).is_damaged
+    damaged = message_of(msgspec.structs.replace(kept(), content=""), None)
+    assert damaged.is_damaged
+    assert damaged.text == ""
 
 
 def reply(own_id: str, message_id: str, part: int = 0) -> str:

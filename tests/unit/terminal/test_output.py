@@ -3,6 +3,8 @@
 import json
 from datetime import UTC
 
+import msgspec
+
 from tidewire.client.model import Message
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
 from tidewire.terminal.output import json_line, text_line
@@ -41,3 +43,10 @@ def test_text_line_cannot_be_mistaken_for_anothers() -> None:
         "    #8 Eve: no ^[[2J",
         "    ",
     ]
+
+
+def test_damaged_message_is_said_to_be_damaged() -> None:
+    damaged = msgspec.structs.replace(MESSAGE, text="", is_damaged=True)
+    assert json.loads(json_line(damaged, "Alice"))["is_damaged"] is True
+    line = text_line(damaged, "Alice", UTC)
+    assert line == "2026-11-16 12:00 #7 Alice: [damaged on the server: its text is lost]"

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from tidewire.domain.chats import ChatType
 from tidewire.domain.delivery import DigestEntry
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UlidSource, UserId
@@ -99,6 +101,21 @@ class Truth:
             at_ms,
         )
         chat.messages.append(message)
+        return message
+
+    def append_damaged(self, chat: PlayedChat, *, has_ids: bool = True) -> Message:
+        """A message of which the server knows the numbers, and perhaps the ids."""
+        message = msgspec.structs.replace(self.append(chat, ""), content="", is_damaged=True)
+        if not has_ids:
+            message = msgspec.structs.replace(
+                message,
+                message_id=MessageId(""),
+                sender_id=UserId(""),
+                client_message_id=ClientMessageId(""),
+                content_type="",
+                created_at_ms=0,
+            )
+        chat.messages[-1] = message
         return message
 
     def digest(self) -> list[DigestEntry]:

@@ -1,4 +1,4 @@
-"""TW-02 to TW-12: what docs/protocol.md asks of a client beyond the contract's list.
+"""TW-02 to TW-13: what docs/protocol.md asks of a client beyond the contract's list.
 
 The numbers are those of its section "What a client does".
 """
@@ -173,3 +173,27 @@ async def stays_away(stage: Stage) -> None:
             await stage.adapter.restart()
             await stage.reconnected(line.number)
             await stage.ready()
+
+
+@must("TW-13", "take damaged messages")
+async def damaged_messages_are_taken(stage: Stage) -> None:
+    """Messages come with `is_damaged` and without content, one pushed, two in a page, one of them
+    without any id. The client goes on: it shows what is whole and acknowledges all of them."""
+    server = stage.server
+    (chat,) = await stage.begin(messages=1)
+    server.push(server.truth.append_damaged(chat))
+    server.say(chat, "between")
+    before = server.line.number
+    server.line.cut()
+    server.truth.append_damaged(chat)
+    server.truth.append_damaged(chat, has_ids=False)
+    server.say(chat, "after", push=False)
+    await stage.reconnected(before)
+    whole = [text for text in chat.texts if text]
+
+    async def shown() -> bool:
+        texts = [message.text for message in await stage.adapter.messages(chat.chat_id)]
+        return [text for text in texts if text in whole] == whole
+
+    await stage.eventually(shown, f"it does not show {whole}")
+    await stage.acked(chat, chat.head)
