@@ -190,6 +190,11 @@ class BatcherMachine(RuleBasedStateMachine):
             else:
                 assert actual[number] == outcome
 
+    def acquit(self, sent: Sent) -> None:
+        left = self.suspects.pop(sent.send.chat_id, 1) - 1
+        if left > 0:
+            self.suspects[sent.send.chat_id] = left
+
     def land(self, batch: Batch[int]) -> None:
         for sent in self.in_flight(batch):
             sent.batch = None
@@ -270,9 +275,7 @@ class BatcherMachine(RuleBasedStateMachine):
             else:
                 outcome = self.store.append(sent)
             outcomes.append(outcome)
-            left = self.suspects.pop(sent.send.chat_id, 1) - 1
-            if left > 0:
-                self.suspects[sent.send.chat_id] = left
+            self.acquit(sent)
             if not sent.is_answered:
                 expected[sent.number] = outcome
             if isinstance(outcome, Appended):
@@ -361,6 +364,8 @@ class BatcherMachine(RuleBasedStateMachine):
             self.take()
             batch = self.batches[0]
             outcomes = [self.store.append(sent) for sent in self.in_flight(batch)]
+            for sent in self.in_flight(batch):
+                self.acquit(sent)
             for number, _ in self.batcher.completed(batch, outcomes):
                 assert not self.all_sent[number].is_answered
                 self.all_sent[number].is_answered = True
