@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,8 @@ from tidewire.client import (
     LoginNeeded,
     MessageReceived,
     RefusedByServer,
+    ServerUnreachable,
+    StoreUnusable,
 )
 from tidewire.domain.errors import ErrorCode
 
@@ -42,6 +45,48 @@ async def test_client_without_a_login_says_so(people: People) -> None:
             await nobody.chat("chat_1").send("anybody?")
         with pytest.raises(LoginNeeded):
             await nobody.me()
+
+
+async def test_open_registers_once_and_comes_back(people: People) -> None:
+    url, name, store = people.site.url, people.name("ann"), people.store("ann")
+
+    async def opened(password: str = PASSWORD, **more: Any) -> Client:
+        return await Client.open(url, name, password, options=QUICK, **more)
+
+    with pytest.raises(RefusedByServer) as missing:
+        await opened(register="never")
+    assert missing.value.code is ErrorCode.INVALID_CREDENTIALS
+    async with await opened(store=store, display_name="Ann") as ann:
+        await ann.ready()
+        user_id = ann.user_id
+        assert (await ann.me()).display_name == "Ann"
+    # The login of the store is used: the password is not even looked at.
+    async with await opened("not looked at", store=store) as ann:
+        await ann.ready()
+        assert ann.user_id == user_id
+        await ann.logout()
+    with pytest.raises(RefusedByServer) as wrong:
+        await opened("a wrong password", store=store)
+    assert wrong.value.code is ErrorCode.INVALID_CREDENTIALS
+    async with await opened(store=store, register="never") as ann:
+        await ann.ready()
+        assert ann.user_id == user_id
+    async with await opened(store=people.store("laptop")) as laptop:
+        await laptop.ready()
+        assert laptop.user_id == user_id
+    with pytest.raises(RefusedByServer) as taken:
+        await opened(register="always")
+    assert taken.value.code is ErrorCode.CONFLICT
+    with pytest.raises(StoreUnusable, match=name):
+        await Client.open(url, people.name("eve"), PASSWORD, store=store)
+    with pytest.raises(ValueError, match="if-missing"):
+        await opened(register="perhaps")
+    # Without a server what is in the store is there.
+    away = await Client.open("http://127.0.0.1:9", name, PASSWORD, store=store, moved=True)
+    async with away:
+        assert away.known_chats() == []
+    with pytest.raises(ServerUnreachable):
+        await Client.open("http://127.0.0.1:9", name, PASSWORD)
 
 
 async def test_function_that_gives_tokens_is_asked_for_them(people: People) -> None:

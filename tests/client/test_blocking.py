@@ -1,5 +1,7 @@
 """The same without async."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.e2e.chatting import PASSWORD, Site
@@ -41,6 +43,15 @@ def test_script_talks_without_async(site: Site) -> None:
         with pytest.raises(TimeoutError):
             group.send("anybody?").read(timeout_s=0.05)
     assert str(alice.status) == "closed(closed)"
+
+
+def test_script_that_runs_again_is_the_same_person(site: Site, tmp_path: Path) -> None:
+    for _ in range(2):
+        with Client.open(site.url, "block-carol", PASSWORD, store=tmp_path / "carol.db") as carol:
+            carol.ready(timeout_s=10)
+            assert carol.me().username == "block-carol"
+    with pytest.raises(ClientError):
+        Client.open(site.url, "block-dave", PASSWORD, register="never")
 
 
 def test_script_is_told_what_is_wrong(site: Site) -> None:

@@ -75,14 +75,15 @@ def test_example_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
     program = page.split("```python\n")[1].split("```")[0]
     assert URL_ON_PAPER in program
-    with Site(tmp_path / "data") as own_site:
-        done = subprocess.run(
-            [sys.executable, "-c", program.replace(URL_ON_PAPER, own_site.url)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    assert done.returncode == 0, done.stderr
     expected = page.split("prints\n\n```\n")[1].split("```")[0]
-    assert done.stdout == expected
+    with Site(tmp_path / "data") as own_site:
+        for run in (1, 2):
+            done = subprocess.run(
+                [sys.executable, "-c", program.replace(URL_ON_PAPER, own_site.url)],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            assert done.returncode == 0, done.stderr
+            assert done.stdout == expected * run

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tidewire.client import sent as sents
     from tidewire.client.credentials import TokenSource
     from tidewire.client.effects import Status
+    from tidewire.client.logins import RegisterWish
     from tidewire.client.model import Event, Message
     from tidewire.client.options import ClientOptions
     from tidewire.domain.chats import ChatType
@@ -171,6 +172,36 @@ class Client:
                 username,
                 password,
                 store=store,
+                options=options,
+                ssl_context=ssl_context,
+                moved=moved,
+            )
+        )
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        username: str,
+        password: str,
+        *,
+        store: str | PathLike[str] = MEMORY,
+        register: RegisterWish = "if-missing",
+        display_name: str | None = None,
+        invite: str | None = None,
+        options: ClientOptions | None = None,
+        ssl_context: ssl_module.SSLContext | None = None,
+        moved: bool = False,
+    ) -> Self:
+        return cls._made(
+            clients.Client.open(
+                url,
+                username,
+                password,
+                store=store,
+                register=register,
+                display_name=display_name,
+                invite=invite,
                 options=options,
                 ssl_context=ssl_context,
                 moved=moved,
@@ -381,11 +412,11 @@ class Chat:
     def members(self) -> Sequence[MemberView]:
         return self._loop.run(self.inner.members())
 
-    def add(self, username: str) -> None:
-        self._loop.run(self.inner.add(username))
+    def add(self, who: str) -> None:
+        self._loop.run(self.inner.add(who))
 
-    def remove(self, user_id: str) -> None:
-        self._loop.run(self.inner.remove(user_id))
+    def remove(self, who: str) -> None:
+        self._loop.run(self.inner.remove(who))
 
     def leave(self, *, do_not_add_again: bool = False) -> None:
         self._loop.run(self.inner.leave(do_not_add_again=do_not_add_again))

@@ -26,11 +26,13 @@ from tidewire.wire.rest_models import (
 from tidewire.wire.rest_requests import AddMember, LeaveChat, RenameChat, TransferChat
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tidewire.client.client import Client
+    from tidewire.client.model import Kept
     from tidewire.client.outbox import Entry
     from tidewire.client.places import Place
+    from tidewire.client.tables import Tables
     from tidewire.domain.chats import ChatType
 
 HISTORY_DEFAULT: Final = 50
@@ -161,20 +163,24 @@ class Chat:
         self, *, before: int | None = None, after: int = 0, limit: int = HISTORY_DEFAULT
     ) -> list[Message]:
         """The newest messages of the store (before a sequence, if one is given), oldest first.
-        With `after` alone: the oldest above it. Asks nobody."""
-        place = self._place
+        With `after` alone: the oldest above it. Nobody is asked, but for names not known yet."""
         newest_first = before is not None or after == 0
-        kept = await self._driver.look_up(
+        return await self._stored(
             lambda tables: tables.messages(
                 self.chat_id, before=before, after=after, limit=limit, newest_first=newest_first
             )
         )
-        return [message_of(one, place) for one in kept]
+
+    async def _stored(self, look: Callable[[Tables], list[Kept]]) -> list[Message]:
+        people = self._client.people
+        kept = await self._driver.look_up(look)
+        await people.know(kept)
+        place = self._place
+        return [message_of(one, place, people.names) for one in kept]
 
     async def lost(self, limit: int = HISTORY_DEFAULT) -> list[Message]:
         """Messages that the server lost in a restore, and this device still has."""
-        kept = await self._driver.look_up(lambda tables: tables.gone(self.chat_id, limit))
-        return [message_of(one, self._place) for one in kept]
+        return await self._stored(lambda tables: tables.gone(self.chat_id, limit))
 
     async def history(
         self,
@@ -213,12 +219,11 @@ class Chat:
         return [*reversed(older), *held]
 
     async def _oldest(self, limit: int) -> list[Message]:
-        kept = await self._driver.look_up(
+        return await self._stored(
             lambda tables: tables.messages(
                 self.chat_id, before=None, after=0, limit=limit, newest_first=False
             )
         )
-        return [message_of(one, self._place) for one in kept]
 
     async def _ask(self, limit: int, *, direction: str, **bounds: int | None) -> list[Message]:
         params: dict[str, object] = {
@@ -252,30 +257,34 @@ class Chat:
         return [self._shown(one) for one in view.data.messages]
 
     def _shown(self, view: MessageView) -> Message:
-        return message_of_view(view, self._place, self._client.user_id)
+        people = self._client.people
+        if not view.is_damaged:
+            people.take({view.sender_id: view.sender.display_name})
+        return message_of_view(view, self._place, self._client.user_id, people.names)
 
     # Members.
 
     async def members(self) -> Sequence[MemberView]:
         return (await self._view()).members
 
-    async def add(self, username: str) -> None:
-        """Add somebody to a group, by user name. Somebody who is in already stays in."""
-        user = await self._client.find(username)
+    async def add(self, who: str) -> None:
+        """Add somebody to a group, by user name or user id. Who is in already stays in."""
+        user_id = await self._client.id_of(who)
         try:
             await self._client.rest.call(
                 Envelope[AddedMember],
                 "POST",
                 f"/chats/{self.chat_id}/members",
-                AddMember(user_id=user.user_id),
+                AddMember(user_id=user_id),
                 is_once=True,
             )
         except RefusedByServer as refusal:
             if refusal.reason != ErrorCode.ALREADY_A_MEMBER:
                 raise
 
-    async def remove(self, user_id: str) -> None:
-        """Take somebody out of a group, by user id (see `members`)."""
+    async def remove(self, who: str) -> None:
+        """Take somebody out of a group, by user name or user id (see `members`)."""
+        user_id = await self._client.id_of(who)
         await self._client.rest.call(
             type(None), "DELETE", f"/chats/{self.chat_id}/members/{user_id}"
         )
@@ -327,6 +336,7 @@ class Chat:
 
     async def _view(self) -> ChatView:
         answer = await self._client.rest.call(Envelope[ChatView], "GET", f"/chats/{self.chat_id}")
+        self._client.people.take_view(answer.data)
         return answer.data
 
     @property

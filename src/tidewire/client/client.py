@@ -7,17 +7,23 @@ import os
 import time
 import uuid
 from random import SystemRandom
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, get_args
 from urllib.parse import urlsplit
 
 from tidewire.client.chat import Chat
 from tidewire.client.connection import READY
 from tidewire.client.credentials import Credentials, TokenSource
 from tidewire.client.driver import Driver
-from tidewire.client.errors import ClientClosed, ClientError, RefusedByServer, StoreUnusable
+from tidewire.client.errors import (
+    ClientClosed,
+    ClientError,
+    RefusedByServer,
+)
 from tidewire.client.listening import Confirmations, Events
+from tidewire.client.logins import Logins, RegisterWish
 from tidewire.client.model import Event, Message, message_of, reply_id
 from tidewire.client.options import ClientOptions
+from tidewire.client.people import People
 from tidewire.client.places import PlaceRecord
 from tidewire.client.rest import Rest
 from tidewire.client.store import Store
@@ -25,7 +31,7 @@ from tidewire.client.tables import MEMORY
 from tidewire.client.tokens import facts_of
 from tidewire.domain.chats import ChatType
 from tidewire.domain.errors import ErrorCode
-from tidewire.domain.ids import ChatId
+from tidewire.domain.ids import USER_PREFIX, ChatId, has_form
 from tidewire.domain.limits import LOOKUP_NAMES_MAX
 from tidewire.wire.rest_models import (
     AccountView,
@@ -34,7 +40,6 @@ from tidewire.wire.rest_models import (
     CreatedChatView,
     Envelope,
     FoundUser,
-    LoginResult,
     LookupResult,
     Page,
     RevokedCount,
@@ -111,7 +116,9 @@ class Client:
         self._random = SystemRandom()
         self._credentials = Credentials(token, rest=self.rest, wall_ms=_wall_ms)
         self._store: Store | None = None
+        self._kept_logins: Logins | None = None
         self._driver: Driver | None = None
+        self._people: People | None = None
         self._confirmations: Confirmations | None = None
         self._id_bytes: list[bytes] = []
         self._found: dict[str, FoundUser] = {}
@@ -141,7 +148,7 @@ class Client:
             display_name=display_name,
             invite=invite,
         )
-        return await client._enter("/auth/register", body, username)
+        return await client._enter(body)
 
     @classmethod
     async def login(
@@ -159,17 +166,48 @@ class Client:
         client = cls(url, store=store, options=options, ssl_context=ssl_context, moved=moved)
         device_id = await client._open()
         body = Login(username=username, password=password, device_id=device_id)
-        return await client._enter("/auth/login", body, username)
+        return await client._enter(body)
 
-    async def _enter(self, path: str, body: Register | Login, username: str) -> Self:
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        username: str,
+        password: str,
+        *,
+        store: str | PathLike[str] = MEMORY,
+        register: RegisterWish = "if-missing",
+        display_name: str | None = None,
+        invite: str | None = None,
+        options: ClientOptions | None = None,
+        ssl_context: ssl_module.SSLContext | None = None,
+        moved: bool = False,
+    ) -> Self:
+        """Be somebody, however often the program is started: `async with await Client.open(…)`.
+
+        With a login in the store that is used, without the server as well. Else this device is
+        logged in; if there is no such account, it is made (`register="if-missing"`), or that is an
+        error (`"never"`). `"always"` makes an account, and fails if there is one.
+        """
+        if register not in get_args(RegisterWish):
+            raise ValueError(f"register is one of {', '.join(get_args(RegisterWish))}")
+        client = cls(url, store=store, options=options, ssl_context=ssl_context, moved=moved)
+        device_id = await client._open()
+        new = Register(
+            username=username,
+            password=password,
+            device_id=device_id,
+            display_name=display_name,
+            invite=invite,
+        )
+        return await client._enter(new, register)
+
+    async def _enter(self, body: Register | Login, wish: RegisterWish = "always") -> Self:
         try:
-            answer = await self.rest.call(Envelope[LoginResult], "POST", path, body, is_public=True)
-            user_id = answer.data.user.user_id
-            await self._check_owner(user_id)
-            await self._opened_store.do(
-                lambda tables: tables.set_meta(user_id=user_id, username=username)
-            )
-            await self._credentials.logged_in(answer.data.tokens)
+            if isinstance(body, Login):
+                await self._logins.enter(body)
+            else:
+                await self._logins.enter_as_told(body, wish)
         except BaseException:
             await self.close()
             raise
@@ -221,7 +259,7 @@ class Client:
             if isinstance(self._token, str):
                 facts = facts_of(self._token)
                 if facts.sub is not None:
-                    await self._check_owner(facts.sub)
+                    await self._logins.check_owner(facts.sub)
             driver = Driver(
                 socket_url=self.url.replace("http", "ws", 1) + SOCKET_PATH,
                 device_id=device_id,
@@ -233,10 +271,12 @@ class Client:
                 wall_ms=_wall_ms,
             )
             await driver.load()
+            people = People(driver, self.rest, list_chats=self.chats)
+            await people.load()
         except BaseException:
             await self.close()
             raise
-        self._driver = driver
+        self._driver, self._people = driver, people
         self._confirmations = Confirmations(driver)
         driver.start()
         return self
@@ -261,6 +301,7 @@ class Client:
         """Open the store, and see whose it is; the device's id."""
         if self._store is None:
             self._store = Store(self._store_path)
+            self._kept_logins = Logins(self.rest, self._store, self._credentials)
             await self._check_server()
         device_id = await self._settle_device()
         self.rest.headers = {"X-Device-ID": device_id}
@@ -271,8 +312,8 @@ class Client:
     async def _check_server(self) -> None:
         known = await self._opened_store.do(lambda tables: tables.meta("server"))
         if known is not None and known != self.url and not self._is_moved:
-            await self._refuse(
-                f"the store {self._store_path} belongs to the server {known}, not to {self.url}; "
+            await self._logins.refuse_store(
+                f"belongs to the server {known}, not to {self.url}; "
                 "name another file, or say that the server has moved (moved=True)"
             )
         await self._opened_store.do(lambda tables: tables.set_meta(server=self.url))
@@ -282,8 +323,8 @@ class Client:
         tokens = facts_of(self._token).did if isinstance(self._token, str) else None
         wanted = self._device_id or (None if tokens is None else tokens.lower())
         if known is not None and wanted is not None and known != wanted:
-            await self._refuse(
-                f"the store {self._store_path} belongs to the device {known}, but the token is "
+            await self._logins.refuse_store(
+                f"belongs to the device {known}, but the token is "
                 f"for {wanted}; each device needs a store of its own"
             )
         device_id = known or wanted or self.new_id()
@@ -291,17 +332,10 @@ class Client:
             await self._opened_store.do(lambda tables: tables.set_meta(device_id=device_id))
         return str(device_id)
 
-    async def _check_owner(self, user_id: str) -> None:
-        known = await self._opened_store.do(lambda tables: tables.meta("user_id"))
-        if known is not None and known != user_id:
-            await self._refuse(
-                f"the store {self._store_path} belongs to the user {known}, not to {user_id}; "
-                "each user needs a store of their own"
-            )
-
-    async def _refuse(self, sentence: str) -> None:
-        await self._opened_store.close()
-        raise StoreUnusable(sentence)
+    @property
+    def _logins(self) -> Logins:
+        assert self._kept_logins is not None
+        return self._kept_logins
 
     @property
     def _opened_store(self) -> Store:
@@ -318,6 +352,13 @@ class Client:
         return self._driver
 
     @property
+    def people(self) -> People:
+        """Who is called what."""
+        if self._people is None:
+            raise ClientClosed("not opened yet: use it in 'async with'")
+        return self._people
+
+    @property
     def status(self) -> Status:
         """offline, connecting, syncing, ready or closed, and why."""
         return self.driver.status
@@ -328,9 +369,11 @@ class Client:
         return self.driver.core.user_id
 
     async def ready(self) -> None:
-        """Wait until everything that the server has is here. Raises ClientClosed."""
+        """Wait until everything that the server has is here, names of chats included unless these
+        take long. Raises ClientClosed."""
         driver = self.driver
         await driver.waits.until_change(lambda: driver.status.state is READY)
+        await self.people.settled()
 
     async def flush(self) -> None:
         """Wait until nothing waits to be sent; what has failed does not count. What was sent is in
@@ -377,6 +420,8 @@ class Client:
             )
             for entry in page.data:
                 other = entry.other_member
+                if other is not None:
+                    self.people.take({other.user_id: other.display_name})
                 start = max(
                     entry.my_membership.last_acked_sequence, entry.my_membership.joined_sequence
                 )
@@ -423,6 +468,9 @@ class Client:
         made = (
             await self.rest.call(Envelope[CreatedChatView], "POST", "/chats", body, is_once=True)
         ).data
+        self.people.take({member.user_id: member.display_name for member in made.members})
+        # The push that tells of it may have been quicker, and says ids alone.
+        self.people.name_chat(made.chat_id, name)
         if made.chat_id not in self.driver.core.places:
             view = (await self.rest.call(Envelope[ChatView], "GET", f"/chats/{made.chat_id}")).data
             mine = view.my_membership
@@ -459,6 +507,10 @@ class Client:
         """Somebody by user name. Raises RefusedByServer (USER_NOT_FOUND)."""
         [found] = await self._find_all([username])
         return found
+
+    async def id_of(self, who: str) -> str:
+        """The id of somebody who is named by user name or by id."""
+        return who if has_form(who, USER_PREFIX) else (await self.find(who)).user_id
 
     async def _find_all(self, usernames: Sequence[str]) -> list[FoundUser]:
         """People in this order. Who was found once is not asked for again: servers let nobody
@@ -497,7 +549,7 @@ class Client:
         'you said hi'
         """
         assert self._confirmations is not None
-        return Events(self.driver, self._confirmations)
+        return Events(self.driver, self._confirmations, self.people)
 
     def confirm(self, event: Event) -> None:
         """This event and all before it are done: they do not come again. The loop does this by
@@ -516,7 +568,8 @@ class Client:
         chat_id = None if chat is None else chat.chat_id
         driver = self.driver
         kept = await driver.look_up(lambda tables: tables.search(text, chat_id, limit))
-        return [message_of(one, driver.core.places.get(ChatId(one.chat_id))) for one in kept]
+        names = self.people.names
+        return [message_of(one, driver.core.places.get(ChatId(one.chat_id)), names) for one in kept]
 
     def outbox(self) -> list[Sent]:
         """Everything that waits to be sent, failed ones included, oldest first."""

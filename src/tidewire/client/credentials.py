@@ -42,6 +42,11 @@ class Credentials:
     def can_renew(self) -> bool:
         return not isinstance(self._source, str)
 
+    @property
+    def has_login(self) -> bool:
+        """The store has one, good or not."""
+        return self._refresh is not None
+
     async def attach(self, store: Store, device_id: str) -> None:
         self._store, self._device_id = store, device_id
         if self._source is None:

@@ -90,6 +90,9 @@ class Driver:
         self.core = Connection(options, random, outbox=Outbox(options, random))
         self.fleeting = Fleeting(options.happenings_max)
         self.handles: WeakValueDictionary[str, Sent] = WeakValueDictionary()
+        self.on_place: Callable[[Place], None] = lambda _: None
+        """Is told of every place that has changed."""
+        self.on_ready: Callable[[], None] = lambda: None
         self.news = asyncio.Event()
         """Set when there may be events that nobody has been given."""
         self._number = 0
@@ -211,7 +214,7 @@ class Driver:
             case StatusChanged():
                 self._status_changed(effect.status)
             case Connect():
-                self._connecting = self._spawn(self._connect(effect.with_new_token))
+                self._connecting = self.spawn(self._connect(effect.with_new_token))
             case Disconnect():
                 self._let_go(effect.code)
             case Restart():
@@ -279,6 +282,7 @@ class Driver:
         self.fleeting.put(("ticks", place.chat_id), TicksMoved(chat_id=place.chat_id))
         self.news.set()
         self.waits.chat_changed(place.chat_id)
+        self.on_place(place)
 
     def _mark(self, entries: Sequence[Entry]) -> None:
         left_at_ms = self._wall_ms()
@@ -303,6 +307,8 @@ class Driver:
             self.waits.fail(reason)
             for handle in list(self.handles.values()):
                 handle.end(reason)
+        elif status.state is READY:
+            self.on_ready()
         # What a lost connection leaves open is waited for no longer.
         for chat_id in self.waits.chat_ids():
             self.waits.chat_changed(chat_id)
@@ -314,6 +320,10 @@ class Driver:
         """Read from the store; what was received until now is in it."""
         self._writing.flush()
         return self.store.do(job)
+
+    def write(self, write: Callable[[Tables], None]) -> None:
+        """Write something with whatever is written next."""
+        self._writing.write(write)
 
     def _written(self, written: Written) -> None:
         for entry in written.entries:
@@ -486,7 +496,7 @@ class Driver:
         ):
             # Not again until this has come to something.
             self._credentials.renew_at_ms = self._wall_ms() + TOKEN_RETRY_MS
-            self._renewing = self._spawn(self._renew())
+            self._renewing = self.spawn(self._renew())
         self.apply(self.core.tick(self.now()))
 
     async def _renew(self) -> None:
@@ -499,7 +509,7 @@ class Driver:
             return
         self.apply(self.core.renew(self.now()))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)

@@ -22,6 +22,7 @@ from tidewire.client.model import (
 
 if TYPE_CHECKING:
     from tidewire.client.driver import Driver
+    from tidewire.client.people import People
     from tidewire.client.tables import Happening, Tables
 
 CHUNK: Final = 100
@@ -35,8 +36,9 @@ class Events:
     client is closed by the application, and raises ClientClosed if it is closed for a reason.
     """
 
-    def __init__(self, driver: Driver, confirmations: Confirmations) -> None:
+    def __init__(self, driver: Driver, confirmations: Confirmations, people: People) -> None:
         self._driver = driver
+        self._people = people
         self._confirmations = confirmations
         self._ready: deque[Event] = deque()
         self._read_through: int | None = None
@@ -83,15 +85,15 @@ class Events:
             raise
         if rows:
             self._read_through = rows[-1].position
+            await self._people.know(row for row in rows if isinstance(row, Kept))
         return [self._event(row, redelivered=row.position <= offered) for row in rows]
 
     def _event(self, row: Kept | Happening, *, redelivered: bool) -> Event:
         if isinstance(row, Kept):
             place = self._driver.core.places.get(row.chat_id)  # type: ignore[call-overload]
             kind = MessageStored if row.is_own else MessageReceived
-            return kind(
-                position=row.position, redelivered=redelivered, message=message_of(row, place)
-            )
+            message = message_of(row, place, self._people.names)
+            return kind(position=row.position, redelivered=redelivered, message=message)
         event: Event = msgspec.json.decode(row.body, type=_KINDS[row.kind])
         return msgspec.structs.replace(event, position=row.position, redelivered=redelivered)
 

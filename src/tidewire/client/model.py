@@ -1,6 +1,8 @@
 """What an application is shown: messages, and everything that can happen. PURE."""
 
 import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -11,6 +13,32 @@ from tidewire.domain.delivery import Tick, tick
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
 from tidewire.wire.rest_models import MessageView
 from tidewire.wire.timestamps import parse_time_ms
+
+NAMES_MAX: Final = 20_000
+"""How many people are remembered by name."""
+_TEXT_SHOWN: Final = 40
+
+
+class Names:
+    """What people are called, by their ids. One for all messages of a client, so that a message
+    that was read before a name was learned has it too."""
+
+    __slots__ = ("_by_id",)
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, str] = {}
+
+    def get(self, user_id: str) -> str | None:
+        return self._by_id.get(user_id)
+
+    def learn(self, names: Mapping[str, str]) -> dict[str, str]:
+        """Take names in; those that are new, or other than before."""
+        known = self._by_id
+        news = {one: name for one, name in names.items() if known.get(one) != name}
+        known.update(news)
+        while len(known) > NAMES_MAX:
+            del known[next(iter(known))]
+        return news
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
@@ -46,6 +74,17 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     is_damaged: bool = False
     """The server's copy is damaged: the text is empty, and only chat and sequence are sure."""
     place: Place | None = None
+    names: Names | None = None
+
+    @property
+    def sender_name(self) -> str | None:
+        """What its author is called; None while that is not known."""
+        return None if self.names is None else self.names.get(self.sender_id)
+
+    @property
+    def created_at(self) -> datetime:
+        """When the server stored it, in UTC. For people: the order is that of `sequence`."""
+        return datetime.fromtimestamp(self.created_at_ms / 1000, tz=UTC)
 
     @property
     def tick(self) -> Tick | None:
@@ -61,11 +100,16 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def __repr__(self) -> str:
-        # Without the text: messages stay out of logs.
-        return f"Message({self.chat_id}, {self.sequence}, by {self.sender_id})"
+        # The beginning of the text: enough to know it again, and no log gets all of it.
+        by = self.sender_name or self.sender_id
+        return f"Message(#{self.sequence} of {self.chat_id}, by {by}: {_short(self.text)})"
 
 
-def message_of(kept: Kept, place: Place | None) -> Message:
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…")
+
+
+def message_of(kept: Kept, place: Place | None, names: Names | None = None) -> Message:
     return Message(
         chat_id=ChatId(kept.chat_id),
         sequence=kept.sequence,
@@ -79,10 +123,13 @@ def message_of(kept: Kept, place: Place | None) -> Message:
         # A message has at least one byte: only a damaged one is stored without any.
         is_damaged=not kept.content,
         place=place,
+        names=names,
     )
 
 
-def message_of_view(view: MessageView, place: Place | None, own_id: str | None) -> Message:
+def message_of_view(
+    view: MessageView, place: Place | None, own_id: str | None, names: Names | None = None
+) -> Message:
     return Message(
         chat_id=view.chat_id,
         sequence=view.sequence,
@@ -94,6 +141,7 @@ def message_of_view(view: MessageView, place: Place | None, own_id: str | None) 
         is_own=view.sender_id == own_id,
         is_damaged=view.is_damaged,
         place=place,
+        names=names,
     )
 
 
@@ -145,7 +193,7 @@ class MessageRefused(_Event, frozen=True, kw_only=True):
     reason: str | None
 
     def __repr__(self) -> str:
-        return f"MessageRefused({self.chat_id}, {self.client_message_id}, {self.code})"
+        return f"MessageRefused({self.chat_id}, {self.code}: {_short(self.text)})"
 
 
 class ChatUpdated(_Event, frozen=True, kw_only=True):

@@ -1,7 +1,9 @@
 """The server's REST interface, as far as a client needs it. httpx, and the models of `wire`."""
 
 import asyncio
+import importlib
 import ssl
+import sys
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -94,7 +96,9 @@ class Rest:
         params: Mapping[str, Any] | None,
         headers: Mapping[str, str],
     ) -> T:
-        # Loaded when it is needed: it takes longer than all of ours, and a bot may never ask.
+        if "httpx" not in sys.modules:
+            # Loaded when it is needed, and beside the loop: it takes longer than all of ours.
+            await asyncio.to_thread(importlib.import_module, "httpx")
         import httpx
 
         if self._http is None:

@@ -6,7 +6,7 @@ they were stored, which is the order in which the application gets them.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ import apsw
 import msgspec
 
 from tidewire.client.errors import StoreUnusable
-from tidewire.client.model import Kept
+from tidewire.client.model import NAMES_MAX, Kept
 from tidewire.client.outbox import Entry, EntryState
 from tidewire.client.places import Item, PlaceRecord
 from tidewire.domain.chats import ChatType
@@ -25,6 +25,9 @@ MEMORY: Final = ":memory:"
 APPLICATION_ID: Final = 0x54574343
 """The letters TWCC: a Tidewire client's."""
 SCHEMA_VERSION: Final = 1
+_NAME: Final = "name:"
+_AFTER_NAMES: Final = "name;"
+"""The letter after the colon: everything between is a name."""
 HAPPENINGS_MAX: Final = 10_000
 """How many events other than messages are kept for an application that does not ask for them."""
 
@@ -213,6 +216,17 @@ class Tables:
                     "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
                     (name, value),
                 )
+
+    def names(self) -> dict[str, str]:
+        """What people are called, by their ids, as far as that was learned."""
+        rows = self._database.execute(
+            "SELECT substr(name, ?), value FROM meta WHERE name > ? AND name < ? LIMIT ?",
+            (len(_NAME) + 1, _NAME, _AFTER_NAMES, NAMES_MAX),
+        )
+        return dict(rows)
+
+    def save_names(self, names: Mapping[str, str]) -> None:
+        self.set_meta(**{_NAME + user_id: name for user_id, name in names.items()})
 
     # Places.
 

@@ -4,9 +4,11 @@ import msgspec
 
 from tests.unit.client.stage import CHAT, TIME
 from tidewire.client.model import (
+    NAMES_MAX,
     Kept,
     Message,
     MessageRefused,
+    Names,
     message_of,
     message_of_view,
     reply_id,
@@ -40,11 +42,51 @@ def test_tick_of_an_own_message_is_that_of_the_moment() -> None:
     assert message_of(kept(), None).tick is Tick.SENT
 
 
-def test_text_stays_out_of_what_is_logged() -> None:
+def test_repr_has_the_beginning_of_the_text() -> None:
+    long = "Lunch at noon? " * 20
     refused = MessageRefused(
-        chat_id=CHAT, client_message_id="key", text="secret text", code="FORBIDDEN", reason="no"
+        chat_id=CHAT, client_message_id="key", text=long, code="FORBIDDEN", reason="no"
     )
-    assert "secret" not in repr(message_of(kept(), place())) + repr(refused)
+    assert repr(refused).endswith("FORBIDDEN: 'Lunch at noon? Lunch at noon? Lunch at …')")
+    assert repr(message_of(kept(), place())) == "Message(#5 of chat_1, by user_me: 'secret text')"
+    shown = repr(message_of(msgspec.structs.replace(kept(), content=long), place()))
+    assert long[:39] + "…" in shown
+    assert long[:40] not in shown
+
+
+def test_message_has_its_authors_name_once_it_is_known() -> None:
+    names = Names()
+    message = message_of(kept(), None, names)
+    assert message_of(kept(), None).sender_name is None
+    assert "by user_me: " in repr(message)
+    assert names.learn({"user_me": "Me", "user_you": "You"}) == {
+        "user_me": "Me",
+        "user_you": "You",
+    }
+    assert message.sender_name == "Me"
+    assert "by Me: " in repr(message)
+    assert names.learn({"user_me": "Myself", "user_you": "You"}) == {"user_me": "Myself"}
+    assert str(message.sender_name) == "Myself"
+    assert hash(message) != hash(message_of(kept(), None, Names()))
+
+
+def test_names_are_bounded() -> None:
+    names = Names()
+    names.learn({f"user_{number}": "x" for number in range(NAMES_MAX)})
+    names.learn({"user_new": "New"})
+    assert names.get("user_0") is None
+    assert names.get("user_new") == "New"
+
+
+def test_time_of_a_message_is_an_instant_of_utc() -> None:
+    message = message_of(kept(), None)
+    assert message.created_at.isoformat(timespec="milliseconds") == "2031-05-04T11:20:07.412+00:00"
+    assert message.created_at_ms == 1_935_660_007_412
+
+
+def test_message_without_a_text_is_damaged() -> None:
+    assert not message_of(kept(), None).is_damaged
+    assert message_of(msgspec.structs.replace(kept(), content=""), None).is_damaged
 
 
 def test_message_of_the_server_is_the_same_as_that_of_the_store() -> None:

@@ -1,0 +1,137 @@
+"""Who wrote, and what chats are called: asked for in the background, kept in the store.
+
+The socket tells ids alone. What is asked for over REST is learned once, and a client that is not
+connected shows what it learned before. Whoever waits for a name waits for a moment at most.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+from tidewire.client.driver import Driver
+from tidewire.client.errors import ClientError
+from tidewire.client.link import READY
+from tidewire.client.model import Kept, Names
+from tidewire.client.places import Place
+from tidewire.client.rest import Rest
+from tidewire.domain.chats import ChatType
+from tidewire.domain.ids import ChatId
+from tidewire.wire.rest_models import ChatView, Envelope, UserView
+
+WAIT_S_MAX: Final = 2.0
+"""How long somebody who wants to show a name waits for it."""
+ONE_BY_ONE_MAX: Final = 5
+"""So many chats without a name are asked for one by one; if there are more, all are listed."""
+USERS_MAX: Final = 20
+"""How many who are in a chat no longer are asked for at a time."""
+
+
+class People:
+    def __init__(
+        self, driver: Driver, rest: Rest, *, list_chats: Callable[[], Awaitable[object]]
+    ) -> None:
+        self.names = Names()
+        self._driver = driver
+        self._rest = rest
+        self._list_chats = list_chats
+        # Chats and people that were asked for on this connection: not again and again.
+        self._asked: set[str] = set()
+        self._nameless: dict[ChatId, Place] = {}
+        self._task: asyncio.Task[None] | None = None
+        driver.on_place = self.noticed
+        driver.on_ready = self._connected
+
+    async def load(self) -> None:
+        """Take up what earlier lives learned."""
+        self.names.learn(await self._driver.store.do(lambda tables: tables.names()))
+
+    # Chats.
+
+    def noticed(self, place: Place) -> None:
+        """A chat has changed; maybe it has no name yet."""
+        if place.name is None and place.is_member and place.chat_id not in self._asked:
+            self._nameless[place.chat_id] = place
+            self._start()
+
+    def _connected(self) -> None:
+        self._asked.clear()
+        for place in self._driver.core.places.values():
+            self.noticed(place)
+
+    def _start(self) -> None:
+        if self._task is None and self._driver.status.state is READY:
+            self._task = self._driver.spawn(self._learn_chats())
+            self._task.add_done_callback(self._learned)
+
+    def _learned(self, _: "asyncio.Task[None]") -> None:
+        self._task = None
+        if self._nameless:
+            self._start()
+
+    async def _learn_chats(self) -> None:
+        wanted = list(self._nameless)
+        self._nameless.clear()
+        self._asked.update(wanted)
+        with suppress(ClientError):
+            if len(wanted) > ONE_BY_ONE_MAX:
+                await self._list_chats()
+                return
+            for chat_id in wanted:
+                await self._learn_chat(chat_id)
+
+    async def _learn_chat(self, chat_id: str) -> None:
+        answer = await self._rest.call(Envelope[ChatView], "GET", f"/chats/{chat_id}")
+        self.take_view(answer.data)
+
+    def take_view(self, view: ChatView) -> None:
+        """A chat's name and its members' names, as the server has just told them."""
+        self.take({member.user_id: member.display_name for member in view.members})
+        name = view.name
+        if view.type is ChatType.DIRECT:
+            own_id = self._driver.core.user_id
+            others = [one.display_name for one in view.members if one.user_id != own_id]
+            name = others[0] if others else None
+        self.name_chat(view.chat_id, name)
+
+    def name_chat(self, chat_id: ChatId, name: str | None) -> None:
+        place = self._driver.core.places.get(chat_id)
+        if place is not None and name is not None and name != place.name:
+            place.name = name
+            self._driver.place_changed(place)
+
+    async def settled(self) -> None:
+        """Wait until the chats have their names, for a moment at most."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=WAIT_S_MAX)
+
+    # People.
+
+    def take(self, names: dict[str, str]) -> None:
+        """Names that were just told."""
+        news = self.names.learn(names)
+        if news:
+            self._driver.write(lambda tables: tables.save_names(news))
+
+    async def know(self, messages: Iterable[Kept]) -> None:
+        """Learn who wrote these, if the server can be asked, for a moment at most."""
+        missing: dict[str, dict[str, None]] = {}
+        for one in messages:
+            sender_id = one.sender_id
+            if self.names.get(sender_id) is None and sender_id not in self._asked:
+                missing.setdefault(one.chat_id, {})[sender_id] = None
+        if missing and self._driver.status.state is READY:
+            with suppress(TimeoutError, ClientError):
+                async with asyncio.timeout(WAIT_S_MAX):
+                    for chat_id, sender_ids in missing.items():
+                        await self._learn_senders(chat_id, sender_ids)
+
+    async def _learn_senders(self, chat_id: str, sender_ids: Iterable[str]) -> None:
+        self._asked.update(sender_ids)
+        with suppress(ClientError):
+            await self._learn_chat(chat_id)
+        gone = [one for one in sender_ids if self.names.get(one) is None]
+        for user_id in gone[:USERS_MAX]:
+            # Somebody who is in the chat no longer.
+            found = await self._rest.call(Envelope[UserView], "GET", f"/users/{user_id}")
+            self.take({user_id: found.data.display_name})
