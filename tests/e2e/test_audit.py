@@ -12,9 +12,13 @@ from typing import Any
 
 import pytest
 
+from tests.client.people import QUICK
+from tests.e2e.chatting import Site
 from tests.e2e.commands import PROGRAM, TIMEOUT_S, tidewire
 from tests.e2e.serving import ServerProcess, serving
 from tests.tidy.repository import ROOT
+from tidewire.client import Client
+from tidewire.runtime.audit_files import read_trail
 
 pytestmark = pytest.mark.slow
 
@@ -41,10 +45,10 @@ def log_in(server: ServerProcess, password: str, address: str, username: str = "
     return post(server, "/auth/login", body, address)
 
 
-def a_server_with_tries(data_dir: Path, *settings: str) -> tuple[ServerProcess, str]:
+def a_server_with_tries(data_dir: Path) -> tuple[ServerProcess, str]:
     """A server at which people and strangers have tried to get in, ended; and its log."""
-    arguments = [each for setting in settings for each in ("--set", setting)]
-    with serving(data_dir, "--set", "server.trusted_proxies=127.0.0.1", *arguments) as server:
+    settings = ("server.trusted_proxies=127.0.0.1", "accounts.registration=open")
+    with serving(data_dir, *(each for one in settings for each in ("--set", one))) as server:
         body = {"username": "anna", "password": PASSWORD, "device_id": DEVICE}
         assert post(server, "/auth/register", body, "192.0.2.1") == 201
         assert log_in(server, PASSWORD, "192.0.2.1") == 200
@@ -129,6 +133,32 @@ def test_trail_is_followed_while_a_server_writes_it(tmp_path: Path) -> None:
             follower.wait()
             assert follower.stdout is not None
             follower.stdout.close()
+
+
+async def test_members_roles_and_keys_are_recorded_with_the_address(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with Site(data_dir) as site:
+        async with (
+            await Client.register(site.url, "alice", PASSWORD, options=QUICK) as alice,
+            await Client.register(site.url, "bob", PASSWORD, options=QUICK) as bob,
+        ):
+            group = await alice.group("crew", "bob")
+            await group.hand_over(str(bob.user_id))
+            await group.leave()
+            alice_id = alice.user_id
+        assert tidewire("keys", "rotate", "--data-dir", data_dir).exit_code == 0
+        site.server.end()
+    assert tidewire("backup", data_dir, tmp_path / "a.backup").exit_code == 0
+    records = read_trail(data_dir)
+    of_chat = [record for record in records if record.chat_id == group.chat_id]
+    assert [record.action.value for record in of_chat] == [
+        "group.created",
+        "group.handed_over",
+        "member.left",
+    ]
+    assert {(record.actor, record.address) for record in of_chat} == {(alice_id, "127.0.0.1")}
+    assert [record.action.value for record in records if record.action == "key.rotated"]
+    assert (records[-1].command, records[-1].actor) == ("backup", "operator")
 
 
 # What fail2ban puts in the place of <ADDR> (fail2ban.server.failregex.R_HOST), shortened to

@@ -48,6 +48,10 @@ def test_accounts_are_made_listed_and_locked(tmp_path: Path, is_serving: bool) -
         assert token.exit_code == 0
         assert token.out.count(".") == 2
         assert token.out not in token.err
+        listed = tidewire("users", "sessions", "bot", *place).out
+        assert listed.startswith("sess_")
+        assert "  weather, 20" in listed
+        assert tidewire("users", "sessions", "alice", *place).out == ""
 
         assert "no login was open" in with_password(tmp_path, "passwd", "alice").out
         assert "one login was ended" in tidewire("users", "disable", "bot", *place).out

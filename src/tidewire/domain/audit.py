@@ -48,6 +48,14 @@ FAILURES: Final = frozenset(
 """What strangers can cause without limit. Kept apart, so that a flood pushes out nothing else."""
 
 
+REPEATABLE: Final = FAILURES | {
+    AuditAction.LOGIN,
+    AuditAction.PASSWORD_CHANGED,
+    AuditAction.SESSION_ENDED,
+}
+"""What one person can cause again and again: bounded per minute, the rest is counted."""
+
+
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of the trail."""
 

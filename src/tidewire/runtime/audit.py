@@ -39,7 +39,7 @@ class AuditRecorder:
         _lines.setLevel(logging.INFO)
         self._files = AuditFiles(data_dir, options)
         self._clock = clock
-        self._floods = AuditFloods(each_max=options.failures_per_minute, keys_max=ADDRESSES_MAX)
+        self._floods = AuditFloods(each_max=options.repeats_per_minute, keys_max=ADDRESSES_MAX)
         # None ends the thread.
         self._waiting: queue.SimpleQueue[AuditRecord | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None

@@ -5,6 +5,7 @@ strangers can cause, have files of their own (`audit-failures.jsonl`, …). One 
 the one that holds the lock of the data directory. Any program of the same user may read them.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tidewire.domain.audit import FAILURES, AuditRecord
+from tidewire.domain.audit import FAILURES, OPERATOR, AuditAction, AuditRecord
 from tidewire.domain.errors import TidewireError
+from tidewire.domain.ids import ChatId
 from tidewire.wire.timestamps import format_time_ms, parse_time_ms
 
 TRAIL_NAME: Final = "audit"
@@ -33,17 +35,18 @@ class AuditOptions:
     bytes."""
     files_max: int = 8
     """Files of each kind (the trail, and failures); the oldest one is deleted for a new one."""
-    failures_per_minute: int = 20
-    """Failed logins of one address that are written one by one in a minute; those beyond become one
-    record with their number. A ban (fail2ban's `maxretry`) must need fewer."""
+    repeats_per_minute: int = 20
+    """Failed logins of one address, and logins of one account from one address, that are written
+    one by one in a minute; those beyond become one record with their number. A ban (fail2ban's
+    `maxretry`) must need fewer."""
 
     def __post_init__(self) -> None:
         if self.file_kib_max < 1:
             raise ValueError("file_kib_max is at least 1")
         if self.files_max < 1:
             raise ValueError("files_max is at least 1")
-        if self.failures_per_minute < 1:
-            raise ValueError("failures_per_minute is at least 1")
+        if self.repeats_per_minute < 1:
+            raise ValueError("repeats_per_minute is at least 1")
 
 
 class TrailUnusable(TidewireError):
@@ -130,6 +133,22 @@ def records_of(lines: bytes) -> Iterator[AuditRecord]:
             yield msgspec.convert({"at_ms": at_ms, **fields}, AuditRecord)
         except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError):
             continue
+
+
+def note_command(data_dir: Path, command: str, at_ms: int, *, chat_id: str | None = None) -> None:
+    """Record an operator's command that was carried out without a server. That the record cannot be
+    written does not undo the command. Another user's directory gets no file of ours: its server
+    could not write to it."""
+    record = AuditRecord(
+        at_ms=at_ms,
+        action=AuditAction.OPERATOR_COMMAND,
+        actor=OPERATOR,
+        command=command,
+        chat_id=None if chat_id is None else ChatId(chat_id[:64]),
+    )
+    with contextlib.suppress(OSError):
+        if data_dir.stat().st_uid == os.geteuid():
+            AuditFiles(data_dir, AuditOptions()).write([record])
 
 
 class TrailTail:

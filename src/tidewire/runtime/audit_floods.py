@@ -1,4 +1,5 @@
-"""Bounds how many failures of one address are written a minute, and counts the others. PURE.
+"""Bounds how many like records of one account and address are written a minute, and counts the
+others. PURE.
 
 The first ones are written as they come: that is what a program that bans addresses needs. The
 others become one record with their number, once the minute is over.
@@ -6,15 +7,16 @@ others become one record with their number, once the minute is over.
 
 from typing import Final
 
-from tidewire.domain.audit import FAILURES, AuditAction, AuditRecord
+from tidewire.domain.audit import REPEATABLE, AuditAction, AuditRecord
 
 WINDOW_MS: Final = 60_000
 
-_Key = tuple[AuditAction, str | None]
+_Key = tuple[AuditAction, str | None, str | None]
+"""Action, actor and address."""
 
 
 class _Window:
-    """A minute of one address."""
+    """A minute of one account and address."""
 
     __slots__ = ("ends_at_ms", "last", "left_out", "written")
 
@@ -29,8 +31,8 @@ class AuditFloods:
     """Time is monotonic and comes in with each call."""
 
     def __init__(self, *, each_max: int, keys_max: int) -> None:
-        """`each_max` records of one address a minute; at most `keys_max` addresses are told apart,
-        the others share one window."""
+        """`each_max` records of one action, account and address a minute; at most `keys_max` of
+        them are told apart, the others of an action share one window."""
         self._each_max = each_max
         self._keys_max = keys_max
         # In the order in which they end.
@@ -38,11 +40,11 @@ class AuditFloods:
 
     def admits(self, record: AuditRecord, now_ms: int) -> bool:
         """Whether the record is to be written; if not, it is counted."""
-        if record.action not in FAILURES:
+        if record.action not in REPEATABLE:
             return True
-        key: _Key = (record.action, record.address)
+        key: _Key = (record.action, record.actor, record.address)
         if key not in self._windows and len(self._windows) >= self._keys_max:
-            key = (record.action, None)
+            key = (record.action, None, None)
         window = self._windows.get(key)
         if window is None:
             window = self._windows[key] = _Window(now_ms + WINDOW_MS)
@@ -71,12 +73,13 @@ class AuditFloods:
         window = self._windows.pop(key)
         if window.last is None:
             return []
-        action, address = key
+        action, actor, address = key
         at_ms = window.last.at_ms
         return [
             AuditRecord(
                 at_ms=at_ms,
                 action=action,
+                actor=actor,
                 address=address,
                 reason="not_written_one_by_one",
                 count=window.left_out,

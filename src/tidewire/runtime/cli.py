@@ -210,6 +210,7 @@ def _recover_here(data_dir: Path, chat_id: str, *, apply: bool) -> None:
     from tidewire.engines.sqlite.repair import SqliteCounterRepair
     from tidewire.ops import recover
     from tidewire.runtime import control
+    from tidewire.runtime.audit_files import note_command
     from tidewire.runtime.clock import SystemClock
 
     repair = SqliteCounterRepair(data_dir / DATABASE_NAME)
@@ -220,9 +221,10 @@ def _recover_here(data_dir: Path, chat_id: str, *, apply: bool) -> None:
     if answer is not None:
         done = msgspec.convert(answer["recovery"], recover.Recovery)
     else:
-        done = recover.recover_counter(
-            repair, ChatId(chat_id), apply=apply, now_ms=SystemClock().wall_ms()
-        )
+        now_ms = SystemClock().wall_ms()
+        done = recover.recover_counter(repair, ChatId(chat_id), apply=apply, now_ms=now_ms)
+        if apply:
+            note_command(data_dir, "recover-counter", now_ms, chat_id=chat_id)
     tell(_recovery_text(done))
 
 
@@ -271,6 +273,8 @@ def backup(
     with errors_told():
         from tidewire.engines.sqlite.backup import backup as backup_store
         from tidewire.runtime import control
+        from tidewire.runtime.audit_files import note_command
+        from tidewire.runtime.clock import SystemClock
 
         *directory, last = arguments
         place, file = _data_dir_before(directory, data_dir), Path(last)
@@ -282,6 +286,7 @@ def backup(
             asked = {"file": str(file.absolute())}
             if control.ask(place, "backup", asked, show) is None:
                 backup_store(place, file, show)
+                note_command(place, "backup", SystemClock().wall_ms())
         size_mb = file.stat().st_size / 1e6
         tell(f"{file}: {size_mb:.1f} MB. Check it with: tidewire verify {file}")
 
@@ -314,9 +319,12 @@ def restore(
     """
     with errors_told():
         from tidewire.engines.sqlite.backup import restore as restore_store
+        from tidewire.runtime.audit_files import note_command
+        from tidewire.runtime.clock import SystemClock
 
         place = data_dir_or_default(directory, data_dir)
         epoch = restore_store(file, place, keep_sessions=keep_sessions)
+        note_command(place, "restore", SystemClock().wall_ms())
         tell(f"{place} holds the backup now; its epoch is {epoch}.")
         if not keep_sessions:
             tell("All sessions have ended: people log in again, bots need new tokens.")

@@ -180,10 +180,16 @@ class Operations:
         return await asyncio.to_thread(self._key_acts().list)
 
     async def _rotate_keys(self, minutes: int | None) -> Result:
-        return await asyncio.to_thread(self._key_acts().rotate, minutes)
+        result = await asyncio.to_thread(self._key_acts().rotate, minutes)
+        self._trail.record(AuditAction.KEY_ROTATED, actor=OPERATOR, target=str(result["key_id"]))
+        return result
 
     async def _drop_key(self, key_id: str) -> Result:
-        return await asyncio.to_thread(self._key_acts().drop, key_id)
+        result = await asyncio.to_thread(self._key_acts().drop, key_id)
+        self._trail.record(
+            AuditAction.KEY_ROTATED, actor=OPERATOR, target=key_id[:64], reason="dropped"
+        )
+        return result
 
     def _key_acts(self) -> KeyActs:
         if self._keys is None:

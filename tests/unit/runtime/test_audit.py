@@ -21,7 +21,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def trail(tmp_path: Path, clock: ManualClock) -> AuditRecorder:
-    return AuditRecorder(tmp_path, clock=clock, options=AuditOptions(failures_per_minute=2))
+    return AuditRecorder(tmp_path, clock=clock, options=AuditOptions(repeats_per_minute=2))
 
 
 def test_record_has_all_it_was_told_and_the_address_of_the_request(

@@ -10,6 +10,7 @@ from tidewire.runtime.audit_files import (
     AuditOptions,
     TrailTail,
     TrailUnusable,
+    note_command,
     read_trail,
 )
 
@@ -124,7 +125,15 @@ def test_tail_waits_for_the_end_of_a_line(tmp_path: Path) -> None:
     assert tail.more() == [login(1)]
 
 
-@pytest.mark.parametrize("name", ["file_kib_max", "files_max", "failures_per_minute"])
+def test_command_without_a_server_is_recorded(tmp_path: Path) -> None:
+    note_command(tmp_path, "recover-counter", START_MS, chat_id="chat_" + "x" * 99)
+    (record,) = read_trail(tmp_path)
+    assert (record.actor, record.command) == ("operator", "recover-counter")
+    assert len(record.chat_id or "") == 64
+    note_command(tmp_path / "nowhere", "backup", START_MS)
+
+
+@pytest.mark.parametrize("name", ["file_kib_max", "files_max", "repeats_per_minute"])
 def test_option_below_one_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is at least 1"):
         AuditOptions(**{name: 0})

@@ -51,8 +51,20 @@ def test_addresses_beyond_the_bound_share_one_window() -> None:
 
 def test_other_actions_are_never_left_out() -> None:
     floods = AuditFloods(each_max=1, keys_max=1)
-    login = AuditRecord(at_ms=1, action=AuditAction.LOGIN, address=HERE)
-    assert all(floods.admits(login, 0) for _ in range(10))
+    added = AuditRecord(at_ms=1, action=AuditAction.MEMBER_ADDED, actor="a", address=HERE)
+    assert all(floods.admits(added, 0) for _ in range(10))
+
+
+def test_logins_of_one_account_are_bounded_and_told_apart_from_those_of_another() -> None:
+    """Who has an account must not be able to push the trail out by logging in again and again."""
+    floods = AuditFloods(each_max=1, keys_max=10)
+
+    def login(actor: str) -> AuditRecord:
+        return AuditRecord(at_ms=1, action=AuditAction.LOGIN, actor=actor, address=HERE)
+
+    assert [floods.admits(login(actor), 0) for actor in "aab"] == [True, False, True]
+    (left_out,) = floods.due(WINDOW_MS)
+    assert (left_out.actor, left_out.address, left_out.count) == ("a", HERE, 1)
 
 
 def test_close_tells_what_was_left_out_so_far() -> None:
