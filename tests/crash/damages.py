@@ -89,7 +89,7 @@ class KilledLog:
         """Where the log is hit, and what is there then."""
         end = HEADER_BYTES + self.frames * self.frame_bytes
         if is_sector:
-            place = random.randrange(1, end // SECTOR_BYTES) * SECTOR_BYTES
+            place = random.randrange(end // SECTOR_BYTES) * SECTOR_BYTES
             return place, random.randbytes(SECTOR_BYTES)
         is_header = random.random() < 0.1
         place = random.randrange(HEADER_BYTES) if is_header else random.randrange(HEADER_BYTES, end)

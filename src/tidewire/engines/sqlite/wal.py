@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 HEADER_BYTES: Final = 32
@@ -26,6 +27,8 @@ _HEADER: Final = struct.Struct(">4I8s2I")
 _FRAME: Final = struct.Struct(">2I8s2I")
 _CHUNK_FRAMES: Final = 1024
 """How many checksums are computed side by side: measured, the fastest."""
+_GUESS_FRAMES: Final = 8
+"""How far to look for a frame that another one goes on from, if the header is bad."""
 _STEPS_UNMASKED: Final = 16
 """A step multiplies a sum by 2.62 at most: after 16 it is still within its 64 bits."""
 
@@ -60,7 +63,9 @@ class LogHeader:
     page_bytes: int
     salts: bytes
     sums: Sums | None
-    """Where the first frame's checksum goes on from; None: not known, so it is taken as good."""
+    """Where the first frame's checksum goes on from; None: not known."""
+    first: int = 1
+    """If it is not known: the frame that is taken as good, because the next one goes on from it."""
 
     @property
     def frame_bytes(self) -> int:
@@ -157,6 +162,10 @@ def walk(read: Read, header: LogHeader) -> Iterator[Frame]:
             return
         heads = [_FrameHead(*_FRAME.unpack_from(chunk, place)) for place in places]
         fitting = _fitting(memoryview(chunk)[: len(heads) * frame_bytes], heads, sums, header)
+        if number == 0 and header.sums is None:
+            fitting[: header.first] = [False] * (header.first - 1) + [
+                heads[header.first - 1].page > 0
+            ]
         for place, head, fits in zip(places, heads, fitting, strict=True):
             whole = chunk[place : place + frame_bytes] if fits and head.size_pages else b""
             is_repeat = bool(whole) and _is_equal(last, whole)
@@ -189,8 +198,6 @@ def _fitting(
         return ours
     stored = [head.sums for head in heads]
     found = _checksums(view, [sums or (0, 0), *stored[:-1]], header)
-    if sums is None:
-        found[0] = stored[0]
     return [
         is_ours and one == other for is_ours, one, other in zip(ours, found, stored, strict=True)
     ]
@@ -239,17 +246,27 @@ def judge(log: Read, database: Read) -> Judgement:
         return Judgement(Verdict.WHOLE)
     found = _judge_frames(walk(log, header))
     overlay = overlays(walk(log, header)).fitting
-    differing = sum(
-        page_of(log, header, frame) != database((page - 1) * header.page_bytes, header.page_bytes)
+    differing = {
+        page
         for page, frame in overlay.pages.items()
-    )
+        if page_of(log, header, frame) != _database_page(database, header, page)
+    }
+    if header.first > 1:
+        # Perhaps the first frame is all that the log got after its last restart.
+        page = int.from_bytes(log(HEADER_BYTES, 4), "big")
+        if page_of(log, header, 1) == _database_page(database, header, page):
+            differing.discard(page)
     return Judgement(
         Verdict.HEADERLESS if differing else Verdict.CUT,
         frames=found.frames,
         beyond_transactions=overlay.transactions,
         beyond_pages=len(overlay.pages),
-        differing_pages=differing,
+        differing_pages=len(differing),
     )
+
+
+def _database_page(database: Read, header: LogHeader, page: int) -> bytes:
+    return database((page - 1) * header.page_bytes, header.page_bytes) if page > 0 else b""
 
 
 def _judge_frames(frames: Iterator[Frame]) -> Judgement:
@@ -279,22 +296,26 @@ def _judge_frames(frames: Iterator[Frame]) -> Judgement:
 
 
 def guess_header(log: Read, database: Read) -> LogHeader | None:
-    """What the header must have been, by the first frame; None if there is no frame behind it."""
+    """What the header must have been, by the first frame that the next one goes on from (the sector
+    that holds the header holds a part of frame 1 as well); None if there is no frame behind it."""
     page_bytes = int.from_bytes(database(16, 2), "big")
     page_bytes = 65_536 if page_bytes == 1 else page_bytes
     if not is_page_size(page_bytes):
         page_bytes = PAGE_BYTES_USUAL
     frame_bytes = FRAME_HEADER_BYTES + page_bytes
-    first, second = (log(HEADER_BYTES + index * frame_bytes, frame_bytes) for index in range(2))
-    if len(first) < frame_bytes:
+    start = log(HEADER_BYTES, _GUESS_FRAMES * frame_bytes)
+    frames = [start[at : at + frame_bytes] for at in range(0, len(start), frame_bytes)]
+    frames = [frame for frame in frames if len(frame) == frame_bytes]
+    if not frames:
         return None
-    head = _FrameHead(*_FRAME.unpack_from(first))
-    order: Order = "little"
-    if len(second) == frame_bytes:
-        data = second[:8] + second[FRAME_HEADER_BYTES:]
-        if checksum(head.sums, data, "big") == _FrameHead(*_FRAME.unpack_from(second)).sums:
-            order = "big"
-    return LogHeader(order, page_bytes, head.salts, None)
+    heads = [_FrameHead(*_FRAME.unpack_from(frame)) for frame in frames]
+    orders: tuple[Order, Order] = ("little", "big")
+    for number, (head, after) in enumerate(pairwise(heads), start=1):
+        data = frames[number][:8] + frames[number][FRAME_HEADER_BYTES:]
+        for order in orders:
+            if head.salts == after.salts and checksum(head.sums, data, order) == after.sums:
+                return LogHeader(order, page_bytes, head.salts, None, number)
+    return LogHeader("little", page_bytes, heads[0].salts, None)
 
 
 def page_of(log: Read, header: LogHeader, frame: int) -> bytes:

@@ -261,6 +261,37 @@ def test_big_endian_log_is_read_without_its_header(
     assert (found.verdict, found.frames) == (Verdict.CUT, 2 * sum(map(len, story)))
 
 
+@pytest.mark.parametrize("content", [bytes(512), b"\xaa" * 512])
+def test_first_sector_with_header_and_frame_is_lost(content: bytes) -> None:
+    """It is noticed by the frames behind it, if the database lacks something of theirs."""
+    story = one_each(6)
+    log = made(story)
+    data = content + bytes(log.data[512:])
+    found = judged(data, database_of(state_of(story) | {6: bytes(512)}))
+    assert (found.verdict, found.differing_pages) == (Verdict.HEADERLESS, 1)
+    assert judged(data, database_of(state_of(story))).verdict is Verdict.CUT
+
+
+def test_header_that_was_cut_after_a_restart_of_one_frame() -> None:
+    """Frame 1 is all that there was in the last log, and has overtaken a page of the one before."""
+    old = made(one_each(4), salts=OLD_SALTS)
+    new = made([[(5, b"new!" * 128)]])
+    data = hit(new.over(bytes(old.data)), 20)
+    state = state_of(one_each(4)) | {5: b"new!" * 128}
+    found = judged(data, database_of(state))
+    assert (found.verdict, found.differing_pages) == (Verdict.CUT, 0)
+
+
+def test_header_that_was_cut_after_a_restart_whose_first_commit_was_torn() -> None:
+    """Frame 1 is of the log before, frames 2 and 3 of a commit that nobody was told of."""
+    old = made(one_each(4), salts=OLD_SALTS)
+    new = made([[(5, b"1" * 512), (6, b"2" * 512), (7, b"3" * 512)]])
+    data = bytearray(hit(new.over(bytes(old.data)), 20))
+    data[HEADER_BYTES : HEADER_BYTES + 536] = old.data[HEADER_BYTES : HEADER_BYTES + 536]
+    found = judged(bytes(data), database_of(state_of(one_each(4))))
+    assert found.verdict is Verdict.CUT
+
+
 def test_header_and_a_frame_are_damaged_together() -> None:
     story = one_each(6)
     log = made(story)
