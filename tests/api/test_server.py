@@ -7,8 +7,22 @@ import msgspec
 import pytest
 
 from tests.api.stage import API, Stage, code_of
+from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import ErrorCode, StoreUnavailable
-from tidewire.edge.rest import auth, chats, delivery, members, messages, server, sessions, users
+from tidewire.edge.insiders import Insiders
+from tidewire.edge.proxies import TrustedProxies
+from tidewire.edge.rest import (
+    auth,
+    chats,
+    delivery,
+    members,
+    messages,
+    server,
+    sessions,
+    shell,
+    users,
+)
+from tidewire.edge.rest.options import RestOptions
 from tidewire.wire.error_table import ERROR_TABLE
 from tidewire.wire.rest_requests import RequestBody
 
@@ -145,3 +159,83 @@ async def test_openapi_says_what_bodies_and_headers_may_hold(stage: Stage) -> No
     assert schemas["PostMessage"]["properties"]["content"]["maxLength"] == 4096
     (header,) = document["paths"]["/api/v1/chats"]["post"]["parameters"]
     assert (header["schema"]["type"], header["schema"]["format"]) == ("string", "uuid")
+
+
+async def test_openapi_document_is_made_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = 0
+
+    def count(schema: dict[str, Any]) -> bytes:
+        nonlocal made
+        made += 1
+        return b"{}"
+
+    monkeypatch.setattr(server, "openapi_document", count)
+    for _ in range(3):
+        assert (await stage.client.get(f"{API}/openapi.json")).content == b"{}"
+    assert made == 1
+
+
+@pytest.mark.parametrize(
+    "headers", [{"X-Forwarded-For": "192.0.2.1"}, {"Forwarded": "for=192.0.2.1"}]
+)
+async def test_readiness_and_metrics_are_not_for_those_outside(
+    stage: Stage, headers: dict[str, str]
+) -> None:
+    for path in ("/metrics", "/readyz"):
+        answer = await stage.client.get(path, headers=headers)
+        assert (answer.status_code, code_of(answer)) == (404, "NOT_FOUND")
+    assert (await stage.client.get("/healthz", headers=headers)).status_code == 200
+
+
+async def test_readiness_and_metrics_are_for_those_with_the_token(stage: Stage) -> None:
+    stage.serve(insiders=Insiders(TrustedProxies(["127.0.0.1"]), Secret("a-token-for-probes")))
+    assert (await stage.client.get("/metrics")).status_code == 404
+    headers = {"Authorization": "Bearer a-token-for-probes", "X-Forwarded-For": "192.0.2.1"}
+    assert (await stage.client.get("/metrics", headers=headers)).status_code == 200
+    assert (await stage.client.get("/readyz", headers=headers)).status_code == 200
+
+
+async def test_probes_are_counted_by_address(stage: Stage) -> None:
+    client = stage.serve(RestOptions(probes_per_minute=3))
+    paths = ("/healthz", "/readyz", "/metrics", "/healthz", f"{API}/health")
+    answers = [(await client.get(path)).status_code for path in paths]
+    assert answers == [200, 200, 200, 429, 429]
+    assert (await client.get(API)).status_code == 200
+
+
+async def test_what_does_not_exist_is_counted_and_then_refused_late(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+
+    async def pause(delay_ms: int) -> None:
+        waits.append(delay_ms)
+
+    monkeypatch.setattr(shell, "pause", pause)
+    client = stage.serve(RestOptions(anonymous_per_minute=4, probes_per_minute=100))
+    answers = [
+        await client.get("/nothing"),
+        await client.put("/healthz"),
+        await client.request("OPTIONS", f"{API}/chats"),
+        await client.get(f"{API}/nothing", headers={"Authorization": "Bearer x"}),
+    ]
+    assert [answer.status_code for answer in answers] == [404, 405, 204, 404]
+    assert [int(answer.headers["x-ratelimit-remaining"]) for answer in answers] == [3, 2, 1, 0]
+    assert waits == []
+    refused = await client.get("/nothing")
+    assert (refused.status_code, code_of(refused)) == (429, "RATE_LIMITED")
+    assert refused.headers["retry-after"] == "15"
+    assert refused.headers["x-request-id"] == refused.json()["error"]["request_id"]
+    assert refused.json()["error"]["details"]["limit"] == 4
+    assert waits == [shell.LATE_MS]
+    assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_log_of_a_refusal_has_the_begin_of_a_long_path(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await stage.client.get("/" + "a" * 30_000)
+    (record,) = [each for each in caplog.records if each.msg == "request refused"]
+    assert record.route == "GET /" + "a" * 199  # type: ignore[attr-defined]
+    assert record.flood_key == "127.0.0.1"  # type: ignore[attr-defined]

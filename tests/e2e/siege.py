@@ -96,6 +96,14 @@ SIEGE: Final = (
     Attack("not_http", "A16", "bytes that are no HTTP", _some_closed),
     Attack("broken_upgrades", "A16", "upgrades that are malformed", _is_refused),
     Attack("refused_upgrades", "A17", "upgrades with bad tokens", _is_refused),
+    Attack("escapes", "A9", "64 KB of escapes to explain", _closed_or(3_000, 1_200)),
+    Attack("lone_surrogates", "A9", "64 KB of half surrogates", _closed_or(3_000, 1_200)),
+    Attack("heartbeats", "A3", "heartbeats without a pause", _closed_or(800, 300)),
+    Attack("syncs", "A17", "the same pages again and again", _reads_at_most(60_000, 8_000)),
+    Attack("description", "A8", "openapi.json on 20 sockets", _is_refused),
+    Attack("long_unknown_paths", "A17", "404s with paths of 30 KB", _is_refused),
+    Attack("probes", "A14", "probes without a pause", _is_refused),
+    Attack("pipelined_read", "A2", "requests without a pause, answers read", _is_refused),
     Attack("ping_burst", "A3", "5 MB of empty pings in bursts", _all_closed),
     Attack("ping_unread", "A4", "pings whose pongs are not read", _closed_or(800, 300)),
     Attack("pongs", "A3", "empty pongs", _all_closed),
@@ -105,7 +113,7 @@ SIEGE: Final = (
         "silent_unknown_types", "A3", "frames of an unknown type, ignored", _closed_or(800, 300)
     ),
 )
-assert {attack.name for attack in SIEGE} <= set(ATTACKS)
+assert {attack.name for attack in SIEGE} == set(ATTACKS)
 
 
 class Verdict(NamedTuple):

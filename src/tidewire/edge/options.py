@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidewire.domain.accounts import Secret
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeOptions:
@@ -20,6 +22,9 @@ class EdgeOptions:
     """How long a client may take for the TLS handshake."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies whose X-Forwarded-For is believed."""
+    probe_token: Secret | None = None
+    """Who sends it as `Authorization: Bearer …` gets `/metrics` and `/readyz`; without it these
+    answer on loopback only, and not through a proxy. At least 16 characters."""
     header_timeout_ms: int = 10_000
     """How long a client may take to send the head of a request, and again for its body."""
     answer_timeout_ms: int = 30_000
@@ -55,6 +60,8 @@ class EdgeOptions:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise ValueError("port is 0 to 65535")
+        if self.probe_token is not None and len(self.probe_token.reveal()) < 16:
+            raise ValueError("probe_token has at least 16 characters")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key go together")
         for name in _AT_LEAST_ONE:

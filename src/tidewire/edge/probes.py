@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from tidewire.domain.errors import Unavailable
+from tidewire.edge.insiders import Insiders
 from tidewire.ports.transport import (
     Admission,
     HandshakeRefusal,
@@ -22,13 +23,23 @@ class Probes:
     """An ASGI application."""
 
     def __init__(
-        self, *, check_ready: Callable[[], Awaitable[None]], metrics: Callable[[], bytes]
+        self,
+        *,
+        check_ready: Callable[[], Awaitable[None]],
+        metrics: Callable[[], bytes],
+        insiders: Insiders,
     ) -> None:
+        """`insiders` may see readiness and metrics; all others get the no."""
         self._check_ready = check_ready
         self._metrics = metrics
+        self._insiders = insiders
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        status, kind, body = await self._answer(scope["path"])
+        path = scope["path"]
+        peer_ip = (scope["client"] or ("", 0))[0]
+        if path != "/healthz" and not self._insiders.includes(peer_ip, scope["headers"]):
+            path = ""
+        status, kind, body = await self._answer(path)
         headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})

@@ -488,12 +488,17 @@ class Connection:
         return _error(run.request_id, error_payload(error), wall_ms), *next_work
 
     def _refuse(self, refusal: FrameRefusal, now_ms: int, wall_ms: int) -> Effects:
+        if refusal.counts_against_budget:
+            error = _error(refusal.request_id, refusal_payload(refusal), wall_ms)
+            return error, *self._count_invalid(now_ms, wall_ms)
+        wait_ms = self._spend_control(now_ms)
+        if wait_ms:
+            if refusal.request_id is None:
+                return Report.FLOOD_DROPPED, *self._tell_of_flood(wait_ms, now_ms, wall_ms)
+            return self._throttle(refusal.request_id, wait_ms, now_ms, wall_ms)
         if not refusal.is_answered:
             return NOTHING
-        error = _error(refusal.request_id, refusal_payload(refusal), wall_ms)
-        if not refusal.counts_against_budget:
-            return (error,)
-        return error, *self._count_invalid(now_ms, wall_ms)
+        return (_error(refusal.request_id, refusal_payload(refusal), wall_ms),)
 
     def _refuse_as_busy(self, request_id: str, now_ms: int, wall_ms: int) -> Effects:
         error = _error(request_id, frames.server_busy_payload(), wall_ms)

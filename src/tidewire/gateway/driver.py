@@ -40,7 +40,9 @@ from tidewire.gateway.effects import (
     Unroute,
 )
 from tidewire.gateway.options import GatewayOptions
-from tidewire.ports.runtime import Clock, RequestKind, Tasks
+from tidewire.gateway.states import CONNECTING, READY
+from tidewire.ports.pausing import pause
+from tidewire.ports.runtime import FLOOD_KEY, Clock, RequestKind, Tasks
 from tidewire.ports.services import Acknowledger, MessageIntake, TypingRelay
 from tidewire.ports.storage import MessageStore, PositionStore
 from tidewire.ports.transport import Admission, SocketListener, SocketTransport
@@ -52,6 +54,8 @@ from tidewire.wire.server_frames import ErrorFrame, ServerFrame
 
 Result = TypeVar("Result")
 
+PAGE_BYTES_MIN: Final = 4096
+"""What reading a page counts beside what is sent of it."""
 CONFIRMED_CHATS_MAX: Final = 512
 """In how many chats a connection's first ack is remembered; then it counts as the first again."""
 
@@ -134,6 +138,7 @@ class ConnectionDriver:
         "_held_bytes",
         "_opened_at_ms",
         "_page_bytes",
+        "_pages_paid_at_ms",
         "_transport",
         "admission",
         "core",
@@ -158,6 +163,8 @@ class ConnectionDriver:
         self._held_bytes = 0
         # The page that was written and has not drained yet; 0 if there is none.
         self._page_bytes = 0
+        # When all pages of this connection are paid for, at the rate that they may go out.
+        self._pages_paid_at_ms = 0
         # (chat, is it a read): acknowledged on this connection before.
         self._confirmed: set[tuple[ChatId, bool]] | None = None
 
@@ -314,6 +321,7 @@ class ConnectionDriver:
                 case SendPage():
                     framed = self._framed(effect.frame)
                     self._page_bytes = len(framed)
+                    self._pay(len(framed), now_ms)
                     self._write(framed)
                 case FetchPage():
                     self._desk.tasks.start_request(
@@ -387,6 +395,8 @@ class ConnectionDriver:
     async def _fetch_page(self, request: SyncRequestFrame) -> None:
         desk = self._desk
         payload = request.payload
+        if not await self._is_due():
+            return
         page = await self._within_time(
             RequestKind.SYNC,
             desk.messages.messages_after(
@@ -401,6 +411,8 @@ class ConnectionDriver:
 
     async def _fetch_digest(self, after: ChatId | None) -> None:
         desk = self._desk
+        if not await self._is_due():
+            return
         page = await self._within_time(
             RequestKind.DIGEST,
             desk.positions.digest(
@@ -408,6 +420,22 @@ class ConnectionDriver:
             ),
         )
         self._run(self.core.digest_fetched(page, desk.clock.wall_ms()), desk.clock.monotonic_ms())
+
+    async def _is_due(self) -> bool:
+        """Wait until the budget of pages allows another one; False if it is not wanted any more."""
+        desk = self._desk
+        now_ms = desk.clock.monotonic_ms()
+        wait_ms = self._pages_paid_at_ms - now_ms - desk.options.page_slack_ms
+        if wait_ms > 0:
+            await pause(wait_ms)
+        self._pay(PAGE_BYTES_MIN, desk.clock.monotonic_ms())
+        return self.core.state is CONNECTING or self.core.state is READY
+
+    def _pay(self, page_bytes: int, now_ms: int) -> None:
+        """Count what a page costs: its bytes, and reading it."""
+        paid_at_ms = max(self._pages_paid_at_ms, now_ms)
+        cost_ms = -(-page_bytes * 1000 // self._desk.options.page_bytes_per_second)
+        self._pages_paid_at_ms = paid_at_ms + cost_ms
 
     async def _within_time(
         self, kind: RequestKind, reading: Coroutine[object, object, Result]
@@ -451,6 +479,7 @@ class ConnectionDriver:
         self._held = None
         self._held_bytes = 0
         self._page_bytes = len(page)
+        self._pay(len(page), self._desk.clock.monotonic_ms())
         add(self._desk.counters.connections_by_status, "established")
         if not is_marked:
             self._desk.switchboard.mark(self)
@@ -494,7 +523,12 @@ class ConnectionDriver:
             counters.frames_invalid += 1
             _logger.info(
                 "frame refused",
-                extra={**self._names(), "code": refusal.code, "type": refusal.frame_type},
+                extra={
+                    **self._names(),
+                    "code": refusal.code,
+                    "type": refusal.frame_type,
+                    FLOOD_KEY: self.core.user_id,
+                },
             )
 
     def _report(self, report: Report) -> None:
@@ -513,7 +547,12 @@ class ConnectionDriver:
 
     def _log_slow(self, sentence: str) -> None:
         _logger.warning(
-            sentence, extra={**self._names(), "unsent_bytes": self._transport.unsent_bytes()}
+            sentence,
+            extra={
+                **self._names(),
+                "unsent_bytes": self._transport.unsent_bytes(),
+                FLOOD_KEY: self.core.user_id,
+            },
         )
 
     def _names(self) -> dict[str, object]:

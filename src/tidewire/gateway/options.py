@@ -96,6 +96,13 @@ class GatewayOptions:
     page_bytes_max: int = PAGE_BYTES_MAX
     """How many bytes of content a sync page has at most."""
 
+    page_bytes_per_second: int = 2 * 1024 * 1024
+    """How fast pages of messages and of digests go to a connection in the long run. Beyond it the
+    next page waits; it is never refused. Reading a page counts 4096 bytes more."""
+
+    page_burst_bytes: int = 16 * 1024 * 1024
+    """How much of that a connection may get at once: a device that was away for long."""
+
     digest_chats_max: int = DIGEST_CHATS_MAX
     """How many chats a digest page has at most."""
 
@@ -174,6 +181,11 @@ class GatewayOptions:
         )
 
     @property
+    def page_slack_ms(self) -> int:
+        """How long a burst of pages takes at their rate."""
+        return self.page_burst_bytes * 1000 // self.page_bytes_per_second
+
+    @property
     def outbound_warning_bytes(self) -> int:
         return self.outbound_bytes_max * self.outbound_warning_percent // 100
 
@@ -198,6 +210,8 @@ _AT_LEAST_ONE = (
     "drained_bytes_max",
     "drain_check_ms",
     "digest_chats_max",
+    "page_bytes_per_second",
+    "page_burst_bytes",
     "store_timeout_ms",
     "return_rate_per_second",
     "connections_max",

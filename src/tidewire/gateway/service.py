@@ -8,6 +8,7 @@ at the same instant) is decided again by the hub.
 import asyncio
 import logging
 
+from tidewire.domain.addresses import address_key
 from tidewire.domain.errors import AuthFailure, Unauthorized, Unavailable
 from tidewire.domain.ids import UserId
 from tidewire.domain.shared_limits import SharedView
@@ -19,7 +20,7 @@ from tidewire.gateway.hub import Hub
 from tidewire.gateway.limits import KeyedRate, Rate, SendLimiter
 from tidewire.gateway.options import GatewayOptions
 from tidewire.ports.identity import Authenticator, Identity
-from tidewire.ports.runtime import Clock, IdSource, Tasks
+from tidewire.ports.runtime import FLOOD_KEY, Clock, IdSource, Tasks
 from tidewire.ports.services import Acknowledger, MessageIntake, TypingRelay
 from tidewire.ports.storage import Storage
 from tidewire.ports.transport import (
@@ -115,6 +116,7 @@ class Gateway:
                     "client_ip": request.client_ip,
                     "error": outcome.error,
                     "http_status": outcome.http_status,
+                    FLOOD_KEY: address_key(request.client_ip),
                 },
             )
         return outcome
@@ -183,7 +185,8 @@ class Gateway:
 
     def _charge(self, request: UpgradeRequest) -> HandshakeRefusal | None:
         """Count an attempt of this address, successful or not; a refusal if it makes too many."""
-        wait_ms = self._by_ip.take(request.client_ip, self._clock.monotonic_ms())
+        address = address_key(request.client_ip)
+        wait_ms = self._by_ip.take(address, self._clock.monotonic_ms())
         return _throttled(wait_ms) if wait_ms else None
 
     def _limit(self, user_id: UserId, device_id: str) -> HandshakeRefusal | None:

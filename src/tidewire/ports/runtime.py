@@ -66,6 +66,10 @@ class RequestKind(StrEnum):
     """One round of sweeping accounts; the next round tries again."""
 
 
+FLOOD_KEY: Final = "flood_key"
+"""Field of a log line that a peer can cause at will: whom it counts for (an address, a user). Only
+so many lines a minute are written for each; the next one says how many were not."""
+
 NO_NAMES: Final[Mapping[str, object]] = {}
 
 

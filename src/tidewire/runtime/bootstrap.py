@@ -19,6 +19,7 @@ from tidewire.delivery.service import DeliveryService
 from tidewire.domain.accounts import Secret
 from tidewire.domain.events import Event
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
+from tidewire.edge.insiders import Insiders
 from tidewire.edge.proxies import TrustedProxies
 from tidewire.edge.rest.app import build_rest_app
 from tidewire.edge.rest.counters import RestCounters
@@ -197,7 +198,7 @@ def _wire(
         keys=None if keys.file is None else key_acts(config, keys.file, machine.clock),
     )
     services = _rest_services(config, planes, machine, readiness, metrics)
-    app = build_rest_app(replace(services, counters=rest), config.rest)
+    app = build_rest_app(replace(services, counters=rest), config.rest, is_described=True)
     return Server(
         config=config,
         tasks=tasks,
@@ -385,6 +386,7 @@ def _wire_accounts(
 def _rest_services(
     config: Config, planes: Planes, machine: Machine, readiness: Readiness, metrics: Metrics
 ) -> RestServices:
+    proxies = TrustedProxies(config.server.trusted_proxies)
     return RestServices(
         authenticator=planes.accounts.authenticator,
         accounts=planes.accounts.service,
@@ -401,7 +403,8 @@ def _rest_services(
         check_ready=readiness.check,
         metrics=metrics.render,
         group_members_max=config.chats.group_members_max,
-        proxies=TrustedProxies(config.server.trusted_proxies),
+        proxies=proxies,
+        insiders=Insiders(proxies, config.server.probe_token),
     )
 
 

@@ -31,6 +31,8 @@ LIMITS: Final = {
     "gateway.requests_waiting_max": "1000",
     "gateway.ip_connects_per_minute": "10000000",
     "gateway.user_connects_per_minute": "10000",
+    "gateway.page_bytes_per_second": "1000000000",
+    "gateway.page_burst_bytes": "1000000000",
     "server.address_connections_max": "1000000",
     "server.address_http_connections_max": "10000",
     "server.http_connections_max": "100000",

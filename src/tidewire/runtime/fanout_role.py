@@ -3,7 +3,9 @@
 import asyncio
 from dataclasses import dataclass
 
+from tidewire.edge.insiders import Insiders
 from tidewire.edge.probes import NoGateway, Probes
+from tidewire.edge.proxies import TrustedProxies
 from tidewire.edge.server import EdgeServer
 from tidewire.ports.event_log import ignore_commits
 from tidewire.runtime.backbone import Backbone, add_fanout_parts, open_backbone
@@ -59,7 +61,12 @@ async def build_fanout(config: Config, *, tasks: TaskSupervisor) -> FanoutServer
             failures_by_kind=tasks.failures_by_kind,
         )
     )
-    probes = Probes(check_ready=readiness.check, metrics=metrics.render)
+    proxies = TrustedProxies(config.server.trusted_proxies)
+    probes = Probes(
+        check_ready=readiness.check,
+        metrics=metrics.render,
+        insiders=Insiders(proxies, config.server.probe_token),
+    )
     return FanoutServer(
         config=config,
         tasks=tasks,

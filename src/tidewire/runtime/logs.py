@@ -8,12 +8,15 @@ not have been given to a logger in the first place.
 import logging
 import re
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, Final, TextIO
 
 import msgspec
 import structlog
 
+from tidewire.gateway.limits import KeyedRate, Rate
+from tidewire.ports.runtime import FLOOD_KEY
+from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.config import LogFormat, LogOptions
 
 SERVICE: Final = "tidewire"
@@ -50,13 +53,48 @@ SECRET_KEYS: Final = frozenset(
 # A JWT, what follows Bearer, the value of a token in a URL, and our own refresh tokens and invites.
 _SECRETS: Final = re.compile(
     r"eyJ[\w-]{5,}\.[\w-]+\.[\w-]*"
+    r"|sess_[0-9A-Z]{26}\.[\w-]{43}"
+    r"|(?<![\w-])(?-i:[a-z2-7]{24})(?![\w-])"
     r"|(?<=bearer[ .])[\w.~+/=-]{8,}"
     r"|(?<=token=)[^&\s\"']+"
     r"|(?<=password=)[^&\s\"']+",
     re.IGNORECASE,
 )
 
+FLOOD_LINES_PER_MINUTE: Final = 60
+"""How many lines of one kind a peer can cause (see `ports.runtime.FLOOD_KEY`)."""
+FLOOD_KEYS_MAX: Final = 10_000
+"""How many peers are remembered for it."""
+
 EventDict = MutableMapping[str, Any]
+
+
+class FloodFilter(logging.Filter):
+    """Drops lines beyond a peer's share, and counts them in the next line that is written."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__()
+        self._now_ms = now_ms
+        per_minute = FLOOD_LINES_PER_MINUTE
+        self._lines: KeyedRate[tuple[str, str]] = KeyedRate(
+            Rate(per_minute, per_seconds=60, burst=per_minute), keys_max=FLOOD_KEYS_MAX
+        )
+        self._dropped: dict[tuple[str, str], int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        who = record.__dict__.pop(FLOOD_KEY, None)
+        if who is None:
+            return True
+        key = (str(record.msg), str(who))
+        if self._lines.take(key, self._now_ms()):
+            if len(self._dropped) >= FLOOD_KEYS_MAX:
+                self._dropped.clear()
+            self._dropped[key] = self._dropped.get(key, 0) + 1
+            return False
+        dropped_count = self._dropped.pop(key, 0)
+        if dropped_count:
+            record.lines_dropped = dropped_count
+        return True
 
 
 def hide_secrets(logger: object, method: str, event: EventDict) -> EventDict:
@@ -80,6 +118,7 @@ def start_logging(options: LogOptions, stream: TextIO = sys.stderr) -> None:
     """Send all logging of this process to the stream from now on."""
     is_json = is_json_log(options, stream)
     handler = logging.StreamHandler(stream)
+    handler.addFilter(FloodFilter(SystemClock().monotonic_ms))
     handler.setFormatter(_formatter(is_json=is_json, has_colours=stream.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]

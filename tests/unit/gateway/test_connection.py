@@ -414,6 +414,29 @@ def test_text_that_is_too_long_is_no_offence() -> None:
     assert talk.core.state is READY
 
 
+def test_refusals_that_are_no_offence_use_up_what_small_frames_may_come() -> None:
+    talk = Talk.ready(GatewayOptions(control_rate_per_second=1, control_burst=4))
+    for _ in range(2):
+        assert talk.receive(refusal(counts=False, is_unknown=True)) == NOTHING
+        answered = talk.receive(refusal("r1", code=ErrorCode.INVALID_ENCODING, counts=False))
+        assert error_of(answered) == ("r1", "INVALID_ENCODING")
+    answered = talk.receive(refusal("r2", code=ErrorCode.INVALID_ENCODING, counts=False))
+    assert error_of(answered) == ("r2", "RATE_LIMITED")
+    dropped, *told = talk.receive(refusal(counts=False, is_unknown=True))
+    assert dropped is Report.FLOOD_DROPPED
+    assert error_of(tuple(told)) == (None, "RATE_LIMITED")
+    assert talk.receive(refusal(counts=False, is_unknown=True)) == (Report.FLOOD_DROPPED,)
+
+
+def test_peer_that_sends_nothing_but_unknown_types_is_closed() -> None:
+    options = GatewayOptions(control_rate_per_second=1, control_burst=1, throttled_frames_max=5)
+    talk = Talk.ready(options)
+    for _ in range(5):
+        talk.receive(refusal(counts=False, is_unknown=True))
+    effects = talk.receive(refusal(counts=False, is_unknown=True))
+    assert ending_of(effects[1:]) == ("rate_limited", 1013)
+
+
 # Outbound.
 
 

@@ -13,6 +13,7 @@ from tests.unit.gateway.fakes import OTHER_DEVICE, turns
 from tests.unit.gateway.stage import SETTLED, Stage, staged
 from tidewire.domain.errors import NotAMember, StoreUnavailable
 from tidewire.domain.ids import ChatId
+from tidewire.gateway import driver
 from tidewire.gateway.driver import CONFIRMED_CHATS_MAX
 from tidewire.gateway.options import GatewayOptions
 from tidewire.gateway.states import CLOSED, READY
@@ -123,6 +124,35 @@ async def test_sync_gives_pages_until_complete(stage: Stage) -> None:
         cursor = page["payload"]["synced_through"]
         assert page["payload"]["has_more"] == (number < 2)
     assert seen == [1, 2, 3, 4, 5]
+
+
+async def test_pages_beyond_their_budget_wait_and_are_never_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+
+    async def pause(delay_ms: int) -> None:
+        waits.append(delay_ms)
+        slow.clock.now_ms += delay_ms
+
+    monkeypatch.setattr(driver, "pause", pause)
+    options = GatewayOptions(page_bytes_per_second=10_000, page_burst_bytes=20_000)
+    async with staged(tmp_path, options) as slow:
+        ann, ben, chat_id = await slow.pair()
+        await slow.world.send_many(chat_id, ann, 5)
+        peer = await slow.connect(ben)
+        for number in range(10):
+            [page] = await peer.asks(
+                "sync_request", f"s{number}", chat_id=chat_id, last_acked_sequence=0, limit=5
+            )
+            assert page["type"] == "sync_response"
+        # Errors are paid for as well: they read, too.
+        [refused] = await peer.asks(
+            "sync_request", "s", chat_id="chat_elsewhere", last_acked_sequence=0, limit=5
+        )
+        assert refused["type"] == "error"
+    assert len(waits) >= 5
+    assert all(400 <= wait_ms <= 1_000 for wait_ms in waits[1:])
 
 
 async def test_sync_of_somebody_elses_chat_is_refused(stage: Stage) -> None:

@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 
 from tidewire.domain.accounts import Secret
+from tidewire.ports.runtime import FLOOD_KEY
 from tidewire.runtime.config import LogFormat, LogLevel, LogOptions
-from tidewire.runtime.logs import HIDDEN, SECRET_KEYS, hide_secrets, start_logging
+from tidewire.runtime.logs import (
+    FLOOD_KEYS_MAX,
+    FLOOD_LINES_PER_MINUTE,
+    HIDDEN,
+    SECRET_KEYS,
+    FloodFilter,
+    hide_secrets,
+    start_logging,
+)
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ1c2VyIn0.c2lnbmF0dXJl"
 
@@ -105,3 +114,61 @@ def test_secret_values_and_odd_types_do_not_break_a_line() -> None:
     (line,) = logged(stream)
     assert "hush" not in stream.getvalue()
     assert line["odd"] == "<class 'object'>"
+
+
+def test_refresh_tokens_and_invites_are_hidden_wherever_they_stand() -> None:
+    refresh = "sess_01JAXW3V7E5S0Q4ZB1N8YH6K2Q." + "aB3-_" * 8 + "abc"
+    invite = "mfrggzdfmztwq2lknnwg23tp"
+    event = {"event": f"got {refresh} and {invite}.", "route": f"GET /join/{invite}"}
+    hidden = hide_secrets(None, "", event)
+    assert hidden == {"event": f"got {HIDDEN} and {HIDDEN}.", "route": f"GET /join/{HIDDEN}"}
+
+
+def test_ids_are_not_taken_for_invites() -> None:
+    event = {"chat_id": "chat_01JAXW3V7E5S0Q4ZB1N8YH6K2M", "file": "a" * 25, "code": "A" * 24}
+    assert hide_secrets(None, "", dict(event)) == event
+
+
+def test_peer_causes_only_so_many_lines_and_the_others_are_counted() -> None:
+    now_ms = 0
+    lines = FloodFilter(lambda: now_ms)
+
+    def is_written(sentence: str, key: str | None) -> logging.LogRecord | None:
+        extra = {} if key is None else {FLOOD_KEY: key}
+        record = logging.getLogger("tidewire.test").makeRecord(
+            "tidewire.test", logging.INFO, "", 0, sentence, (), None, extra=extra
+        )
+        is_passed = lines.filter(record)
+        assert FLOOD_KEY not in record.__dict__
+        return record if is_passed else None
+
+    written = [is_written("refused", "ann") for _ in range(1_000)]
+    assert sum(record is not None for record in written) == FLOOD_LINES_PER_MINUTE
+    assert is_written("refused", "bob") is not None
+    assert is_written("another", "ann") is not None
+    assert all(is_written("of our own", None) for _ in range(1_000))
+    now_ms = 1_000
+    record = is_written("refused", "ann")
+    assert record is not None
+    assert record.__dict__["lines_dropped"] == 1_000 - FLOOD_LINES_PER_MINUTE
+    now_ms = 2_000
+    record = is_written("refused", "ann")
+    assert record is not None
+    assert "lines_dropped" not in record.__dict__
+
+
+def test_what_is_remembered_of_floods_is_bounded() -> None:
+    lines = FloodFilter(lambda: 0)
+    for number in range(FLOOD_KEYS_MAX + 10):
+        for _ in range(2):
+            lines._dropped[("refused", str(number))] = 1
+        if number % 1_000 == 0:
+            record = logging.makeLogRecord({"msg": "refused", FLOOD_KEY: str(number)})
+            for _ in range(FLOOD_LINES_PER_MINUTE + 1):
+                record.__dict__[FLOOD_KEY] = str(number)
+                lines.filter(record)
+    record = logging.makeLogRecord({"msg": "refused"})
+    for _ in range(FLOOD_LINES_PER_MINUTE + 1):
+        record.__dict__[FLOOD_KEY] = "last"
+        lines.filter(record)
+    assert len(lines._dropped) <= FLOOD_KEYS_MAX

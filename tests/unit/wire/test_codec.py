@@ -322,6 +322,9 @@ def test_refusal_payload_is_what_the_peer_is_told() -> None:
         (r"\ud83d\ud83d\ude00", False),
         (r"\ud83d\ude00\ude00", False),
         (r"\\\ud83d", False),
+        (r"\ud83d\\\ude00", False),
+        (r"\uD83D\uDE00", True),
+        (r"\ud7ff\ue000", True),
     ],
 )
 def test_half_of_a_surrogate_pair_is_told_from_a_whole_one(content: str, is_whole: bool) -> None:

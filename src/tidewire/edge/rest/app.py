@@ -44,8 +44,14 @@ the request. Times are UTC in ISO 8601 with milliseconds. Log in, then send the 
 """
 
 
-def build_rest_app(services: RestServices, options: RestOptions) -> ASGIApp:
-    """An ASGI application for everything that is not a WebSocket. It needs no lifespan events."""
+def build_rest_app(
+    services: RestServices, options: RestOptions, *, is_described: bool = False
+) -> ASGIApp:
+    """An ASGI application for everything that is not a WebSocket. It needs no lifespan events.
+
+    `is_described`: its OpenAPI document is made now, not by the first request for it, which would
+    hold all others up for the time that takes.
+    """
     gate = Gate(services, options)
 
     def provide_services() -> RestServices:
@@ -71,6 +77,8 @@ def build_rest_app(services: RestServices, options: RestOptions) -> ASGIApp:
         logging_config=None,
         debug=False,
     )
+    if is_described:
+        server.description_of(app)
     return RequestShell(
         app,
         gate=gate,

@@ -25,12 +25,14 @@ from tidewire.domain.errors import (
     Unauthorized,
     Unavailable,
 )
-from tidewire.ports.runtime import RequestKind
+from tidewire.ports.runtime import FLOOD_KEY, RequestKind
 from tidewire.wire.error_table import ERROR_TABLE, error_payload
 from tidewire.wire.rest_faults import field_error
 from tidewire.wire.rest_models import ErrorBody, ErrorDetail, FieldError
 
 RETRY_UNAVAILABLE_SECONDS: Final = 1
+ROUTE_CHARACTERS_MAX: Final = 200
+"""How much of a path is told in the log."""
 
 _GONE: Final = "client disconnected prematurely"
 """How Litestar calls it when a client goes away, or is sent away, in the middle of a body."""
@@ -153,7 +155,13 @@ def _answer(request: AnyRequest, error: TidewireError, http_status: int) -> Resp
     if error.code is not ErrorCode.INTERNAL_ERROR:
         _logger.info(
             "request refused",
-            extra={"request_id": request_id, "route": _route(request), "code": str(error.code)},
+            extra={
+                "request_id": request_id,
+                "route": _route(request),
+                "code": str(error.code),
+                "client_ip": request.scope["state"]["address"],
+                FLOOD_KEY: request.scope["state"]["address"],
+            },
         )
     return Response(
         ErrorBody(
@@ -196,5 +204,5 @@ def _invalid(exception: ValidationException) -> TidewireError:
 
 
 def _route(request: AnyRequest) -> str:
-    """Method and path; never the query, which may hold what is nobody's business."""
-    return f"{request.scope['method']} {request.scope['path']}"
+    """Method and path, cut; never the query, which may hold what is nobody's business."""
+    return f"{request.scope['method']} {request.scope['path'][:ROUTE_CHARACTERS_MAX]}"

@@ -13,6 +13,8 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import SkipValidation
 
 from tidewire.domain.errors import AuthFailure, RateLimited, Unauthorized
+from tidewire.edge.insiders import Headers
+from tidewire.edge.rest.faults import NotFound
 from tidewire.edge.rest.options import RestOptions
 from tidewire.edge.rest.quotas import Allowance, Quota, take_all
 from tidewire.edge.rest.services import RestServices
@@ -34,8 +36,10 @@ class Tier(StrEnum):
 
 PUBLIC: Final = {"public": True}
 """`opt` of an endpoint that needs no token."""
-UNLIMITED: Final = {"public": True, "unlimited": True}
-"""`opt` of an endpoint for probes and scrapers, which come often and cost nothing."""
+PROBE: Final = {"public": True, "probe": True}
+"""`opt` of an endpoint for probes, which come often: they have an allowance of their own."""
+INSIDE: Final = {**PROBE, "inside": True}
+"""`opt` of a probe that is there for insiders only."""
 
 
 def counted_as(tier: Tier) -> dict[str, Any]:
@@ -70,6 +74,7 @@ class Gate:
         self._services = services
         self._options = options
         self._anonymous = self._quota(options.anonymous_per_minute)
+        self._probes = self._quota(options.probes_per_minute)
         self._quotas: dict[Tier, tuple[Quota, ...]] = {
             Tier.READ: (self._quota(options.reads_per_minute),),
             Tier.WRITE: (self._quota(options.writes_per_minute),),
@@ -86,7 +91,12 @@ class Gate:
         """A Litestar guard. Raises Unauthorized, RateLimited, Unavailable."""
         method = str(connection.scope.get("method", ""))
         state: dict[str, Any] = connection.scope["state"]
-        if handler.opt.get("unlimited") or method == "OPTIONS":
+        if method == "OPTIONS":
+            return
+        if handler.opt.get("probe"):
+            self._count(state, (self._probes,), state["address"])
+            if handler.opt.get("inside") and not state["is_inside"]:
+                raise NotFound
             return
         if handler.opt.get("public"):
             self._count(state, (self._anonymous,), state["address"])
@@ -107,9 +117,17 @@ class Gate:
         """Where a request comes from, behind proxies that are trusted."""
         return self._services.proxies.client_ip(peer_ip, forwarded_for)
 
+    def is_inside(self, peer_ip: str, headers: Headers) -> bool:
+        """True for who may see readiness and metrics."""
+        return self._services.insiders.includes(peer_ip, headers)
+
     def allowance_of(self, address: str) -> Allowance:
         """What an address may do still."""
         return self._anonymous.look(address, self._services.clock.monotonic_ms())
+
+    def count_other(self, address: str) -> Allowance:
+        """Count what no endpoint has counted: requests for what does not exist."""
+        return self._anonymous.take(address, self._services.clock.monotonic_ms())
 
     def _count(self, state: dict[str, Any], quotas: tuple[Quota, ...], key: str) -> None:
         allowance = take_all(quotas, key, self._services.clock.monotonic_ms())

@@ -22,7 +22,10 @@ class RestOptions:
     lookups_per_hour: int = 100
     """The same over an hour."""
     anonymous_per_minute: int = 600
-    """Requests without a valid token, from one address (a /64 of IPv6)."""
+    """Requests without a valid token, from one address (a /64 of IPv6), those for what does not
+    exist included. Beyond it they are answered late."""
+    probes_per_minute: int = 1_200
+    """Requests for `/healthz`, `/readyz`, `/metrics` and `/api/v1/health` from one address."""
     limiter_keys_max: int = 50_000
     """How many users or addresses each of these limits remembers."""
     cors_origins: tuple[str, ...] = ()

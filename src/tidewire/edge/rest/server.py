@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from litestar import Request, Response, get
+from litestar import Litestar, Request, Response, get
 
 from tidewire import __version__
 from tidewire.domain.limits import CONTENT_BYTES_MAX, CONTENT_TYPES
 from tidewire.edge.rest.described import refusals
-from tidewire.edge.rest.gate import PUBLIC, UNLIMITED, Services
+from tidewire.edge.rest.gate import INSIDE, PROBE, PUBLIC, Services
 from tidewire.edge.rest.openapi import openapi_document
 from tidewire.wire.rest_models import Capabilities, Envelope, HealthView, ServerView
 from tidewire.wire.server_frames import PROTOCOL_VERSION
@@ -17,6 +17,7 @@ API_VERSION: Final = "v1"
 DOCUMENTATION_PATH: Final = "/api/v1/docs"
 WEBSOCKET_PATH: Final = "/v1/ws"
 _METRICS_TYPE: Final = "text/plain; version=0.0.4"
+_DOCUMENT: Final = "openapi_document"
 _ANYBODY: Final[list[dict[str, list[str]]]] = [{}]
 
 
@@ -40,7 +41,7 @@ async def get_capabilities(services: Services) -> Envelope[ServerView]:
     )
 
 
-@get("/health", tags=["server"], opt=UNLIMITED, security=_ANYBODY, responses=refusals(public=True))
+@get("/health", tags=["server"], opt=PROBE, security=_ANYBODY, responses=refusals(public=True))
 async def get_health(services: Services) -> Envelope[HealthView]:
     """Say that the server is there."""
     now = format_time_ms(services.clock.wall_ms())
@@ -57,24 +58,32 @@ async def get_health(services: Services) -> Envelope[HealthView]:
 )
 def get_openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
     """This description."""
-    document = openapi_document(request.app.openapi_schema.to_schema())
-    return Response(document, media_type="application/json")
+    return Response(description_of(request.app), media_type="application/json")
 
 
-@get("/healthz", opt=UNLIMITED, include_in_schema=False, sync_to_thread=False)
+def description_of(app: Litestar) -> bytes:
+    """The OpenAPI document as JSON. Made once: it takes as long as a hundred requests."""
+    document = app.state.get(_DOCUMENT)
+    if document is None:
+        document = app.state[_DOCUMENT] = openapi_document(app.openapi_schema.to_schema())
+    assert isinstance(document, bytes)
+    return document
+
+
+@get("/healthz", opt=PROBE, include_in_schema=False, sync_to_thread=False)
 def get_healthz() -> dict[str, str]:
     """The process answers."""
     return {"status": "ok"}
 
 
-@get("/readyz", opt=UNLIMITED, include_in_schema=False)
+@get("/readyz", opt=INSIDE, include_in_schema=False)
 async def get_readyz(services: Services) -> dict[str, str]:
     """The store answers; 503 if it does not."""
     await services.check_ready()
     return {"status": "ready"}
 
 
-@get("/metrics", opt=UNLIMITED, include_in_schema=False, sync_to_thread=False)
+@get("/metrics", opt=INSIDE, include_in_schema=False, sync_to_thread=False)
 def get_metrics(services: Services) -> Response[bytes]:
     """What is counted, for Prometheus."""
     return Response(services.metrics(), media_type=_METRICS_TYPE)

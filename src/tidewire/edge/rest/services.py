@@ -8,6 +8,7 @@ from tidewire.accounts.people import PeopleService
 from tidewire.accounts.service import AccountService
 from tidewire.chats.service import ChatService
 from tidewire.delivery.service import DeliveryService
+from tidewire.edge.insiders import Insiders
 from tidewire.edge.proxies import TrustedProxies
 from tidewire.edge.rest.counters import RestCounters
 from tidewire.gateway.limits import SendLimiter
@@ -48,3 +49,5 @@ class RestServices:
     """What the chat plane allows, for the list of capabilities."""
     counters: RestCounters = field(default_factory=RestCounters)
     proxies: TrustedProxies = field(default_factory=lambda: TrustedProxies(()))
+    insiders: Insiders = field(default_factory=lambda: Insiders(TrustedProxies(())))
+    """Who may see readiness and metrics."""

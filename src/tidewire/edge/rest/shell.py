@@ -7,22 +7,34 @@ import uuid
 from collections.abc import Iterable
 from typing import Any, Final
 
+import msgspec
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidewire.accounts.throttle import address_key
+from tidewire.domain.addresses import address_key
 from tidewire.domain.ids import is_uuid
 from tidewire.edge.rest.counters import RestCounters
-from tidewire.edge.rest.gate import Gate
+from tidewire.edge.rest.gate import Gate, LimitPassed
 from tidewire.edge.rest.quotas import Allowance
 from tidewire.ports.audit import ORIGIN, Origin
+from tidewire.ports.pausing import pause
 from tidewire.ports.runtime import Clock, RandomBytes, Tasks
+from tidewire.wire.error_table import error_payload
+from tidewire.wire.rest_models import ErrorBody, ErrorDetail
 
 _FIXED_HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 )
+
+
+INSIDE_PATHS: Final = ("/readyz", "/metrics")
+"""Where insiders are told from others."""
+PROBE_PATHS: Final = ("/healthz", "/api/v1/health")
+"""What has an allowance of its own."""
+LATE_MS: Final = 1_000
+"""How long an address that asks too much waits for each refusal."""
 
 
 class RequestShell:
@@ -61,9 +73,19 @@ class RequestShell:
             "tasks": self._tasks,
         }
         scope["state"] = state
+        if scope["path"] in INSIDE_PATHS:
+            state["is_inside"] = self._gate.is_inside(peer_ip, headers)
+        elif scope["path"] not in PROBE_PATHS and not _header(headers, b"authorization"):
+            allowance = self._gate.allowance_of(address)
+            if allowance.wait_ms:
+                state["allowance"] = allowance
+                await self._refuse(allowance, state, send)
+                return
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if "allowance" not in state:
+                    state["allowance"] = self._gate.count_other(address)
                 message["headers"] = [
                     *message["headers"],
                     *self._headers(message["headers"], state),
@@ -76,11 +98,35 @@ class RequestShell:
         finally:
             ORIGIN.reset(origin)
 
+    async def _refuse(self, allowance: Allowance, state: dict[str, Any], send: Send) -> None:
+        """Answer an address that asks too much: late, so that its connections are few answers a
+        second, and without the application."""
+        await pause(LATE_MS)
+        error = LimitPassed(allowance)
+        self._counters.sent(error.code)
+        told = error_payload(error)
+        body = msgspec.json.encode(
+            ErrorBody(
+                error=ErrorDetail(
+                    code=told.code,
+                    message=told.message,
+                    details=told.details,
+                    request_id=state["request_id"],
+                )
+            )
+        )
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"retry-after", str(error.details["retry_after_seconds"]).encode()),
+        ]
+        headers += self._headers(headers, state)
+        await send({"type": "http.response.start", "status": 429, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
     def _headers(self, present: Any, state: dict[str, Any]) -> list[tuple[bytes, bytes]]:
         names = {name.lower() for name, _ in present}
-        allowance = state.get("allowance")
-        if not isinstance(allowance, Allowance):
-            allowance = self._gate.allowance_of(state["address"])
+        allowance = state["allowance"]
         reset_at_s = -(-(self._clock.wall_ms() + allowance.full_in_ms) // 1000)
         return [
             (b"x-request-id", state["request_id"].encode()),
