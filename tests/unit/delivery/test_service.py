@@ -64,12 +64,12 @@ class Stage:
         self.tasks = TaskSupervisor()
         self.service: DeliveryService[str] = self.serve()
 
-    def serve(self, *, waiting_max: int = 100) -> DeliveryService[str]:
+    def serve(self, *, waiting_max: int = 100, drain_ms: int = 30_000) -> DeliveryService[str]:
         return DeliveryService(
             store=self.world.storage,
             clock=SystemClock(),
             tasks=self.tasks,
-            options=DeliveryOptions(retry_ms=1, waiting_max=waiting_max, drain_ms=50),
+            options=DeliveryOptions(retry_ms=1, waiting_max=waiting_max, drain_ms=drain_ms),
             on_advanced=lambda origin, _, outcome: self.outcomes.append((origin, outcome)),
         )
 
@@ -171,9 +171,10 @@ async def test_service_shows_the_status_of_the_last_message(stage: Stage) -> Non
 
 
 async def test_drain_gives_up_when_the_store_does_not_come_back(stage: Stage) -> None:
+    service = stage.serve(drain_ms=50)
     stage.store.failures_before = 1_000_000
-    stage.service.acknowledge_nowait("phone", stage.ben, stage.chat_id, delivered=1)
-    await stage.service.drain()
+    service.acknowledge_nowait("phone", stage.ben, stage.chat_id, delivered=1)
+    await service.drain()
     assert await stage.world.positions(stage.ben, stage.chat_id) == Positions(0, 0)
 
 
