@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidewire.runtime.cli_options import DataDirOption, data_dir_or_default, load_settings
+from tidewire.runtime.cli_options import DataDirOption, data_dir_or_default
 from tidewire.runtime.console import errors_told, say, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidewire.ops.recover_log import LogRecovery, Missing, Tried
-    from tidewire.runtime.config import Config
 
 CHATS_SHOWN: Final = 20
 """How many chats with missing messages are listed."""
@@ -51,25 +50,15 @@ def recover_log(
     """
     with errors_told():
         from tidewire.ops.recover_log import recover_log as recover
+        from tidewire.runtime.audit_files import note_command
+        from tidewire.runtime.clock import SystemClock
 
         place = data_dir_or_default(directory, data_dir)
-        settings = load_settings(place).config
         done = recover(place, keep_sessions=keep_sessions, dry_run=dry_run, told=say)
         if done.epoch is not None:
-            _note(place, settings)
+            note_command(place, "recover-log", SystemClock().wall_ms())
         for line in told_of(done, place, keep_sessions=keep_sessions):
             tell(line)
-
-
-def _note(data_dir: Path, settings: "Config") -> None:
-    """The audit trail is beside the database, and outlives it."""
-    from tidewire.domain.audit import OPERATOR, AuditAction
-    from tidewire.runtime.audit import AuditRecorder
-    from tidewire.runtime.clock import SystemClock
-
-    trail = AuditRecorder(data_dir, clock=SystemClock(), options=settings.audit)
-    trail.record(AuditAction.OPERATOR_COMMAND, actor=OPERATOR, command="recover-log")
-    trail.close()
 
 
 def told_of(done: "LogRecovery", data_dir: Path, *, keep_sessions: bool) -> "Iterator[str]":
