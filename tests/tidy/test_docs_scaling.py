@@ -41,8 +41,9 @@ def test_sizes_are_those_of_the_code() -> None:
     roster = Roster(chat_id, 3, [user_id], has_block=False)
     given = read_inputs(TEXT)
     assert len(encode_record(record)) == pytest.approx(given["record_bytes"], rel=0.05)
-    framed = push_of(event, roster, now_ms=NOW_MS).framed
-    assert len(framed) == pytest.approx(given["frame_bytes"], rel=0.05)
+    push = push_of(event, roster, now_ms=NOW_MS)
+    assert push is not None
+    assert len(push.framed) == pytest.approx(given["frame_bytes"], rel=0.05)
 
 
 def test_load_counts_units_as_the_page_on_aws_does() -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 from tidewire.domain.errors import Unavailable
 from tidewire.domain.events import Event, LoggedEvent
 from tidewire.fanout.options import FanoutOptions
+from tidewire.fanout.plan import in_order_of_versions
 from tidewire.ports.event_log import DeadLetters, LogReader, LogRecord
 from tidewire.ports.pausing import pause
 from tidewire.ports.runtime import Clock
@@ -122,7 +123,7 @@ class LogConsumer:
                 case _:
                     events.append(event_of(found))
         if events:
-            self._worker.committed(events)
+            self._worker.committed(in_order_of_versions(events))
         await self._worker.settled()
         await self._pushes.settled()
         # Last, so that a batch that is read again buries them once, as a rule.

@@ -13,6 +13,7 @@ from tidewire.domain.events import (
     ChatClosed,
     ChatCreated,
     ChatRenamed,
+    LoggedEvent,
     MembershipChange,
     MembershipChanged,
     MessageAppended,
@@ -44,8 +45,10 @@ def push_of(
     roster: Roster,
     *,
     now_ms: int,
-) -> Push:
-    """The push of an event. The sender's other devices get the message, its own connection does
+) -> Push | None:
+    """The push of an event; None for a change of a member that a later one has undone, which is
+    told by itself: in a cluster the two may come in reverse order, and the last word would be wrong
+    then. The sender's other devices get the message, its own connection does
     not (D-08). A removed member is told of the removal and of nothing after it. The roster may be
     newer than the event: a member who joined after a message was stored is not pushed it."""
     if isinstance(event, MessageAppended):
@@ -53,9 +56,34 @@ def push_of(
         framed = frame_text(encode_message_push(message, now_ms))
         return Push(roster.readers_of(message.sequence), framed, event.origin_connection_id)
     user_ids = roster.user_ids
-    if isinstance(event, MembershipChanged) and event.change is MembershipChange.REMOVED:
-        user_ids = (*user_ids, event.user_id)
+    if isinstance(event, MembershipChanged):
+        is_removal = event.change is MembershipChange.REMOVED
+        if (event.user_id in user_ids) == is_removal:
+            return None
+        if is_removal:
+            user_ids = (*user_ids, event.user_id)
     return Push(user_ids, _framed(chat_update_frame(event, now_ms=now_ms)))
+
+
+def in_order_of_versions(events: Sequence[LoggedEvent]) -> list[LoggedEvent]:
+    """The same events, each chat's changes by their versions, in the places that they have
+    together. Messages stay where they are: readers order them by the chain."""
+    places: dict[ChatId, list[int]] = {}
+    for index, event in enumerate(events):
+        if not isinstance(event, MessageAppended):
+            places.setdefault(event.chat.chat_id, []).append(index)
+    ordered = list(events)
+    for indexes in places.values():
+        if len(indexes) > 1:
+            found = sorted((events[index] for index in indexes), key=_version_of)
+            for index, event in zip(indexes, found, strict=True):
+                ordered[index] = event
+    return ordered
+
+
+def _version_of(event: LoggedEvent) -> int:
+    assert not isinstance(event, MessageAppended)
+    return event.chat.membership_version
 
 
 def closed_pushes(event: ChatClosed, *, now_ms: int) -> Iterator[Push]:

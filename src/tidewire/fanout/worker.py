@@ -206,7 +206,9 @@ class FanoutWorker:
 
     def _push_event(self, event: Pushed, roster: Roster, now_ms: int) -> None:
         try:
-            self._push(push_of(event, roster, now_ms=now_ms))
+            push = push_of(event, roster, now_ms=now_ms)
+            if push is not None:
+                self._push(push)
         except Exception as error:  # noqa: BLE001 - it concerns this event alone
             # A message concerns the members; a change may concern a former one.
             is_message = isinstance(event, MessageAppended)

@@ -86,6 +86,12 @@ class Log:
         )
 
 
+async def test_changes_of_a_batch_are_pushed_in_the_order_of_their_versions() -> None:
+    log = Log(encoded(a_rename(5)), encoded(a_message(1)), encoded(a_rename(4)))
+    await log.consumer().step()
+    assert log.events == [a_rename(4), a_message(1), a_rename(5)]
+
+
 async def test_offsets_are_committed_after_everything_is_pushed_and_handed_on() -> None:
     log = Log(encoded(a_message(1)), encoded(a_rename(2)))
     consumer = log.consumer()

@@ -9,14 +9,17 @@ from tidewire.domain.events import (
     ChatClosed,
     ChatCreated,
     ChatRenamed,
+    LoggedEvent,
     MembershipChange,
+    MembershipChanged,
     MessageAppended,
 )
-from tidewire.domain.ids import ClientMessageId, ConnectionId, MessageId
+from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, MessageId
 from tidewire.domain.messages import Message
 from tidewire.fanout.plan import (
     Push,
     closed_pushes,
+    in_order_of_versions,
     own_status_push,
     push_of,
     status_pushes,
@@ -37,19 +40,28 @@ MESSAGE = Message(
 )
 
 
-def frame(push: Push) -> dict[str, object]:
+def frame(push: Push | None) -> dict[str, object]:
+    assert push is not None
     decoded: dict[str, object] = msgspec.json.decode(push.framed[push.framed.index(b"{") :])
     return decoded
 
 
-def payload(push: Push) -> dict[str, object]:
+def payload(push: Push | None) -> dict[str, object]:
     found = frame(push)["payload"]
     assert isinstance(found, dict)
     return found
 
 
+def pushed(
+    event: MessageAppended | ChatCreated | ChatRenamed | MembershipChanged, roster: Roster
+) -> Push:
+    push = push_of(event, roster, now_ms=5)
+    assert push is not None
+    return push
+
+
 def test_message_goes_to_everybody_but_the_connection_it_came_from() -> None:
-    push = push_of(MessageAppended(MESSAGE, 1, ConnectionId("conn_1")), ROSTER, now_ms=5)
+    push = pushed(MessageAppended(MESSAGE, 1, ConnectionId("conn_1")), ROSTER)
     assert push.user_ids == (ANN, BEN, CEM)
     assert push.except_connection == "conn_1"
     assert frame(push)["type"] == "message"
@@ -61,20 +73,53 @@ def test_message_is_not_pushed_to_a_member_who_joined_after_it() -> None:
     """The roster may be newer than the event: whoever was out then is not pushed it (B9)."""
     for joined, expected in ((1, (ANN, BEN, CEM)), (2, (ANN, BEN)), (7, (ANN, BEN))):
         roster = roster_of(CHAT, 4, {ANN: 0, BEN: 1, CEM: joined})
-        push = push_of(MessageAppended(MESSAGE, 1, None), roster, now_ms=5)
+        push = pushed(MessageAppended(MESSAGE, 1, None), roster)
         assert tuple(push.user_ids) == expected
 
 
 def test_changes_go_to_all_members_and_a_removal_to_the_removed_too() -> None:
-    created = push_of(ChatCreated(chat(1), (ANN, BEN)), Roster(CHAT, 1, (ANN, BEN)), now_ms=5)
+    created = pushed(ChatCreated(chat(1), (ANN, BEN)), Roster(CHAT, 1, (ANN, BEN)))
     assert (created.user_ids, payload(created)["change"]) == ((ANN, BEN), "created")
-    renamed = push_of(ChatRenamed(chat(2), ANN, 1), ROSTER, now_ms=5)
+    renamed = pushed(ChatRenamed(chat(2), ANN, 1), ROSTER)
     assert (renamed.user_ids, payload(renamed)["change"]) == ((ANN, BEN, CEM), "renamed")
-    removed = push_of(
-        changed(3, MembershipChange.REMOVED, CEM), Roster(CHAT, 3, (ANN, BEN)), now_ms=5
-    )
+    removed = pushed(changed(3, MembershipChange.REMOVED, CEM), Roster(CHAT, 3, (ANN, BEN)))
     assert removed.user_ids == (ANN, BEN, CEM)
     assert payload(removed)["change"] == "member_removed"
+
+
+def test_change_that_a_later_one_has_undone_is_not_told() -> None:
+    """In a cluster version 5 may come before version 4: the last word must be right (B8)."""
+    with_cem, without = Roster(CHAT, 5, (ANN, BEN, CEM)), Roster(CHAT, 5, (ANN, BEN))
+    for change, undone, stands in (
+        (MembershipChange.REMOVED, with_cem, without),
+        (MembershipChange.ADDED, without, with_cem),
+        (MembershipChange.ROLE_CHANGED, without, with_cem),
+    ):
+        event = changed(4, change, CEM)
+        assert push_of(event, undone, now_ms=5) is None
+        assert push_of(event, stands, now_ms=5) is not None
+
+
+def test_changes_of_a_chat_are_put_in_the_order_of_their_versions() -> None:
+    other = ChatRenamed(chat(9, ChatId("chat_2")), ANN, 1)
+    message = MessageAppended(MESSAGE, 1, None)
+    created = ChatCreated(chat(1), (ANN,))
+    added, removed = (
+        changed(2, MembershipChange.ADDED, BEN),
+        changed(3, MembershipChange.REMOVED, BEN),
+    )
+    closed = ChatClosed(chat(4), (ANN,), ANN, 1)
+    mixed: list[LoggedEvent] = [closed, message, removed, other, added, message, created]
+    assert in_order_of_versions(mixed) == [
+        created,
+        message,
+        added,
+        other,
+        removed,
+        message,
+        closed,
+    ]
+    assert in_order_of_versions([]) == []
 
 
 def test_closing_tells_every_member_of_its_own_removal() -> None:

@@ -1,160 +1,19 @@
 """The fan-out worker on a real store: everybody concerned gets every push in order, or is told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from tests.support.engines import MemoryHarness
-from tests.support.world import World
-from tidewire.domain.chats import Roster
+from tests.unit.fanout.stage import CONNECTION, Harness, SlowRosters, Stage
 from tidewire.domain.delivery import Floors
 from tidewire.domain.errors import StoreUnavailable
 from tidewire.domain.events import MessageAppended
-from tidewire.domain.ids import ChatId, ConnectionId, UserId
-from tidewire.domain.resync import ResyncReason
-from tidewire.engines.memory import MemoryStorage
+from tidewire.domain.ids import ChatId
 from tidewire.fanout import worker
 from tidewire.fanout.options import FanoutOptions
-from tidewire.fanout.worker import FanoutWorker
 from tidewire.runtime.clock import SystemClock
-from tidewire.runtime.supervise import TaskSupervisor
-
-CONNECTION = ConnectionId("conn_1")
-
-
-class RecordingRouter:
-    """Everybody it is told of is connected once; keeps what they get."""
-
-    def __init__(self) -> None:
-        self.connected: dict[UserId, list[dict[str, object]]] = {}
-        self.resyncs: list[tuple[list[UserId] | None, str]] = []
-        self.changed = asyncio.Event()
-        self.devices = 2
-
-    def push(
-        self,
-        user_ids: Sequence[UserId],
-        framed: bytes,
-        *,
-        except_connection: ConnectionId | None = None,
-    ) -> None:
-        frame = msgspec.json.decode(framed[framed.index(b"{") :])
-        for user_id in user_ids:
-            if user_id in self.connected:
-                self.connected[user_id].append(frame)
-        self.changed.set()
-
-    def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
-        self.resyncs.append((None if user_ids is None else list(user_ids), reason))
-        self.changed.set()
-
-    async def presence(self, user_ids: Sequence[UserId]) -> dict[UserId, int]:
-        return {user_id: self.devices for user_id in user_ids if user_id in self.connected}
-
-    async def settled(self) -> None:
-        return
-
-    async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
-            while not holds():
-                self.changed.clear()
-                await self.changed.wait()
-
-    def got(self, user_id: UserId, kind: str) -> list[dict[str, object]]:
-        """The payloads of one kind that a user got, in order."""
-        found = []
-        for frame in self.connected[user_id]:
-            payload = frame["payload"]
-            assert isinstance(payload, dict)
-            if frame["type"] == kind:
-                found.append(payload)
-        return found
-
-
-class SlowRosters(MemoryStorage):
-    """Holds or fails the reading of rosters when a test says so."""
-
-    gate: asyncio.Event
-    answered: asyncio.Event
-    """Cleared: what was read is on its way still."""
-    outdated: list[Roster]
-    """What is answered first, whatever is true."""
-    failures = 0
-    reads = 0
-
-    async def roster(self, chat_id: ChatId) -> Roster | None:
-        await self.gate.wait()
-        if self.failures:
-            self.failures -= 1
-            raise StoreUnavailable("the test says so")
-        self.reads += 1
-        if self.outdated:
-            return self.outdated.pop()
-        roster = await super().roster(chat_id)
-        await self.answered.wait()
-        return roster
-
-
-class Harness(MemoryHarness):
-    async def _open(self) -> SlowRosters:
-        storage = SlowRosters(self._listen)
-        storage.gate, storage.answered, storage.outdated = asyncio.Event(), asyncio.Event(), []
-        storage.gate.set()
-        storage.answered.set()
-        return storage
-
-
-class Stage:
-    def __init__(self, engine: Harness, *, can_replay: bool = False, **options: int) -> None:
-        self.world = World(engine)
-        self.router = RecordingRouter()
-        self.tasks = TaskSupervisor()
-        storage = engine.storage
-        self.worker = FanoutWorker(
-            chats=storage,
-            positions=storage,
-            router=self.router,
-            clock=SystemClock(),
-            tasks=self.tasks,
-            options=FanoutOptions(status_interval_ms=5, retry_ms=1, **options),
-            can_replay=can_replay,
-        )
-        self._engine = engine
-
-    @property
-    def storage(self) -> SlowRosters:
-        assert isinstance(self._engine.storage, SlowRosters)
-        return self._engine.storage
-
-    def fan_out(self) -> None:
-        """Hand the worker what was committed since the last time."""
-        for commit in self.world.new_commits():
-            self.worker.committed(commit)
-
-    def connect(self, *user_ids: UserId) -> None:
-        for user_id in user_ids:
-            self.router.connected[user_id] = []
-
-    def sequences(self, user_id: UserId) -> list[object]:
-        return [payload["sequence"] for payload in self.router.got(user_id, "message")]
-
-
-@pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Harness]:
-    engine = Harness(tmp_path)
-    await engine.open()
-    yield engine
-    await engine.close()
-
-
-@pytest.fixture
-async def stage(engine: Harness) -> AsyncIterator[Stage]:
-    stage = Stage(engine)
-    yield stage
-    await stage.tasks.close()
 
 
 async def test_worker_pushes_messages_to_all_members_in_commit_order(stage: Stage) -> None:
@@ -220,67 +79,6 @@ async def test_closed_group_is_told_to_all_and_nothing_after_it(stage: Stage) ->
     stage.worker.committed(commits[-1])
     await stage.worker.settled()
     assert len(stage.router.connected[ben]) == got
-
-
-async def test_readded_member_is_not_pushed_what_was_sent_meanwhile(stage: Stage) -> None:
-    """The worker is late: it reads the members when the member is back already (B9)."""
-    ann, ben, cem = await stage.world.people(3)
-    chat_id = await stage.world.group(ann, ben, cem)
-    stage.world.new_commits()
-    stage.connect(ben, cem)
-    await stage.world.remove(ann, chat_id, cem)
-    await stage.world.send_many(chat_id, ann, 3)
-    await stage.world.add(ann, chat_id, cem)
-    await stage.world.send(chat_id, ann)
-    stage.fan_out()
-    await stage.router.until(lambda: stage.sequences(ben) == [1, 2, 3, 4])
-    assert stage.sequences(cem) == [4]
-
-
-# What a roster is good for, and the order of what waits for one (E13).
-
-
-async def two_changes_of_members(stage: Stage) -> tuple[ChatId, UserId, UserId, UserId]:
-    """Three in a chat, one of them removed; the worker has heard of the chat's creation only."""
-    ann, ben, cem = await stage.world.people(3)
-    chat_id = await stage.world.group(ann, ben, cem)
-    stage.connect(ann, ben, cem)
-    stage.fan_out()
-    await stage.world.remove(ann, chat_id, cem)
-    await stage.world.rename(ann, chat_id, "without Cem")
-    stage.world.new_commits()
-    return chat_id, ann, ben, cem
-
-
-async def test_roster_older_than_the_event_is_read_again(stage: Stage) -> None:
-    """The worker knows an older roster, and the store answers with one that is older still."""
-    chat_id, ann, ben, cem = await two_changes_of_members(stage)
-    stage.storage.outdated = [Roster(chat_id, 2, (ann, ben, cem))] * 2
-    await stage.world.send(chat_id, ann)
-    stage.fan_out()
-    await stage.router.until(lambda: stage.sequences(ben) == [1])
-    assert stage.sequences(cem) == []
-    assert stage.worker.counters.roster_reads == 3
-
-
-async def test_event_does_not_overtake_those_that_wait_for_members(stage: Stage) -> None:
-    """The second event would be content with the roster that is known; the first is not."""
-    chat_id, ann, ben, _ = await two_changes_of_members(stage)
-    await stage.world.send_many(chat_id, ann, 2)
-    [[first, second]] = [
-        [event for event in commit if isinstance(event, MessageAppended)]
-        for commit in stage.world.new_commits()
-    ]
-    stage.storage.gate.clear()
-    stage.worker.committed([first])
-    stage.worker.committed([msgspec.structs.replace(second, membership_version=1)])
-    stage.worker.typing(ann, chat_id, is_typing=True, origin=CONNECTION)
-    assert stage.router.connected[ben][1:] == []
-    stage.storage.gate.set()
-    await stage.router.until(lambda: len(stage.router.connected[ben]) == 4)
-    kinds = [frame["type"] for frame in stage.router.connected[ben]]
-    assert kinds == ["chat_update", "message", "message", "typing_indicator"]
-    assert stage.sequences(ben) == [1, 2]
 
 
 async def test_worker_tells_everybody_to_sync_when_members_cannot_be_read(stage: Stage) -> None:
@@ -520,74 +318,3 @@ async def test_ticks_of_a_large_chat_are_told_less_often(
     assert waits[large] >= 390
     assert waits[small] < waits[large]
     await stage.tasks.close()
-
-
-# A block changes a roster without an event.
-
-
-async def blocked_while_read(stage: Stage) -> tuple[UserId, UserId, ChatId]:
-    """Two people whose roster is read, and one blocks the other before the answer is there."""
-    ann, ben = await stage.world.people(2)
-    chat_id = await stage.world.direct(ann, ben)
-    stage.world.new_commits()
-    stage.connect(ann, ben)
-    stage.storage.answered.clear()
-    return ann, ben, chat_id
-
-
-async def under_way(stage: Stage) -> None:
-    async with asyncio.timeout(5):
-        while not stage.storage.reads:
-            await turn()
-
-
-async def turn() -> None:
-    """Let everybody else have a go."""
-    loop = asyncio.get_running_loop()
-    passed = loop.create_future()
-    loop.call_soon(passed.set_result, None)
-    await passed
-
-
-async def test_roster_that_was_read_before_a_block_is_not_used_after_it(stage: Stage) -> None:
-    ann, ben, chat_id = await blocked_while_read(stage)
-    stage.worker.typing(ann, chat_id, is_typing=True, origin=CONNECTION)
-    await under_way(stage)
-    await stage.storage.block(ben, ann, now_ms=1)
-    stage.worker.roster_changed(chat_id)
-    stage.storage.answered.set()
-    await stage.world.send(chat_id, ben)
-    stage.fan_out()
-    await stage.router.until(lambda: stage.sequences(ann) == [1])
-    stage.worker.typing(ann, chat_id, is_typing=True, origin=CONNECTION)
-    assert stage.router.got(ben, "typing_indicator") == []
-    assert stage.worker.counters.roster_reads == 2
-
-
-async def test_ticks_are_not_told_by_a_roster_from_before_a_block(stage: Stage) -> None:
-    ann, ben, chat_id = await blocked_while_read(stage)
-    stage.worker.tell_status(chat_id, ben, is_forced=True)
-    await under_way(stage)
-    await stage.storage.block(ben, ann, now_ms=1)
-    stage.worker.roster_changed(chat_id)
-    stage.storage.answered.set()
-    async with asyncio.timeout(5):
-        while stage.worker.counters.roster_reads < 2:
-            await turn()
-    await stage.world.send(chat_id, ben)
-    stage.fan_out()
-    await stage.router.until(lambda: stage.sequences(ann) == [1])
-    assert stage.router.got(ann, "status_update") == []
-
-
-async def test_changed_roster_is_read_again(stage: Stage) -> None:
-    ann, ben = await stage.world.people(2)
-    chat_id = await stage.world.direct(ann, ben)
-    stage.connect(ann, ben)
-    stage.fan_out()
-    assert stage.storage.reads == 0
-    stage.worker.roster_changed(chat_id)
-    await stage.world.send(chat_id, ann)
-    stage.fan_out()
-    await stage.router.until(lambda: stage.sequences(ben) == [1])
-    assert stage.storage.reads == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.fanout.test_worker import Harness, Stage
+from tests.unit.fanout.stage import Harness, Stage
 from tidewire.domain.chats import Roster
 from tidewire.domain.delivery import Floors
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
