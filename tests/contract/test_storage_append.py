@@ -191,12 +191,13 @@ async def test_append_returns_the_first_answer_to_every_retry(world: World) -> N
     assert await world.engine.counter(chat) == 3
 
 
-async def test_append_refuses_the_own_key_with_other_content(world: World) -> None:
+@pytest.mark.parametrize("other", ["second", "First", "first ", "ﬁrst"])
+async def test_append_refuses_the_own_key_with_other_content(world: World, other: str) -> None:
     anna, ben = await world.people(2)
     chat = await world.direct(anna, ben)
     key = world.key()
     first = await world.send(chat, anna, "first", key=key)
-    outcome = await world.try_send(chat, anna, "second", key=key)
+    outcome = await world.try_send(chat, anna, other, key=key)
     assert isinstance(outcome, KeyReused)
     assert outcome.original is not None
     assert (outcome.original.sequence, outcome.original.message_id) == (1, first.message_id)

@@ -12,6 +12,7 @@ import pytest
 from tests.engines.sqlite.inspected import edited
 from tests.engines.sqlite.store import Stores, pair_in, store_of
 from tests.support.world import PLENTY, World
+from tidewire.domain.errors import CounterMissing, StoreDamaged
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.messages import Appended, Message, SendMessage
 
@@ -271,6 +272,25 @@ async def test_damaged_message_is_told_once_with_its_place_and_without_its_text(
     assert (vars(record)["chat_id"], vars(record)["sequence"]) == (damaged.chat, 3)
     assert "secret" not in caplog.text
     assert store_of(damaged.world).sqlite.damage.messages_damaged == 1
+
+
+@pytest.mark.parametrize(
+    "change", ["sequence = NULL", "sequence = sequence + 1024", "chat_id = 'chat_x'"]
+)
+async def test_new_message_names_the_true_last_one(damaged: Damaged, change: str) -> None:
+    """The index says that another message is the last one."""
+    damaged.change_index(COUNT, change)
+    await damaged.open()
+    chat = await damaged.world.chat(damaged.author, damaged.chat)
+    assert chat.head == COUNT
+    entry = await damaged.world.storage.standing(damaged.other, damaged.chat)
+    assert entry is not None
+    assert entry.head == COUNT
+    [outcome] = await damaged.world.append(damaged.world.draft(damaged.chat, damaged.author))
+    if isinstance(outcome, Appended):
+        assert (outcome.sequence, outcome.prev_sequence) == (COUNT + 1, COUNT)
+    else:
+        assert isinstance(outcome, CounterMissing | StoreDamaged)
 
 
 async def test_new_messages_follow_a_damaged_one(damaged: Damaged) -> None:

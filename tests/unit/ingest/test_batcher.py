@@ -234,7 +234,9 @@ def test_answered_send_inside_the_next_batch_is_skipped_and_holds_nobody_back() 
 
 
 @pytest.mark.parametrize(
-    "difference", [{"content": "goodbye"}, {"sender": "bert"}], ids=["content", "sender"]
+    "difference",
+    [{"content": "goodbye"}, {"content": "Hello"}, {"sender": "bert"}],
+    ids=["content", "case", "sender"],
 )
 def test_follower_that_differs_is_asked_of_the_store(difference: dict[str, str]) -> None:
     bench = Bench()

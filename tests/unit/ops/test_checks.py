@@ -95,6 +95,16 @@ def message_id_missing(store: FakeStore) -> None:
     store.id_rows.remove(("msg_c", 13))
 
 
+def message_ids_swapped(store: FakeStore) -> None:
+    one, other = store.id_rows[0], store.id_rows[1]
+    store.id_rows[:2] = [(one[0], other[1]), (other[0], one[1])]
+
+
+def keys_swapped(store: FakeStore) -> None:
+    one, other = store.key_rows[GROUP][0], store.key_rows[GROUP][1]
+    store.key_rows[GROUP][:2] = [(one[0], other[1]), (other[0], one[1])]
+
+
 def message_id_twice(store: FakeStore) -> None:
     row = store.message_rows[GROUP][4]
     store.message_rows[GROUP][4] = (*row[:3], "msg_b", *row[4:])
@@ -244,6 +254,8 @@ CASES: list[tuple[Break, set[str]]] = [
     (key_missing, {"idempotency_sequence_consistency"}),
     (key_without_message, {"idempotency_sequence_consistency"}),
     (message_id_missing, {"message_ids_exact"}),
+    (message_ids_swapped, {"message_ids_exact"}),
+    (keys_swapped, {"idempotency_sequence_consistency"}),
     (message_id_twice, {"message_ids_exact"}),
     (acknowledged_above_head, {"delivery_state_consistency"}),
     # Nothing can be above the counter that is not above the head as well.
@@ -348,3 +360,16 @@ def test_closed_group_needs_no_owner() -> None:
         for row in store.position_rows
     ]
     assert violations(store) == []
+
+
+@pytest.mark.parametrize("first", range(0, 3_000, 100))
+def test_exchanged_entries_are_found_whatever_their_numbers(first: int) -> None:
+    """Sums of plain hashes were the same for one of five pairs (E16)."""
+    store = FakeStore()
+    rows = [message(1, 0, first, "a"), message(2, 1, first + 1, "b")]
+    store.message_rows = {GROUP: rows, DIRECT: []}
+    store.key_rows = {GROUP: [("key_a", first), ("key_b", first + 1)], DIRECT: []}
+    store.id_rows = [("msg_a", first + 1), ("msg_b", first)]
+    report = verify(lambda: store)
+    [check] = [check for check in report.checks if check.name == "message_ids_exact"]
+    assert check.violations == 4
