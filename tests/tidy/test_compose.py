@@ -162,3 +162,28 @@ def test_stack_env_says_that_nothing_runs(tmp_path: Path, parts: tuple[str, ...]
     done = stack_env(tmp_path, *parts)
     assert done.returncode == 1
     assert "make stack" in done.stderr
+
+
+def test_our_own_containers_write_to_their_volume_only_and_have_no_rights() -> None:
+    ours = [
+        service
+        for service in composed()["services"].values()
+        if service["image"].startswith("localhost/tidewire")
+    ]
+    assert len(ours) >= 5
+    for service in ours:
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_unit_file_bounds_memory_and_calls() -> None:
+    lines = (ROOT / "deploy/tidewire.service").read_text().splitlines()
+    for wanted in (
+        "MemoryMax=2G",
+        "SystemCallFilter=@system-service",
+        "ProtectProc=invisible",
+        "RestrictSUIDSGID=yes",
+        "NoNewPrivileges=yes",
+    ):
+        assert wanted in lines

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import hmac
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from tidewire.domain.accounts import Secret
@@ -51,14 +52,17 @@ class RefreshToken:
         message = self.session_id.encode() + b"." + self._secret
         return RefreshToken(self.session_id, hmac.digest(key, message, "sha256"))
 
-    def precedes(self, current_hash: bytes, *, generations: int, key: bytes) -> bool:
-        """True if it was this session's token in one of that many generations before."""
+    def is_stored_as(self, stored_hash: bytes) -> bool:
+        """In a time that tells nothing about where two hashes differ."""
+        return hmac.compare_digest(self.stored_hash(), stored_hash)
+
+    def successors(self, key: bytes, *, generations: int) -> Iterator["RefreshToken"]:
+        """The tokens that took its place, one after the other, of at most that many generations.
+        If one of them is the current token, this was an earlier one of its session."""
         token = self
         for _ in range(min(generations, GENERATIONS_MAX)):
             token = token.following(key)
-            if hmac.compare_digest(token.stored_hash(), current_hash):
-                return True
-        return False
+            yield token
 
 
 def parse_refresh_token(text: Secret) -> RefreshToken | None:

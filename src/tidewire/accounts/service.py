@@ -56,6 +56,7 @@ from tidewire.domain.shared_limits import SharedView
 from tidewire.domain.users import User, check_chosen_display_name, check_chosen_username
 from tidewire.ports.accounts import AccountStore
 from tidewire.ports.audit import NO_TRAIL, ORIGIN, AuditTrail
+from tidewire.ports.pausing import pause
 from tidewire.ports.runtime import Clock, IdSource, RandomBytes
 
 OnRevoked = Callable[[Sequence[SessionId]], None]
@@ -69,6 +70,9 @@ class DeleteAccount(Protocol):
 
     def __call__(self, user: User, *, actor: str) -> Awaitable[int]: ...
 
+
+GENERATIONS_AT_ONCE: Final = 64
+"""How many steps from an old refresh token are made in one turn of the loop."""
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -454,9 +458,22 @@ class AccountService:
         session, current_hash = outcome.session, outcome.refresh_hash
         if session is None or current_hash is None:
             return
-        if token.precedes(current_hash, generations=session.generation, key=self._refresh_key()):
+        if await self._was_current(token, session, current_hash):
             await self._store.revoke_session(session.user_id, session.session_id)
             self._reused(session)
+
+    async def _was_current(
+        self, token: RefreshToken, session: Session, current_hash: bytes
+    ) -> bool:
+        """True if it was the session's token before. Others have a turn meanwhile: a guess costs
+        as many steps as the session has generations."""
+        successors = token.successors(self._refresh_key(), generations=session.generation)
+        for number, successor in enumerate(successors, 1):
+            if successor.is_stored_as(current_hash):
+                return True
+            if number % GENERATIONS_AT_ONCE == 0:
+                await pause(0)
+        return False
 
     def _reused(self, session: Session) -> None:
         _logger.warning(

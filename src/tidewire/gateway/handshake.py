@@ -62,7 +62,8 @@ def read_credentials(
         return invalid_request("the token is not one")
     if not is_uuid(device_id):
         return invalid_request("the device id is missing or not a UUID")
-    return Credentials(token, device_id, subprotocol)
+    # A UUID has many spellings, and a device one connection.
+    return Credentials(token, device_id.lower(), subprotocol)
 
 
 def _find(

@@ -19,6 +19,7 @@ from tidewire.runtime import lifecycle
 from tidewire.runtime.bootstrap import OpenStore, Server, build_server, open_sqlite
 from tidewire.runtime.config import DATA_DIR_DEFAULT, Config
 from tidewire.runtime.logs import is_json_log, start_logging
+from tidewire.runtime.precautions import take_precautions
 from tidewire.runtime.secret_files import KeyFile
 from tidewire.runtime.stopping import Stop
 from tidewire.runtime.supervise import TaskSupervisor
@@ -29,6 +30,7 @@ _logger: Final = logging.getLogger(__name__)
 def run(config: Config, greet: Callable[[str], None]) -> int:
     """Serve until a signal comes; the exit code. Raises TidewireError if it cannot start."""
     start_logging(config.log)
+    take_precautions(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         start = serve if config.cluster.role.serves else fan_out
         return runner.run(start(config, greet))

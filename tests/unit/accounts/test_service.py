@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.engines import MemoryHarness
 from tests.unit.accounts.parts import IP, LAPTOP, PASSWORD, PHONE, PlainHasher, Plane
+from tidewire.accounts import service
 from tidewire.accounts.keys import TokenKey
 from tidewire.accounts.options import AccountOptions, Registration, ThrottleOptions
 from tidewire.accounts.service import LoggedIn, Refreshed
@@ -355,6 +356,32 @@ async def test_refresh_token_of_any_older_generation_ends_the_session(
     assert plane.take_revoked() == [anna.session.session_id]
     with pytest.raises(InvalidRefreshToken):
         await refreshed(plane, token)
+
+
+async def test_old_or_guessed_refresh_token_is_looked_at_in_turns(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = 0
+
+    async def pause(delay_ms: int) -> None:
+        nonlocal turns
+        turns += 1
+
+    monkeypatch.setattr(service, "pause", pause)
+    anna = await plane.registered()
+    token = anna.tokens.refresh_token
+    for _ in range(3 * service.GENERATIONS_AT_ONCE + 1):
+        plane.clock.pass_ms(2_000)
+        token = (await refreshed(plane, token)).tokens.refresh_token
+    assert turns == 0
+    guess = Secret(f"{anna.session.session_id}.{'a' * 43}")
+    with pytest.raises(InvalidRefreshToken):
+        await refreshed(plane, guess)
+    assert turns == 3
+    assert plane.take_revoked() == []
+    with pytest.raises(InvalidRefreshToken):
+        await refreshed(plane, anna.tokens.refresh_token)
+    assert plane.take_revoked() == [anna.session.session_id]
 
 
 async def test_refresh_with_a_guess_is_refused_and_ends_nothing(plane: Plane) -> None:

@@ -164,3 +164,12 @@ def test_nothing_that_a_peer_sends_raises(headers: dict[str, str], query: str, p
     for options in (OPTIONS, URL_OPTIONS):
         read_credentials(request(headers, query=query, path=path), options)
         read_credentials(request(headers, query=query), options)
+
+
+def test_device_in_any_spelling_of_its_uuid_is_one_device() -> None:
+    for spelled in (DEVICE.upper(), DEVICE.title(), DEVICE):
+        found = read_credentials(
+            request({"authorization": f"Bearer {JWT}", "x-device-id": spelled}), OPTIONS
+        )
+        assert isinstance(found, Credentials)
+        assert found.device_id == DEVICE.lower()
