@@ -72,7 +72,7 @@ def told_of(done: "LogRecovery", data_dir: Path, *, keep_sessions: bool) -> "Ite
         yield from _missing(done.missing)
     if done.epoch is not None:
         yield f"{data_dir} holds the recovered database now; its epoch is {done.epoch}."
-        yield f"The damaged files are in {done.aside}; delete them when nobody misses anything."
+        yield f"The damaged files are in {done.aside}; delete them when nothing is missed."
         if not keep_sessions:
             yield "All sessions have ended: people log in again, bots need new tokens."
     elif done.is_resumed:

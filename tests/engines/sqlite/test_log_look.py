@@ -234,7 +234,7 @@ async def test_log_of_a_running_server_is_not_looked_at(
 
 
 async def test_reader_waits_for_a_process_that_is_looking(killed: Killed) -> None:
-    """Before the other has looked, nobody knows whether the log may be opened."""
+    """Before the other has looked, it is not known whether the log may be opened."""
     killed.hit_frame(7)
     looking, may_end = threading.Event(), threading.Event()
 

@@ -78,7 +78,7 @@ def needs_look(path: Path) -> bool:
 
 
 def judge_log(path: Path) -> Judgement:
-    """What the log of a database is. Nobody may write it meanwhile."""
+    """What the log of a database is. No process may write it meanwhile."""
     # A log without its database is `check_not_emptied`'s.
     if size_bytes(wal_of(path)) == 0 or size_bytes(path) == 0:
         return Judgement(Verdict.WHOLE)

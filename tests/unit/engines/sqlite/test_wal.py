@@ -283,7 +283,7 @@ def test_header_that_was_cut_after_a_restart_of_one_frame() -> None:
 
 
 def test_header_that_was_cut_after_a_restart_whose_first_commit_was_torn() -> None:
-    """Frame 1 is of the log before, frames 2 and 3 of a commit that nobody was told of."""
+    """Frame 1 is of the log before, frames 2 and 3 of a commit that was never acknowledged."""
     old = made(one_each(4), salts=OLD_SALTS)
     new = made([[(5, b"1" * 512), (6, b"2" * 512), (7, b"3" * 512)]])
     data = bytearray(hit(new.over(bytes(old.data)), 20))
