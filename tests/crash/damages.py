@@ -198,7 +198,8 @@ def damage_logs(
     """Damage logs until so many damages were noticed, or one was not; the faults."""
     tally = Tally()
     number = 0
-    while tally.damages < damages:
+    # On, until each kind of log was among them.
+    while tally.damages < damages or not (tally.restarted and tally.checkpointed):
         number += 1
         home = directory / f"store-{number}"
         home.mkdir()
@@ -212,8 +213,6 @@ def damage_logs(
                 return tally, [f"store {number}, damage {hit}: {fault}" for fault in faults]
             shutil.rmtree(where)
             told(tally)
-            if tally.damages >= damages:
-                break
         shutil.rmtree(home)
     return tally, []
 

@@ -318,7 +318,9 @@ def _set_trap(machine: Machine, random: Random) -> None:
     elif kind < 0.6:
         machine.cut_at(random.randint(1, 40))
     else:
-        machine.cut_at(random.randint(1, 6), random.choice(RARE_ACTS))
+        act = random.choice(RARE_ACTS)
+        # Few lives see a second restart of the log.
+        machine.cut_at(1 if "restart" in act else random.randint(1, 6), act)
 
 
 def survive(

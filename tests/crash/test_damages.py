@@ -34,7 +34,7 @@ def test_damage_with_three_commits_behind_it_is_noticed(seed: str | None, tmp_pa
     sys.stdout.write(f"seed {seed}: {tally}")
     again = f"python -m tests.crash.damages --damages {DAMAGES} --seed {seed}"
     assert not faults, "\n".join([f"again with: {again}", *faults])
-    assert tally.damages == DAMAGES
+    assert tally.damages >= DAMAGES
     assert tally.restarted > 0, "no log had been restarted"
     assert tally.checkpointed > 0, "no log had been copied in part"
     assert tally.sectors > 0
