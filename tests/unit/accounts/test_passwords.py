@@ -207,6 +207,30 @@ async def test_one_who_gives_up_leaves_the_slot_to_the_next() -> None:
     await asyncio.wait(tasks)
 
 
+async def test_one_who_gives_up_in_the_moment_of_the_turn_passes_it_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise the slot would be lost, and with the last slot every login."""
+    worker = Worker()
+    worker.gate.clear()
+    options = PasswordOptions(memory_kib=8, passes=1, running_max=1, waiting_max=9)
+    checker = passwords(PlainHasher(), worker, options)
+    tasks = [asyncio.get_running_loop().create_task(checker.hash(PASSWORD)) for _ in range(3)]
+    await asyncio.wait(tasks, timeout=0.001)
+    pass_on = checker._pass_on
+
+    def pass_on_and_give_up() -> None:
+        pass_on()
+        # It has the turn now, and has not heard of it yet.
+        tasks[1].cancel()
+
+    monkeypatch.setattr(checker, "_pass_on", pass_on_and_give_up)
+    worker.gate.set()
+    await asyncio.wait_for(tasks[2], 5)
+    assert tasks[1].cancelled()
+    await asyncio.wait_for(checker.hash(PASSWORD), 5)
+
+
 async def test_one_who_waits_too_long_is_refused() -> None:
     worker = Worker()
     worker.gate.clear()
