@@ -98,7 +98,7 @@ def shown_as_it_arrives(patch: Patch) -> None:
     _shown_by(patch, lambda kept: kept.position)
 
 
-@mutant("MR-05")
+@mutant("MR-05", TW_12="that check begins with a message that was lost")
 def waits_for_the_missing(patch: Patch) -> None:
     original = Holdings.message
 
@@ -204,7 +204,7 @@ def acks_the_highest(patch: Patch) -> None:
     _ack_frames(patch, lambda place: max(place.waiting, default=0))
 
 
-@mutant("AK-02")
+@mutant("AK-02", TW_03="who acknowledges each message does so in groups, too")
 def acks_every_message(patch: Patch) -> None:
     original = Connection.stored
 
@@ -266,7 +266,7 @@ def one_position_for_all_chats(patch: Patch) -> None:
     _ack_frames(patch, position)
 
 
-@mutant("AK-06")
+@mutant("AK-06", TW_03="an acknowledgement that does not come is not there at once")
 def acks_only_at_the_end(patch: Patch) -> None:
     patch.setattr(acks.Acks, "next_deadline_ms", lambda self: None)
 
