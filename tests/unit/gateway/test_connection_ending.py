@@ -12,6 +12,7 @@ from tests.unit.gateway.talk import STORED, Talk, refusal
 from tests.unit.gateway.test_connection import ending_of
 from tidewire.domain.errors import (
     SequenceAboveHead,
+    TidewireError,
 )
 from tidewire.domain.resync import ResyncReason
 from tidewire.gateway.effects import (
@@ -151,3 +152,11 @@ def test_broken_connection_ends_with_1011_in_any_state(state: State) -> None:
     talk.core._check_invariants()
     talk.core.lost()
     assert talk.core.broken(talk.wall_ms) == NOTHING
+
+
+def test_first_digest_that_fails_unexpectedly_closes_with_1011() -> None:
+    talk = Talk()
+    talk.core.opened()
+    *_, close = talk.digest_failed(TidewireError())
+    assert close == Close(CloseCode.INTERNAL_ERROR, "INTERNAL_ERROR")
+    assert talk.core.state is CLOSING
