@@ -64,6 +64,7 @@ class Attacker:
         self.order = order
         self.outcome = Outcome()
         self.ends_at_s = time.monotonic() + order.seconds
+        self.address = ADDRESS
         self.answers: Counter[str] = Counter()
         self.lock = threading.Lock()
 
@@ -75,7 +76,7 @@ class Attacker:
         peer = socket.socket()
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES // 2)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES // 2)
-        peer.bind((ADDRESS, 0))
+        peer.bind((self.address, 0))
         peer.settimeout(5.0)
         peer.connect(("127.0.0.1", self.order.port))
         peer.settimeout(0.2)
@@ -184,6 +185,19 @@ class Attacker:
             if not data:
                 raise ConnectionResetError
             self.heard(data)
+
+    def with_another(self, address: str, attack: Callable[["Attacker"], None]) -> None:
+        """Let another one attack from its own address, and count what becomes of it as ours."""
+        other = Attacker(self.order)
+        other.ends_at_s = self.ends_at_s
+        other.address = address
+        attack(other)
+        with self.lock:
+            self.outcome.connections += other.outcome.connections
+            self.outcome.closed += other.outcome.closed
+            self.outcome.sent_bytes += other.outcome.sent_bytes
+            self.outcome.received_bytes += other.outcome.received_bytes
+            self.answers.update(other.answers)
 
     def finished(self) -> Outcome:
         self.outcome.answers = dict(self.answers)
@@ -352,16 +366,31 @@ def probes(attacker: Attacker) -> None:
     paths = ("/healthz", "/readyz", "/metrics", "/api/v1/health")
 
     def work(number: int) -> None:
-        each = Attacker(attacker.order)
-        each.ends_at_s = attacker.ends_at_s
-        each.ask_again_and_again(_GET.format(path=paths[number]).encode(), connections=2)
-        done = each.finished()
-        attacker.count(sent_bytes=done.sent_bytes, closed=done.closed)
-        with attacker.lock:
-            attacker.outcome.connections += done.connections
-            attacker.answers.update(done.answers)
+        request = _GET.format(path=paths[number]).encode()
+        attacker.with_another(ADDRESS, lambda each: each.ask_again_and_again(request, 2))
 
     attacker.on_many(len(paths), work)
+
+
+def guessed_passwords(attacker: Attacker) -> None:
+    """From many addresses, at many names: each guess costs a hash."""
+
+    def work(number: int) -> None:
+        body = json.dumps(
+            {
+                "username": f"somebody{number}",
+                "password": "not the right one",
+                "device_id": "6f1c2b5e-0d8a-4c56-9a3f-0c2f6a0b7a11",
+            }
+        )
+        request = (
+            "POST /api/v1/auth/login HTTP/1.1\r\nHost: localhost\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+        ).encode()
+        address = f"127.0.1.{number + 1}"
+        attacker.with_another(address, lambda each: each.ask_again_and_again(request, 1))
+
+    attacker.on_many(20, work)
 
 
 def broken_upgrades(attacker: Attacker) -> None:
@@ -479,6 +508,7 @@ ATTACKS: Final[dict[str, Callable[[Attacker], None]]] = {
         description,
         long_unknown_paths,
         probes,
+        guessed_passwords,
         broken_upgrades,
         refused_upgrades,
         ping_burst,

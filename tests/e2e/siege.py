@@ -75,6 +75,12 @@ def _is_refused(outcome: Outcome, seconds: float) -> bool:
     return outcome.answers.get("429", 0) > 0 or outcome.closed > 0
 
 
+def _is_refused_or_late(outcome: Outcome, seconds: float) -> bool:
+    """Few of its requests cost anything: they wait for their turn, or are refused."""
+    costly = outcome.answers.get("401", 0)
+    return _is_refused(outcome, seconds) or costly <= 20 * (1 + seconds)
+
+
 def _reads_at_most(kb_at_once: int, kb_per_second: int) -> Callable[[Outcome, float], bool]:
     def is_held(outcome: Outcome, seconds: float) -> bool:
         return outcome.received_bytes <= 1024 * (kb_at_once + kb_per_second * seconds)
@@ -94,6 +100,7 @@ SIEGE: Final = (
     Attack("endless_chunks", "A2", "a body of chunks without an end", _all_closed),
     Attack("many_connections", "A2", "3000 sockets with half a head each", _some_closed),
     Attack("not_http", "A16", "bytes that are no HTTP", _some_closed),
+    Attack("guessed_passwords", "A11", "20 addresses that guess passwords", _is_refused_or_late),
     Attack("broken_upgrades", "A16", "upgrades that are malformed", _is_refused),
     Attack("refused_upgrades", "A17", "upgrades with bad tokens", _is_refused),
     Attack("escapes", "A9", "64 KB of escapes to explain", _closed_or(3_000, 1_200)),

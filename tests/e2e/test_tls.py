@@ -6,6 +6,7 @@ Slow: a server and several commands.
 import datetime
 import ipaddress
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.e2e.commands import PROGRAM, Done, tidewire
+from tests.e2e.commands import PROGRAM, TIMEOUT_S, Done, tidewire
 from tests.e2e.serving import serving
 
 pytestmark = pytest.mark.slow
@@ -132,3 +133,23 @@ def test_file_that_is_no_authority_is_told(
     done = tidewire("send", "@bob", "Hello", "--user", "alice", "--ca-file", file)
     assert done.exit_code == 2
     assert complaint in done.err
+
+
+def test_handshake_that_does_not_go_on_is_ended(tmp_path: Path) -> None:
+    _, cert, key = make_files(tmp_path)
+    with (
+        serving(
+            tmp_path / "data",
+            "--tls-cert",
+            cert,
+            "--tls-key",
+            key,
+            "--set",
+            "server.tls_handshake_timeout_ms=300",
+        ) as server,
+        socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as peer,
+    ):
+        peer.settimeout(TIMEOUT_S)
+        # The beginning of a handshake, and no more.
+        peer.sendall(b"\x16\x03\x01\x02\x00\x01")
+        assert peer.recv(1) == b""
