@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-fast test-faults check fmt lock bench bench-against settings soak torture siege stack stack-env stack-down clean
+.PHONY: help run test test-fast test-faults test-long mutants check fmt lock bench bench-against settings soak torture siege stack stack-env stack-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,16 @@ settings: $(READY) ## Write docs/settings.md from the code
 
 siege: $(READY) ## Attack a server while two people talk; the table of docs/security.md (SIEGE_SECONDS=10)
 	$(BIN)/python -m tests.e2e.siege --seconds $(SIEGE_SECONDS)
+
+test-long: $(READY) ## At length what 'make test' does briefly: kills, power cuts, damaged files, the siege
+	$(BIN)/python -m tests.crash.torture --rounds $(ROUNDS)
+	$(BIN)/python -m tests.crash.cuts --cuts 300
+	$(BIN)/python -m tests.crash.damages --damages 300
+	$(BIN)/python -m tests.crash.flips --copies 300
+	$(BIN)/python -m tests.e2e.siege --seconds $(SIEGE_SECONDS)
+
+mutants: $(READY) ## Put deliberate faults into a copy of the code; list those that no test notices
+	$(BIN)/python -m tests.mutants.run --jobs $(JOBS) $(ARGS)
 
 lock: $(UV) ## Resolve pyproject.toml into requirements.lock (keeps what still fits; UPGRADE=1 renews)
 	$(UV) pip compile pyproject.toml --python $(BIN)/python --quiet \
