@@ -3,6 +3,7 @@
 Each copy is verified, and served: everything in it is read by everyone, and a little is written.
 `verify` has to end in a report. The store has to open, or to refuse with a sentence; what is then
 asked of it may fail one by one, but neither ends the process nor answers with what was never said.
+Some more copies are served by real server processes.
 Exit code 1 and the faults if there is one; the
 files are kept then.
 """
@@ -287,6 +288,7 @@ async def try_copies(
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--copies", type=int, default=300)
+    parser.add_argument("--servers", type=int, default=10, help="so many real processes as well")
     parser.add_argument("--seed", default=secrets.token_hex(4))
     given = parser.parse_args()
     logging.disable()
@@ -294,6 +296,10 @@ def main() -> int:
     sys.stdout.write(f"seed {given.seed}, files in {directory}\n")
     began = time.monotonic()
     tally = asyncio.run(try_copies(directory, given.seed, given.copies))
+    # Needs this module.
+    from tests.crash.flipped_servers import try_servers
+
+    asyncio.run(try_servers(directory, given.seed, given.servers, tally))
     sys.stdout.write(f"{tally.copies} copies, {time.monotonic() - began:.0f} s\n")
     for outcome, count in tally.outcomes.most_common():
         sys.stdout.write(f"{count:7,} {outcome}\n")

@@ -9,6 +9,7 @@ from random import Random
 import msgspec
 import pytest
 
+from tests.crash.flipped_servers import try_servers
 from tests.crash.flips import Tally, make_store, try_copies, try_copy
 
 COPIES = 40
@@ -25,6 +26,14 @@ async def test_no_flipped_bit_ends_a_server_or_is_served_as_truth(tmp_path: Path
     assert tally.copies >= 5
     assert tally.outcomes["served"] > tally.copies / 2
     assert tally.outcomes["verify sees it"] > 0
+
+
+@pytest.mark.slow
+async def test_server_process_survives_a_flipped_bit(tmp_path: Path) -> None:
+    tally = Tally()
+    await try_servers(tmp_path, "two", 2, tally)
+    assert tally.faults == []
+    assert tally.outcomes["servers that serve"] > 0
 
 
 @pytest.mark.slow
