@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.chatting import Frame, Phone
-from tests.wired.site import WiredSite, wired
+from tests.wired.site import HandClock, WiredSite, wired
 from tidewire.gateway.options import GatewayOptions
-from tidewire.ports.pausing import pause
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clock")]
 
 DEFAULTS = {
     f"gateway__{name}": getattr(GatewayOptions(), name)
@@ -49,7 +48,9 @@ async def stored(site: WiredSite, phone: Phone, chat_id: str) -> list[int]:
     return [int(one["content"]) for one in await phone.sync(chat_id)]
 
 
-async def test_limit_does_not_let_later_sends_overtake(tmp_path: Path) -> None:
+async def test_limit_does_not_let_later_sends_overtake(
+    tmp_path: Path, clock: type[HandClock]
+) -> None:
     """45 sends, 50 ms apart, at the default limits. Before, number 39 was refused, and 40, 41 and
     43 were stored."""
     async with wired(tmp_path, **DEFAULTS) as site:
@@ -58,7 +59,8 @@ async def test_limit_does_not_let_later_sends_overtake(tmp_path: Path) -> None:
         async with site.phone(ann) as phone:
             for number in range(45):
                 await phone.post("send_message", message(chat_id, number), str(number))
-                await pause(50)
+                await phone.caught_up()
+                clock.now_ms += 50
             answered = await answers(phone, 45)
             refused = refusals(answered)
             assert refused, "the limit was never reached"
@@ -73,14 +75,15 @@ async def test_limit_does_not_let_later_sends_overtake(tmp_path: Path) -> None:
                 assert payload["details"].get("after") == (None if number == first else opener)
             # Sent again in order, with pauses that the limit takes, they are all stored.
             for number in refused:
-                await pause(110)
+                clock.now_ms += 110
                 await phone.post("send_message", message(chat_id, number), str(number))
+                await phone.caught_up()
             assert refusals(await answers(phone, len(refused))) == []
             assert await stored(site, phone, chat_id) == list(range(45))
 
 
 async def test_sends_behind_a_refused_one_cost_no_tokens_and_are_no_offences(
-    tmp_path: Path,
+    tmp_path: Path, clock: type[HandClock]
 ) -> None:
     limits = {**DEFAULTS, "gateway__send_chat_burst": 2, "gateway__throttled_frames_max": 3}
     async with wired(tmp_path, **limits) as site:
@@ -92,7 +95,7 @@ async def test_sends_behind_a_refused_one_cost_no_tokens_and_are_no_offences(
             assert refusals(await answers(phone, 50)) == list(range(2, 50))
             # The line of the other chat is open, and so is this one for a message that is first.
             await phone.say(other, "hello")
-            await pause(150)
+            clock.now_ms += 150
             first = message(chat_id, 50, is_first=True)
             assert (await phone.ask("send_message", first))["type"] == "send_message_ack"
             assert await stored(site, phone, chat_id) == [0, 1, 50]

@@ -30,6 +30,7 @@ async def spend(phone: Phone, chat_id: str, count: int) -> None:
         await phone.say(chat_id, "hello")
 
 
+@pytest.mark.usefixtures("clock")
 async def test_two_sockets_of_one_user_share_one_burst(tmp_path: Path) -> None:
     async with wired(tmp_path, **STRICT) as site:
         ann, ben = await site.people("ann", "ben")
@@ -45,6 +46,7 @@ async def test_two_sockets_of_one_user_share_one_burst(tmp_path: Path) -> None:
             await spend(third, chat_id, BURST)
 
 
+@pytest.mark.usefixtures("clock")
 async def test_rest_and_sockets_share_one_limiter(tmp_path: Path) -> None:
     async with wired(tmp_path, **STRICT) as site:
         ann, ben = await site.people("ann", "ben")
