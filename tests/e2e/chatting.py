@@ -38,6 +38,11 @@ ROOMY: Final[Mapping[str, int]] = {
     "gateway.send_user_burst": 100_000,
     "chats.strangers_per_hour": 1_000_000,
     "rest.anonymous_per_minute": 100_000,
+    "rest.probes_per_minute": 100_000,
+    "server.inbound_bytes_per_second": 100_000_000,
+    "server.inbound_burst_bytes": 100_000_000,
+    "server.address_http_connections_max": 2_000,
+    "server.address_connections_max": 10_000,
     "rest.reads_per_minute": 100_000,
     "rest.writes_per_minute": 100_000,
     # Ticks are told as they move, or a test would wait for the interval each time.
