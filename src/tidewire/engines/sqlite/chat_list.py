@@ -7,6 +7,7 @@ import apsw
 from tidewire.domain.chat_list import ChatListCursor, ChatListItem, ChatListPage, LastMessage
 from tidewire.domain.chats import ChatType
 from tidewire.domain.delivery import Positions, is_hidden
+from tidewire.domain.errors import StoreDamaged
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import (
     PREVIEW_CHARACTERS_MAX,
@@ -87,7 +88,8 @@ def _item(
 ) -> ChatListItem:
     access = access_chat(database, reader, chat_id)
     positions = database.execute(FIND_POSITIONS, (reader, chat_id)).fetchone()
-    assert positions is not None
+    if positions is None:
+        raise StoreDamaged(f"{reader} is a member of {chat_id} without positions")
     delivered, read, effective_delivered, effective_read, hidden_through = positions
     is_direct = access.chat.chat_type is ChatType.DIRECT
     return ChatListItem(
