@@ -132,6 +132,7 @@ class Writer:
         # SimpleQueue wakes the thread in C; its bound is kept by `_waiting`, on the loop alone.
         self._queue: SimpleQueue[_Write | _Pause | None] = SimpleQueue()
         self._waiting = 0
+        self._changes = database.total_changes()
         self.has_room: bool | None = None
         """Whether the last commit found room on the disk; None before the first one."""
         self._in_doubt: str | None = None
@@ -316,7 +317,11 @@ class Writer:
         """COMMIT. If it fails for another reason than room, nobody knows what is on the disk."""
         try:
             self._database.execute("COMMIT")
-            self.has_room = True
+            # A commit that has changed nothing has written nothing.
+            changes = self._database.total_changes()
+            if changes != self._changes:
+                self._changes = changes
+                self.has_room = True
         except (apsw.FullError, apsw.BusyError):
             raise
         except Exception as error:
