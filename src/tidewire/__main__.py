@@ -5,6 +5,9 @@ loaded it ends the process at once instead, as it does any program that has not 
 """
 
 import signal
+import sys
+
+EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -16,7 +19,11 @@ def main() -> None:
     from tidewire.runtime.cli import main as run
 
     signal.signal(signal.SIGINT, before)
-    run()
+    try:
+        run()
+    except KeyboardInterrupt:
+        # Before a command has begun: each tells of it by itself.
+        sys.exit(EXIT_INTERRUPTED)
 
 
 if __name__ == "__main__":

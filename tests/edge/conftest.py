@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.edge.raw import all_gone
 from tidewire.domain.ids import SessionId, UserId
 from tidewire.edge.options import EdgeOptions
 from tidewire.edge.server import EdgeServer
@@ -107,5 +108,6 @@ async def server(gateway: EchoGateway) -> AsyncIterator[EdgeServer]:
     await server.start()
     yield server
     await server.stop_accepting()
+    await all_gone(server)
     await server.stop()
     await tasks.close()

@@ -5,6 +5,10 @@ import base64
 import os
 import struct
 
+from tidewire.edge.server import EdgeServer
+
+PATIENCE_S = 10.0
+
 TEXT, BINARY, CONTINUATION, CLOSE, PING, PONG = 0x1, 0x2, 0x0, 0x8, 0x9, 0xA
 
 UPGRADE = (
@@ -99,3 +103,13 @@ def frame(
         return head + payload
     key = os.urandom(4)
     return head + key + bytes(byte ^ key[index % 4] for index, byte in enumerate(payload))
+
+
+async def all_gone(server: EdgeServer) -> None:
+    """Wait until no connection is left: some linger for a second, and no test may find another
+    one's sockets."""
+    for _ in range(int(PATIENCE_S / 0.01)):
+        if not server._doors._inside:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("a connection is still there")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.edge.conftest import EchoGateway
-from tests.edge.raw import RawPeer
+from tests.edge.raw import RawPeer, all_gone
 from tidewire.edge.http import HEAD_BYTES_MAX, HEAD_FIELDS_MAX
 from tidewire.edge.options import EdgeOptions
 from tidewire.edge.server import EdgeServer
@@ -59,6 +59,7 @@ async def serving(desk: Desk, **named: Any) -> AsyncIterator[EdgeServer]:
         yield server
     finally:
         await server.stop_accepting()
+        await all_gone(server)
         await server.stop()
         await tasks.close()
 

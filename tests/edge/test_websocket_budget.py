@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.edge.conftest import EchoGateway, hello_app
-from tests.edge.raw import CLOSE, CONTINUATION, PING, PONG, TEXT, RawPeer, frame
+from tests.edge.raw import CLOSE, CONTINUATION, PING, PONG, TEXT, RawPeer, all_gone, frame
 from tidewire.edge.options import EdgeOptions
 from tidewire.edge.server import EdgeServer
 from tidewire.edge.websocket import FRAGMENTS_MAX
@@ -28,6 +28,7 @@ async def serving(gateway: EchoGateway, **named: Any) -> AsyncIterator[EdgeServe
         yield server
     finally:
         await server.stop_accepting()
+        await all_gone(server)
         await server.stop()
         await tasks.close()
 

@@ -51,6 +51,8 @@ LINGER_S_MAX: Final = 1.0
 """After a frame that cannot be read, how long what follows is thrown away."""
 LINGER_BYTES_MAX: Final = 1024 * 1024
 """And how much of it."""
+SLICE_MS: Final = 10
+"""A slice of the budget that took longer than this has not come in one burst."""
 FRAGMENTS_MAX: Final = 1_000
 """How many parts a message may have: they cost, also if they are empty."""
 READ_BUFFER_BYTES: Final = 2_048
@@ -117,6 +119,7 @@ class Socket(WSListener):
         self._loop = asyncio.get_running_loop()
         # What of the budget may be used before it is looked at again.
         self._slice_bytes = SLICE_BYTES
+        self._sliced_at_ms = 0
         self._is_overrun = False
         self._resuming: asyncio.TimerHandle | None = None
         # The last ping that waits for its pong, and whether one was sent in this turn.
@@ -208,8 +211,13 @@ class Socket(WSListener):
         self._slice_bytes = SLICE_BYTES
         if self._is_overrun or self._socket.is_closing():
             return
+        now_ms = int(self._loop.time() * 1000)
+        pause_ms = self._budget.spend(cost_bytes, now_ms)
+        sliced_at_ms, self._sliced_at_ms = self._sliced_at_ms, now_ms
+        if pause_ms == 0 and now_ms - sliced_at_ms >= SLICE_MS:
+            # It came in many turns of the loop, and within the budget.
+            return
         self._socket.pause_reading()
-        pause_ms = self._budget.spend(cost_bytes, int(self._loop.time() * 1000))
         if self._resuming is not None:
             self._resuming.cancel()
             self._resuming = None

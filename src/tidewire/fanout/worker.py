@@ -122,6 +122,9 @@ class FanoutWorker:
             case MessageAppended():
                 message = event.message
                 self._with_roster(message.chat_id, event.membership_version, event, now_ms)
+            # Second, because there are as many of these as of messages, and few of the others.
+            case PositionsAdvanced():
+                self.tell_status(event.chat_id, event.user_id)
             case ChatCreated() | ChatRenamed() | MembershipChanged():
                 self._rosters.follow(event, self._clock.monotonic_ms())
                 chat = event.chat
@@ -134,8 +137,6 @@ class FanoutWorker:
                 self._rosters.changed(event.chat.chat_id)
                 for push in closed_pushes(event, now_ms=now_ms):
                     self._push(push)
-            case PositionsAdvanced():
-                self.tell_status(event.chat_id, event.user_id)
             case _:
                 assert_never(event)
 
