@@ -14,6 +14,7 @@ from tidewire.runtime import lifecycle
 from tidewire.runtime.bootstrap import Server, build_server
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.config import Config, load
+from tidewire.runtime.secret_files import KeyFile
 from tidewire.runtime.supervise import TaskSupervisor
 
 KEY = Secret("k" * 48)
@@ -72,7 +73,9 @@ class WiredSite(Address):
 
 
 @asynccontextmanager
-async def wired(data_dir: Path, **settings: int | str) -> AsyncIterator[WiredSite]:
+async def wired(
+    data_dir: Path, key: Secret | KeyFile = KEY, /, **settings: int | str
+) -> AsyncIterator[WiredSite]:
     """A server in memory, with room for a crowd; settings are named with `__` for the dot."""
 
     async def open_memory(config: Config, listener: CommitListener) -> Storage:
@@ -83,7 +86,7 @@ async def wired(data_dir: Path, **settings: int | str) -> AsyncIterator[WiredSit
     config = load(data_dir=data_dir, flags=flags, environ={}).config
     deaths: list[str] = []
     tasks = TaskSupervisor(lambda name, _: deaths.append(name))
-    server = await build_server(config, key=KEY, tasks=tasks, open_store=open_memory)
+    server = await build_server(config, key=key, tasks=tasks, open_store=open_memory)
     await lifecycle.start(server)
     try:
         yield WiredSite(server, deaths)

@@ -43,6 +43,8 @@ class Hub:
     def __init__(self, *, clock: Clock, options: GatewayOptions) -> None:
         self.counters = GatewayCounters()
         self.is_shutting_down = False
+        self.token_round = 0
+        """How often tokens that had been good were ended (`end_tokens`)."""
         self.tell_status: Callable[[ChatId, UserId], None] = ignore_status
         """Called when a connection's first ack or read in a chat moved nothing: the status is then
         told all the same, so that one that was lost is healed (DESIGN §8). Set by whoever wires."""
@@ -165,6 +167,8 @@ class Hub:
             )
         elif driver.admission.session_id in self._revoked:
             driver.end(CloseReason.SESSION_REVOKED)
+        elif driver.admission.token_round != self.token_round:
+            driver.end(CloseReason.TOKEN_EXPIRED)
         elif self.other_devices_count(user_id, device_id) >= self._options.user_connections_max:
             driver.end(CloseReason.RATE_LIMITED)
         else:
@@ -196,6 +200,12 @@ class Hub:
         """End all connections of a user. To keep him out, revoke his sessions."""
         _each(self._by_user.get(user_id, ()), _revoke)
 
+    def end_tokens(self) -> None:
+        """Tokens that were good are so no more, and which ones is not known here: all connections
+        end, also those that are just being made, to come back with a good one, not all at once."""
+        self.token_round += 1
+        self._end_all(CloseReason.TOKEN_EXPIRED)
+
     def close_duplicate(self, connection_id: ConnectionId) -> None:
         """The same device has connected to another process."""
         driver = self._by_id.get(connection_id)
@@ -209,11 +219,7 @@ class Hub:
         grace: so have the ingest drained next, then wait for `empty`.
         """
         self.is_shutting_down = True
-        drivers = list(self._by_id.values())
-        delays_ms = iter(
-            [self._return_delay_ms(index, len(drivers)) for index in range(len(drivers))]
-        )
-        _each(drivers, lambda one: one.end(CloseReason.SERVER_SHUTDOWN, delay_ms=next(delays_ms)))
+        self._end_all(CloseReason.SERVER_SHUTDOWN)
 
     async def empty(self) -> None:
         """Wait until no connection is open. Peers may take their time: wait with a timeout."""
@@ -322,6 +328,13 @@ class Hub:
         )
         _each(drivers, lambda driver: driver.resync(reason, next(delays_ms)))
         self.counters.resyncs += len(drivers)
+
+    def _end_all(self, reason: CloseReason) -> None:
+        drivers = list(self._by_id.values())
+        delays_ms = iter(
+            [self._return_delay_ms(index, len(drivers)) for index in range(len(drivers))]
+        )
+        _each(drivers, lambda one: one.end(reason, delay_ms=next(delays_ms)))
 
     async def _register(self, driver: ConnectionDriver, registrar: Registrar) -> None:
         """Begin when the other processes know the route, so that nothing falls between."""

@@ -145,6 +145,8 @@ class Gateway:
         credentials = read_credentials(request, self._options)
         if isinstance(credentials, HandshakeRefusal):
             return self._charge(request) or credentials
+        # Before the token is looked at: its key may go while it is.
+        token_round = self._hub.token_round
         identity = await self._identify(credentials)
         if isinstance(identity, HandshakeRefusal):
             return self._charge(request) or identity
@@ -158,6 +160,7 @@ class Gateway:
                 token_expires_at_ms=identity.expires_at_ms,
                 client_ip=request.client_ip,
                 subprotocol=credentials.subprotocol,
+                token_round=token_round,
             )
         )
 

@@ -34,6 +34,8 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     token_expires_at_ms: int
     client_ip: str
     subprotocol: str | None = None
+    token_round: int = 0
+    """Which tokens were good when this one was checked: the hub's `token_round` at that time."""
 
 
 class HandshakeRefusal(msgspec.Struct, frozen=True, kw_only=True):

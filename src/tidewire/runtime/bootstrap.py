@@ -44,6 +44,7 @@ from tidewire.runtime.control import ControlServer
 from tidewire.runtime.id_source import id_source
 from tidewire.runtime.jwks import JwksSource
 from tidewire.runtime.key_acts import key_acts
+from tidewire.runtime.key_watch import KeyWatch
 from tidewire.runtime.lag import LoopLag
 from tidewire.runtime.metrics import Metrics, Sources
 from tidewire.runtime.operations import Operations
@@ -116,6 +117,7 @@ class Server:
     edge: EdgeServer
     control: ControlServer
     keys: "Keys"
+    key_watch: KeyWatch
     backbone: "Backbone | None"
     """None: it is the only process."""
 
@@ -187,6 +189,7 @@ def _wire(
             trail=machine.trail,
         )
     )
+    key_watch = KeyWatch(keys.ring, end_tokens=planes.hub.end_tokens, clock=machine.clock)
     operations = Operations(
         admin=planes.accounts.admin,
         chats=planes.chats,
@@ -196,6 +199,7 @@ def _wire(
         clock=machine.clock,
         trail=machine.trail,
         keys=None if keys.file is None else key_acts(config, keys.file, machine.clock),
+        on_keys_read=key_watch.look,
     )
     services = _rest_services(config, planes, machine, readiness, metrics)
     app = build_rest_app(replace(services, counters=rest), config.rest, is_described=True)
@@ -208,6 +212,7 @@ def _wire(
         lag=lag,
         trail=machine.trail,
         keys=keys,
+        key_watch=key_watch,
         edge=EdgeServer(app, gateway=planes.gateway, tasks=tasks, options=config.server),
         control=ControlServer(config.data_dir, operations, tasks),
         backbone=backbone,

@@ -118,6 +118,7 @@ async def _tend_keys(server: Server) -> None:
     try:
         if server.keys.file is not None and await asyncio.to_thread(server.keys.file.reread):
             _logger.info("the keys for tokens were read again")
+        server.key_watch.look()
         if server.backbone is not None:
             from tidewire.runtime.backbone import tend_keys
 

@@ -51,7 +51,9 @@ class Operations:
         clock: Clock,
         trail: AuditTrail,
         keys: KeyActs | None = None,
+        on_keys_read: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_keys_read` is called on the event loop whenever the keys may be others."""
         self._admin = admin
         self._chats = chats
         self._ingest = ingest
@@ -60,6 +62,7 @@ class Operations:
         self._clock = clock
         self._trail = trail
         self._keys = keys
+        self._on_keys_read = on_keys_read
         self._acts: Mapping[str, Callable[..., Awaitable[Result]]] = {
             "users.add": self._add_user,
             "users.list": self._list_users,
@@ -177,19 +180,26 @@ class Operations:
         }
 
     async def _list_keys(self) -> Result:
-        return await asyncio.to_thread(self._key_acts().list)
+        return await self._with_keys(self._key_acts().list)
 
     async def _rotate_keys(self, minutes: int | None) -> Result:
-        result = await asyncio.to_thread(self._key_acts().rotate, minutes)
+        result = await self._with_keys(self._key_acts().rotate, minutes)
         self._trail.record(AuditAction.KEY_ROTATED, actor=OPERATOR, target=str(result["key_id"]))
         return result
 
     async def _drop_key(self, key_id: str) -> Result:
-        result = await asyncio.to_thread(self._key_acts().drop, key_id)
+        result = await self._with_keys(self._key_acts().drop, key_id)
         self._trail.record(
             AuditAction.KEY_ROTATED, actor=OPERATOR, target=key_id[:64], reason="dropped"
         )
         return result
+
+    async def _with_keys(self, act: Callable[..., Result], *arguments: object) -> Result:
+        try:
+            return await asyncio.to_thread(act, *arguments)
+        finally:
+            # Each reads the file first, also one that is refused then.
+            self._on_keys_read()
 
     def _key_acts(self) -> KeyActs:
         if self._keys is None:

@@ -173,6 +173,15 @@ async def test_session_revoked_during_the_handshake_never_connects(stage: Stage)
     assert await stage.hub.presence([ann]) == {}
 
 
+async def test_tokens_that_end_close_all_connections_and_those_under_way(stage: Stage) -> None:
+    peers = await crowd(stage, 2)
+    stage.hub.end_tokens()
+    assert [peer.closed for peer in peers] == [(1008, "token_expired")] * 2
+    # Its token was looked at before they ended.
+    late = stage.arrives(await stage.world.person())
+    assert late.closed == (1008, "token_expired")
+
+
 async def test_memory_of_revoked_sessions_is_bounded(tmp_path: Path) -> None:
     async with staged(tmp_path, GatewayOptions(revoked_sessions_max=3)) as stage:
         stage.hub.close_session(SessionId(f"sess_{number}") for number in range(10))
