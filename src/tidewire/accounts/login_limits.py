@@ -60,7 +60,8 @@ class LoginLimits:
         }
 
     def stranger(self, address: str, now_ms: int) -> Admitted:
-        """One more hash for a stranger at this address, which is not limited here."""
+        """One more hash for a stranger at this address, or for whom the key stands for. It is not
+        limited here."""
         effort = self._count_effort(address, now_ms)
         return Admitted(lambda: _HEAD_START + effort(), (address,))
 

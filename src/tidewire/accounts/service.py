@@ -357,9 +357,12 @@ class AccountService:
         self, user_id: UserId, session_id: SessionId, *, old: Secret, new: Secret
     ) -> list[SessionId]:
         credentials = await self._own_credentials(user_id, old)
+        admitted = self._logins.stranger(f"#{user_id}", self._clock.monotonic_ms())
+        with self._in_queue(admitted):
+            password_hash = await self._passwords.hash(new, rank=admitted.rank)
         return await self._store.set_password(
             user_id,
-            await self._passwords.hash(new),
+            password_hash,
             expected_hash=credentials.password_hash,
             keep=session_id,
             now_ms=self._clock.wall_ms(),
@@ -377,15 +380,19 @@ class AccountService:
         await self._delete(credentials.user, actor=user_id)
 
     async def _own_credentials(self, user_id: UserId, password: Secret) -> Credentials:
-        """What is stored of a person who shows the password once more. Guesses are limited."""
-        throttle_key = f"#{user_id}"
-        self._take(self._password_changes, throttle_key)
+        """What is stored of a person who shows the password once more. Such tries are limited, the
+        good ones too, and wait in the queue as a stranger's login does."""
+        key = f"#{user_id}"
+        self._take(self._password_changes, key)
         credentials = await self._store.credentials_of(user_id)
         if credentials is None:
             raise UserNotFound(user_id)
-        if not (await self._passwords.check(credentials.password_hash, password)).is_right:
+        admitted = self._logins.stranger(key, self._clock.monotonic_ms())
+        with self._in_queue(admitted._replace(counted_in=((self._password_changes, key),))):
+            stored = credentials.password_hash
+            check = await self._passwords.check(stored, password, rank=admitted.rank)
+        if not check.is_right:
             raise InvalidCredentials
-        self._password_changes.give_back(throttle_key, self._clock.monotonic_ms())
         return credentials
 
     # Inside.

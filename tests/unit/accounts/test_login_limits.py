@@ -8,7 +8,7 @@ from tests.support.engines import MemoryHarness
 from tests.unit.accounts.parts import IP, PASSWORD, PHONE, Plane
 from tidewire.accounts.login_limits import Admitted, LoginLimits
 from tidewire.accounts.options import AccountOptions, PasswordOptions, ThrottleOptions
-from tidewire.accounts.passwords import PasswordCheck
+from tidewire.accounts.passwords import PasswordCheck, operators
 from tidewire.accounts.turns import Rank
 from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import InvalidCredentials, RateLimited, TooManyLogins
@@ -288,3 +288,63 @@ async def test_rank_of_a_good_login_counts_too(plane: Plane) -> None:
     await plane.logged_in("ben", a_device(1))
     await plane.logged_in("ben", a_device(1))
     assert ranks[3:] == [8, 1]
+
+
+# Showing the password once more.
+
+
+async def test_showing_the_password_waits_in_the_queue_like_a_login(plane: Plane) -> None:
+    """Only operators come first. Who changes the password again and again moves back."""
+    anna = await plane.registered("anna")
+    user_id, session_id = anna.user.user_id, anna.session.session_id
+    service = plane.accounts.service
+    check, hash_ = service._passwords.check, service._passwords.hash
+    ranks: list[int] = []
+
+    async def checked(
+        stored: str | None, password: Secret, *, rank: Rank = operators
+    ) -> PasswordCheck:
+        ranks.append(rank())
+        return await check(stored, password, rank=rank)
+
+    async def hashed(password: Secret, *, rank: Rank = operators) -> str:
+        ranks.append(rank())
+        return await hash_(password, rank=rank)
+
+    service._passwords.check = checked  # type: ignore[method-assign]
+    service._passwords.hash = hashed  # type: ignore[method-assign]
+    for _ in range(2):
+        await service.change_password(user_id, session_id, old=PASSWORD, new=PASSWORD)
+    await service.delete_account(user_id, password=PASSWORD)
+    assert ranks == [4, 5, 6, 7, 8]
+
+
+async def test_password_changes_that_are_good_are_limited_too(engine: MemoryHarness) -> None:
+    """Each costs two hashes, and nobody needs many."""
+    plane = Plane(engine, options=AccountOptions(throttle=ThrottleOptions(login_name_burst=2)))
+    anna = await plane.registered("anna")
+    user_id, session_id = anna.user.user_id, anna.session.session_id
+    change = plane.accounts.service.change_password
+    for _ in range(2):
+        await change(user_id, session_id, old=PASSWORD, new=PASSWORD)
+    with pytest.raises(RateLimited):
+        await change(user_id, session_id, old=PASSWORD, new=PASSWORD)
+
+
+async def test_password_change_without_room_in_the_queue_counts_for_nothing(
+    engine: MemoryHarness,
+) -> None:
+    options = AccountOptions(
+        passwords=PasswordOptions(running_max=1, waiting_max=0),
+        throttle=ThrottleOptions(login_name_burst=1),
+    )
+    plane = Plane(engine, options=options)
+    anna = await plane.registered("anna")
+    user_id, session_id = anna.user.user_id, anna.session.session_id
+    change = plane.accounts.service.change_password
+    plane.accounts.service._passwords._slots_taken = 1
+    for _ in range(3):
+        with pytest.raises(TooManyLogins):
+            await change(user_id, session_id, old=PASSWORD, new=PASSWORD)
+    plane.accounts.service._passwords._slots_taken = 0
+    await change(user_id, session_id, old=PASSWORD, new=PASSWORD)
