@@ -263,6 +263,8 @@ class Outbox:
             row = _row(code)
             if row is None or row.retryable:
                 self._given_up[entry.chat_id] = None
+                # What left after it is being refused because of it, and goes first.
+                lane.is_refused = bool(lane.flying)
         else:
             entry.state, entry.is_doubtful = QUEUED, True
             self._requeue(lane, [entry])

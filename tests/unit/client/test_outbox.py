@@ -247,6 +247,22 @@ def test_entry_that_is_given_up_is_not_waited_for() -> None:
     assert [(one.number, one.is_first) for one in leaving] == [(3, False)]
 
 
+def test_nothing_passes_those_that_are_refused_after_the_one_that_is_given_up() -> None:
+    box = outbox(*(entry(n) for n in range(5)), window=4, tries_max=1)
+    assert taken(box) == [0, 1, 2, 3]
+    refuse(box, 0, "INTERNAL_ERROR")
+    for number in (1, 2, 3):
+        assert taken(box, NOW_MS + 60_000) == [], "4 was written after these"
+        refuse(box, number, "INTERNAL_ERROR", after=0)
+    leaving, _ = box.take(NOW_MS + 60_000, WALL_MS)
+    assert [(one.number, one.is_first) for one in leaving] == [
+        (1, True),
+        (2, False),
+        (3, False),
+        (4, False),
+    ]
+
+
 def test_refusal_for_good_closes_no_line() -> None:
     box = outbox(entry(1), entry(2))
     assert taken(box) == [1]
