@@ -52,6 +52,14 @@ REPEATABLE: Final = FAILURES | {
     AuditAction.LOGIN,
     AuditAction.PASSWORD_CHANGED,
     AuditAction.SESSION_ENDED,
+    AuditAction.MEMBER_ADDED,
+    AuditAction.MEMBER_REMOVED,
+    AuditAction.MEMBER_LEFT,
+    AuditAction.ROLE_CHANGED,
+    AuditAction.GROUP_CREATED,
+    AuditAction.GROUP_RENAMED,
+    AuditAction.GROUP_HANDED_OVER,
+    AuditAction.GROUP_CLOSED,
 }
 """What one person can cause again and again: bounded per minute, the rest is counted."""
 

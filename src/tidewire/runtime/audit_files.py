@@ -36,9 +36,10 @@ class AuditOptions:
     files_max: int = 8
     """Files of each kind (the trail, and failures); the oldest one is deleted for a new one."""
     repeats_per_minute: int = 20
-    """Failed logins of one address, and logins of one account from one address, that are written
-    one by one in a minute; those beyond become one record with their number. A ban (fail2ban's
-    `maxretry`) must need fewer."""
+    """Failed logins of one address, and logins, ended sessions, changed passwords and each action
+    on groups and their members of one account from one address, that are written one by one in a
+    minute; those beyond become one record with their number. A ban (fail2ban's `maxretry`) must
+    need fewer."""
 
     def __post_init__(self) -> None:
         if self.file_kib_max < 1:

@@ -1,5 +1,7 @@
 """A flood of failures is counted, not written line by line."""
 
+import pytest
+
 from tidewire.domain.audit import AuditAction, AuditRecord
 from tidewire.runtime.audit_floods import WINDOW_MS, AuditFloods
 
@@ -51,8 +53,19 @@ def test_addresses_beyond_the_bound_share_one_window() -> None:
 
 def test_other_actions_are_never_left_out() -> None:
     floods = AuditFloods(each_max=1, keys_max=1)
-    added = AuditRecord(at_ms=1, action=AuditAction.MEMBER_ADDED, actor="a", address=HERE)
-    assert all(floods.admits(added, 0) for _ in range(10))
+    done = AuditRecord(at_ms=1, action=AuditAction.ACCOUNT_DISABLED, actor="a", address=HERE)
+    assert all(floods.admits(done, 0) for _ in range(10))
+
+
+@pytest.mark.parametrize(
+    "action", [one for one in AuditAction if one.value.startswith(("member.", "role.", "group."))]
+)
+def test_what_members_do_to_groups_again_and_again_is_bounded(action: AuditAction) -> None:
+    """Two members who change each other's roles in turn must not push the trail out."""
+    floods = AuditFloods(each_max=2, keys_max=10)
+    record = AuditRecord(at_ms=1, action=action, actor="a", address=HERE)
+    assert [floods.admits(record, 0) for _ in range(5)] == [True, True, *[False] * 3]
+    assert [left_out.count for left_out in floods.due(WINDOW_MS)] == [3]
 
 
 def test_logins_of_one_account_are_bounded_and_told_apart_from_those_of_another() -> None:
