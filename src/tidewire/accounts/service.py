@@ -232,7 +232,8 @@ class AccountService:
     async def login(
         self, username: str, password: Secret, *, device_id: str, client_ip: str
     ) -> LoggedIn:
-        """Log in on a device; its earlier session ends, and the oldest one beyond the bound.
+        """Log in on a device; its earlier session ends, and beyond the bound the one that was not
+        in use for the longest time.
 
         A name that nobody has takes as long as a wrong password and gets the same answer. Raises
         InvalidCredentials, Forbidden (disabled), RateLimited, TooManyLogins, InvalidOperation (not

@@ -42,7 +42,7 @@ class EdgeOptions:
     it where a large office shares one address."""
     address_connections_max: int = 1_000
     """How many connections one address may have, WebSockets included; beyond it: 429. Trusted
-    proxies are not counted, the addresses that they name are."""
+    proxies are not counted; the addresses that they name are, for WebSockets only."""
     address_faults_per_minute: int = 100
     """How many requests and upgrades of one address may be malformed. After that its new
     connections are dropped without an answer, until a minute's share is back."""
