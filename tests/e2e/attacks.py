@@ -330,6 +330,15 @@ def endless_chunks(attacker: Attacker) -> None:
         attacker.flood(peer, _filled(b"4\r\n\r\n\r\n\r\n"))
 
 
+def endless_trailer(attacker: Attacker) -> None:
+    head = (
+        "POST /api/v1/auth/login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    with attacker.connect() as peer:
+        peer.sendall(head.encode() + b"0\r\nX-Field: ")
+        attacker.flood(peer, b"a" * BUFFER_BYTES)
+
+
 def many_connections(attacker: Attacker) -> None:
     peers = []
     try:
@@ -503,6 +512,7 @@ ATTACKS: Final[dict[str, Callable[[Attacker], None]]] = {
         pipelined_read,
         endless_body,
         endless_chunks,
+        endless_trailer,
         many_connections,
         not_http,
         description,

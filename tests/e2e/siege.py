@@ -100,6 +100,7 @@ SIEGE: Final = (
     ),
     Attack("endless_body", "A2", "a body of 10 GB where there is nothing", _all_closed),
     Attack("endless_chunks", "A2", "a body of chunks without an end", _all_closed),
+    Attack("endless_trailer", "A1", "a trailer that never ends", _all_closed),
     Attack("many_connections", "A2", "3000 sockets with half a head each", _some_closed),
     Attack("not_http", "A16", "bytes that are no HTTP", _some_closed),
     Attack("guessed_passwords", "A11", "20 addresses that guess passwords", _is_refused_or_late),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.edge.conftest import EchoGateway
 from tests.edge.raw import RawPeer, all_gone
-from tidewire.edge.http import HEAD_BYTES_MAX, HEAD_FIELDS_MAX
+from tidewire.edge.http import FRAMING_BYTES_MAX, HEAD_BYTES_MAX, HEAD_FIELDS_MAX
 from tidewire.edge.options import EdgeOptions
 from tidewire.edge.server import EdgeServer
 from tidewire.runtime.supervise import TaskSupervisor
@@ -226,6 +226,45 @@ async def test_body_that_was_answered_already_is_read_up_to_a_bound() -> None:
         peer.send(b"a" * 200_000)
         await read_all(peer)
         peer.writer.transport.abort()
+
+
+CHUNKED = b"POST /%s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("path", [b"read", b"unread"])
+@pytest.mark.parametrize("begin", [b"0\r\nX: ", b"0\r\nX", b"4;x=", b"4\r\naaaa\r\n0\r\nX: "])
+async def test_what_is_around_a_body_has_a_bound(path: bytes, begin: bytes) -> None:
+    desk = Desk()
+    async with serving(desk, header_timeout_ms=60_000) as server:
+        peer = await RawPeer.connect(server.port)
+        peer.send(CHUNKED % path + begin)
+        await desk.until(lambda: len(desk.asked) == 1)
+        if path == b"unread":
+            assert await status_of(peer) == 200
+            await peer.reader.readexactly(5)
+        for _ in range(FRAMING_BYTES_MAX // 1_000 + 1):
+            peer.send(b"a" * 1_000)
+            await asyncio.sleep(0.001)
+        if path == b"read":
+            assert await status_of(peer) == 431
+            await read_all(peer)
+        else:
+            # What was answered already is not answered again.
+            assert await read_all(peer) == 0
+        peer.writer.transport.abort()
+
+
+async def test_body_of_many_chunks_with_a_trailer_is_read() -> None:
+    desk = Desk()
+    async with serving(desk) as server:
+        peer = await RawPeer.connect(server.port)
+        chunks = b"400\r\n" + b"a" * 1_024 + b"\r\n"
+        trailer = b"0\r\nX: " + b"a" * 16_000 + b"\r\n\r\n"
+        for _ in range(3):
+            peer.send(CHUNKED % b"read" + chunks * 200 + trailer)
+            assert await status_of(peer) == 200
+            await peer.reader.readexactly(5)
+        await peer.end()
 
 
 async def test_address_has_a_bound_on_its_connections() -> None:

@@ -28,6 +28,8 @@ HEAD_BYTES_MAX: Final = 32 * 1024
 """Of a request, from its first byte to the empty line; beyond it: 431."""
 HEAD_FIELDS_MAX: Final = 100
 """Header fields of a request; beyond it: 431."""
+FRAMING_BYTES_MAX: Final = 32 * 1024
+"""Of what is around a body in chunks: their sizes and the trailer; beyond it: 431."""
 UNWANTED_BODY_BYTES_MAX: Final = 64 * 1024
 """How much of a body is read to its end that was answered already."""
 READER_CHECK_S: Final = 0.02
@@ -116,6 +118,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._fields_count = 0
         self._body_bytes_left = 0
         self._body_bytes = 0
+        self._framing_bytes = 0
         self._held = b""
         # The last bytes of what was parsed: the end of a head may come in two parts.
         self._tail = b""
@@ -196,6 +199,9 @@ class HttpProtocol(HttpToolsProtocol):
             if self._head_bytes > HEAD_BYTES_MAX:
                 self._refuse(_HEAD_TOO_LARGE)
                 return False
+        else:
+            # What of it is body, `on_body` takes off again.
+            self._framing_bytes += len(part)
         try:
             self.parser.feed_data(part)
         except httptools.HttpParserUpgrade:
@@ -207,6 +213,10 @@ class HttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserError:
             is_large = self._fields_count > HEAD_FIELDS_MAX
             self._refuse(_HEAD_TOO_LARGE if is_large else _MALFORMED)
+            return False
+        if self._framing_bytes > FRAMING_BYTES_MAX:
+            # The parser keeps a trailer whole, and joins it anew with each part that comes.
+            self._refuse(_HEAD_TOO_LARGE)
             return False
         return not self.transport.is_closing()
 
@@ -236,6 +246,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
+        self._framing_bytes -= len(body)
         self._body_bytes_left = max(0, self._body_bytes_left - len(body))
         super().on_body(body)
         if self.cycle.response_complete and self._body_bytes > UNWANTED_BODY_BYTES_MAX:
@@ -295,6 +306,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._fields_count = 0
         self._body_bytes_left = 0
         self._body_bytes = 0
+        self._framing_bytes = 0
         self._tail = b""
         held, self._held = self._held, b""
         if held:
@@ -359,10 +371,13 @@ class HttpProtocol(HttpToolsProtocol):
             self._reader_timer = None
 
     def _refuse(self, answer: bytes) -> None:
-        """Answer what is malformed, and end the connection."""
+        """Answer what is malformed, unless an answer has begun, and end the connection."""
         self._all_is_here()
         self._held = b""
         if self._visit is not None and self._visit.address is not None:
             self._rules.doors.fault(self._visit.address, self._now_ms())
-        self.transport.write(answer)
+        # There is none yet in a request for a WebSocket; in a head it is the last request's.
+        cycle: Any = self.cycle
+        if self._is_in_head or cycle is None or not cycle.response_started:
+            self.transport.write(answer)
         self.transport.close()
