@@ -231,6 +231,46 @@ async def test_what_does_not_exist_is_counted_and_then_refused_late(
     assert (await client.get("/healthz")).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "with_header"),
+    [
+        ("GET", "/nothing", True),
+        ("DELETE", f"{API}/chats", True),
+        ("OPTIONS", f"{API}/chats", True),
+        ("GET", f"{API}/chats", True),
+        ("GET", API, True),
+        ("PUT", "/healthz", False),
+        ("PUT", "/metrics", False),
+    ],
+    ids=["unknown", "method", "options", "private", "public", "probe", "inside"],
+)
+async def test_no_header_and_no_path_gets_past_a_late_refusal(
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    path: str,
+    with_header: bool,
+) -> None:
+    waits: list[int] = []
+
+    async def pause(delay_ms: int) -> None:
+        waits.append(delay_ms)
+
+    monkeypatch.setattr(shell, "pause", pause)
+    ann = await stage.person("ann")
+    ann.client = client = stage.serve(RestOptions(anonymous_per_minute=2))
+    headers = {"Authorization": "x"} if with_header else {}
+    answers = [await client.request(method, path, headers=headers) for _ in range(3)]
+    assert 429 not in [answer.status_code for answer in answers[:2]]
+    assert (answers[2].status_code, code_of(answers[2])) == (429, "RATE_LIMITED")
+    assert answers[2].headers["retry-after"] == "30"
+    assert waits == [shell.LATE_MS]
+    # Who shows a good token has an allowance of its own, and does not wait.
+    assert (await ann.get("/chats")).status_code == 200
+    assert (await client.get("/healthz")).status_code == 200
+    assert waits == [shell.LATE_MS]
+
+
 async def test_log_of_a_refusal_has_the_begin_of_a_long_path(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:

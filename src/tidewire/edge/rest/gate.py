@@ -99,7 +99,7 @@ class Gate:
                 raise NotFound
             return
         if handler.opt.get("public"):
-            self._count(state, (self._anonymous,), state["address"])
+            self._count_address(state)
             return
         try:
             identity = await self._services.authenticator.authenticate(
@@ -107,7 +107,7 @@ class Gate:
                 device_id=connection.headers.get("x-device-id"),
             )
         except Unauthorized:
-            self._count(state, (self._anonymous,), state["address"])
+            self._count_address(state)
             raise
         state["identity"] = identity
         tier = handler.opt.get("tier", Tier.READ if method == "GET" else Tier.WRITE)
@@ -128,6 +128,13 @@ class Gate:
     def count_other(self, address: str) -> Allowance:
         """Count what no endpoint has counted: requests for what does not exist."""
         return self._anonymous.take(address, self._services.clock.monotonic_ms())
+
+    def _count_address(self, state: dict[str, Any]) -> None:
+        try:
+            self._count(state, (self._anonymous,), state["address"])
+        except LimitPassed:
+            state["is_late"] = True
+            raise
 
     def _count(self, state: dict[str, Any], quotas: tuple[Quota, ...], key: str) -> None:
         allowance = take_all(quotas, key, self._services.clock.monotonic_ms())

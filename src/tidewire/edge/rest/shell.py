@@ -82,10 +82,22 @@ class RequestShell:
                 await self._refuse(allowance, state, send)
                 return
 
+        is_refused = False
+
         async def answer(message: Message) -> None:
+            nonlocal is_refused
+            if is_refused:
+                return
             if message["type"] == "http.response.start":
                 if "allowance" not in state:
                     state["allowance"] = self._gate.count_other(address)
+                    is_refused = state["allowance"].wait_ms > 0
+                if is_refused:
+                    # An Authorization header gets past the look above, and so does a probe's path.
+                    await self._refuse(state["allowance"], state, send)
+                    return
+                if state.get("is_late"):
+                    await pause(LATE_MS)
                 message["headers"] = [
                     *message["headers"],
                     *self._headers(message["headers"], state),
