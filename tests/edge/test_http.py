@@ -15,6 +15,7 @@ from tidewire.edge.server import EdgeServer
 from tidewire.runtime.supervise import TaskSupervisor
 
 GET = b"GET /%d HTTP/1.1\r\nHost: localhost\r\n\r\n"
+CHUNKED = b"POST /%s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 PATIENCE_S = 10.0
 
 
@@ -183,13 +184,23 @@ async def test_what_comes_before_an_answer_waits_in_the_kernel() -> None:
         desk.may_answer.set()
 
 
-async def test_answer_that_is_not_read_ends_the_connection() -> None:
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        GET % 0,
+        b"GET /0 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"GET /0 HTTP/1.0\r\n\r\n",
+        b"POST /unread HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n",
+    ],
+    ids=["kept", "close", "1.0", "body too slow"],
+)
+async def test_answer_that_is_not_read_ends_the_connection(request_bytes: bytes) -> None:
     desk = Desk(b"a" * 8_000_000)
-    async with serving(desk, answer_timeout_ms=200) as server:
+    async with serving(desk, answer_timeout_ms=200, header_timeout_ms=100) as server:
         peer = await RawPeer.connect(server.port)
         peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        peer.send(GET % 0)
-        await desk.until(lambda: desk.asked == ["/0"])
+        peer.send(request_bytes)
+        await desk.until(lambda: len(desk.asked) == 1)
         await asyncio.sleep(0.6)
         peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
         assert await read_all(peer) < 8_000_000
@@ -200,7 +211,8 @@ async def test_answer_that_is_read_slowly_is_read_to_its_end() -> None:
     desk = Desk(b"a" * 16_000_000)
     async with serving(desk, answer_timeout_ms=1_500) as server:
         peer = await RawPeer.connect(server.port)
-        peer.send(GET % 0 + GET % 1)
+        # The second one closes, and is read to its end all the same.
+        peer.send(GET % 0 + b"GET /1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         for _ in range(2):
             assert await status_of(peer) == 200
             # Longer than the timeout, but some of it leaves all the while.
@@ -226,9 +238,6 @@ async def test_body_that_was_answered_already_is_read_up_to_a_bound() -> None:
         peer.send(b"a" * 200_000)
         await read_all(peer)
         peer.writer.transport.abort()
-
-
-CHUNKED = b"POST /%s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 @pytest.mark.parametrize("path", [b"read", b"unread"])

@@ -250,7 +250,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._body_bytes_left = max(0, self._body_bytes_left - len(body))
         super().on_body(body)
         if self.cycle.response_complete and self._body_bytes > UNWANTED_BODY_BYTES_MAX:
-            self.transport.close()
+            self._close()
 
     def on_message_complete(self) -> None:
         self._all_is_here()
@@ -280,6 +280,8 @@ class HttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         if self.transport.is_closing():
+            # With `Connection: close` or HTTP/1.0; what was not sent yet still is.
+            self._watch_reader()
             return
         self._unset_keepalive_if_required()
         if self._is_complete:
@@ -336,10 +338,16 @@ class HttpProtocol(HttpToolsProtocol):
     def _too_slow(self) -> None:
         self._timer = None
         if not self.transport.is_closing():
-            self.transport.close()
+            self._close()
+
+    def _close(self) -> None:
+        """End the connection when what was written has left, or is not read."""
+        self.transport.close()
+        self._watch_reader()
 
     def _watch_reader(self) -> None:
-        """See that an answer leaves, and go on when it has."""
+        """See that an answer leaves, and go on when it has. Also of a connection that is closing:
+        it stays for as long as something is left."""
         if self._reader_timer is None:
             unsent_bytes = self.transport.get_write_buffer_size()
             self._reader_timer = self.loop.call_later(
@@ -348,11 +356,10 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _check_reader(self, unsent_bytes: int, since_ms: int) -> None:
         self._reader_timer = None
-        if self.transport.is_closing():
-            return
         left_bytes = self.transport.get_write_buffer_size()
         if not left_bytes:
-            if self._is_complete and self.cycle.response_complete:
+            is_closing = self.transport.is_closing()
+            if not is_closing and self._is_complete and self.cycle.response_complete:
                 self._next_request()
             return
         now_ms = self._now_ms()
@@ -380,4 +387,4 @@ class HttpProtocol(HttpToolsProtocol):
         cycle: Any = self.cycle
         if self._is_in_head or cycle is None or not cycle.response_started:
             self.transport.write(answer)
-        self.transport.close()
+        self._close()
