@@ -331,3 +331,31 @@ async def test_address_that_sends_only_malformed_requests_is_not_answered_any_mo
                 answers.append(0)
             peer.writer.transport.abort()
         assert answers == [400] * 5 + [0] * 2
+
+
+async def test_client_of_a_proxy_that_sends_only_malformed_upgrades_is_not_answered() -> None:
+    named = {"address_faults_per_minute": 5, "trusted_proxies": ("127.0.0.1",)}
+
+    async def answer_to(port: int, more: bytes) -> int:
+        peer = await RawPeer.connect(port)
+        peer.send(b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n%s\r\n" % more)
+        try:
+            return await status_of(peer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return 0
+        finally:
+            peer.writer.transport.abort()
+
+    async with serving(Desk(), **named) as server:
+        forwarded = b"X-Forwarded-For: 203.0.113.%d\r\n"
+        answers = [await answer_to(server.port, forwarded % 7) for _ in range(7)]
+        assert answers == [400] * 5 + [0] * 2
+        peer = await RawPeer.connect(server.port)
+        peer.ask("X-Forwarded-For: 203.0.113.7\r\n")
+        assert await read_all(peer) == 0
+        peer.writer.transport.abort()
+        assert await answer_to(server.port, forwarded % 8) == 400
+        # The proxy itself is never barred: all of its clients would be.
+        assert [await answer_to(server.port, b"") for _ in range(7)] == [400] * 7
+        upgraded = await RawPeer.upgraded(server.port)
+        upgraded.writer.transport.abort()

@@ -399,15 +399,27 @@ class UpgradeProtocol(asyncio.Protocol):
             self._refuse_malformed(_MALFORMED, peer_ip)
             return
         request, fault = self._client_ip(request), upgrade_fault(data, request)
+        if self._is_barred(request.client_ip, peer_ip):
+            self._transport.abort()
+            return
         if fault is not None:
             self._refuse_malformed(fault, request.client_ip)
             return
         self._tasks.start_request(RequestKind.UPGRADE, self._answer(request), self._fail)
 
+    def _is_barred(self, client_ip: str, peer_ip: str) -> bool:
+        """HTTP has asked for the peer; who comes through a proxy is known only now. A proxy that
+        names no client is not barred: that would be all of its clients."""
+        if client_ip == peer_ip:
+            return False
+        return self._doors.is_barred(address_key(client_ip), self._now_ms())
+
     def _refuse_malformed(self, fault: HandshakeRefusal, client_ip: str) -> None:
-        now_ms = int(asyncio.get_running_loop().time() * 1000)
-        self._doors.fault(address_key(client_ip), now_ms)
+        self._doors.fault(address_key(client_ip), self._now_ms())
         self._refuse(fault)
+
+    def _now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
 
     def _fail(self, _: Exception) -> None:
         """The upgrade could not be decided, or not be carried out."""
