@@ -34,3 +34,19 @@ def test_nobody_is_believed_when_no_proxy_is_trusted() -> None:
 def test_what_is_no_network_is_refused() -> None:
     with pytest.raises(ValueError, match="nonsense"):
         TrustedProxies(["nonsense"])
+
+
+@pytest.mark.parametrize("network", ["127.0.0.1", "::ffff:127.0.0.1", "::ffff:127.0.0.0/104"])
+@pytest.mark.parametrize("peer", ["127.0.0.1", "::ffff:127.0.0.1", "::ffff:7f00:1"])
+def test_ipv4_address_is_the_same_in_ipv6(network: str, peer: str) -> None:
+    proxies = TrustedProxies([network])
+    assert proxies.is_trusted(peer)
+    assert proxies.client_ip(peer, f"203.0.113.7, {peer}") == "203.0.113.7"
+    assert not proxies.is_trusted("::ffff:203.0.113.7")
+    assert not proxies.is_trusted("::127.0.0.1")
+
+
+def test_network_of_everything_includes_addresses_in_either_form() -> None:
+    assert TrustedProxies(["::/0"]).is_trusted("::ffff:127.0.0.1")
+    assert TrustedProxies(["0.0.0.0/0"]).is_trusted("::ffff:127.0.0.1")
+    assert not TrustedProxies(["0.0.0.0/0"]).is_trusted("::1")
