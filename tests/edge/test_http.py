@@ -25,12 +25,14 @@ class Desk:
     def __init__(self, body: bytes = b"hello") -> None:
         self.body = body
         self.asked: list[str] = []
+        self.headers: list[tuple[bytes, bytes]] = []
         self.open_count = 0
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.asked.append(scope["path"])
+        self.headers = list(scope["headers"])
         self.open_count += 1
         more = scope["method"] == "POST" and scope["path"] != "/unread"
         while more:
@@ -273,6 +275,17 @@ async def test_body_of_many_chunks_with_a_trailer_is_read() -> None:
             peer.send(CHUNKED % b"read" + chunks * 200 + trailer)
             assert await status_of(peer) == 200
             await peer.reader.readexactly(5)
+        await peer.end()
+
+
+async def test_field_of_a_trailer_is_no_header() -> None:
+    desk = Desk()
+    async with serving(desk) as server:
+        peer = await RawPeer.connect(server.port)
+        fields = b"X-Forwarded-For: 203.0.113.7\r\nAuthorization: x\r\nY: z\r\n"
+        peer.send(CHUNKED % b"read" + b"0\r\n" + fields + b"\r\n")
+        assert await status_of(peer) == 200
+        assert [name for name, _ in desk.headers] == [b"host", b"transfer-encoding"]
         await peer.end()
 
 

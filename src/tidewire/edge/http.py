@@ -233,7 +233,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._fields_count += 1
         if self._fields_count > HEAD_FIELDS_MAX:
             raise ValueError("too many header fields")
-        super().on_header(name, value)
+        # Others come in a trailer: a request is not told later who it is from.
+        if self._is_in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
