@@ -7,7 +7,8 @@ code, and is told after which `client_message_id`. The line opens again when tha
 when a send says `is_first`, or by itself after a while (decision 0008).
 
 Sends are numbered by the connection. An answer of the store may come after later sends were refused
-by a limit: then the earlier send is the one that the line waits for.
+by a limit: then the earlier send is the one that the line waits for. A refused send that comes
+again keeps the place of its first number.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -22,21 +23,27 @@ if TYPE_CHECKING:
 LINES_MAX: Final = 1_000
 """How many chats of a connection are kept here. Those that were refused long ago are forgotten; a
 connection with more than this within that time is closed."""
+PLACES_MAX: Final = 256
+"""How many refused sends of a line keep their places; those refused first are forgotten first. Only
+what is on its way can be refused again, and that is less (`requests_waiting_max`)."""
 _SWEEP_MIN: Final = 64
 
 
 class ClosedLine:
     """The refusal that a line waits for. Changed by `Lines` alone."""
 
-    __slots__ = ("code", "first_number", "key", "number", "retry_at_ms", "until_ms")
+    __slots__ = ("code", "first_number", "key", "number", "places", "retry_at_ms", "until_ms")
 
     def __init__(self) -> None:
         self.first_number = 0
-        """Sends with lower numbers were sent before the line was opened the last time: what becomes
-        of them says nothing about it."""
+        """Sends with lower numbers came before one that said `is_first`, or before the line opened
+        by itself: what becomes of them says nothing about it."""
         self.key: ClientMessageId | None = None
         """The refused `client_message_id`, as it was written; None while the line is open."""
         self.number = 0
+        """The place of that send: its number when it was refused first."""
+        self.places: dict[str, int] = {}
+        """The numbers of refused sends when they were refused first, by key in lower case."""
         self.code = ErrorCode.SERVICE_UNAVAILABLE
         self.retry_at_ms = 0
         self.until_ms = 0
@@ -45,6 +52,13 @@ class ClosedLine:
     def waits_for(self, send: SendMessagePayload) -> bool:
         """One UUID is one key, however its letters are written."""
         return self.key is not None and self.key.lower() == send.client_message_id.lower()
+
+    def place_of(self, send: SendMessagePayload, number: int) -> int:
+        """Where a refused send stands in its line; from now on, if it comes again."""
+        place = self.places.setdefault(send.client_message_id.lower(), number)
+        if len(self.places) > PLACES_MAX:
+            del self.places[next(iter(self.places))]
+        return place
 
 
 class Lines:
@@ -69,9 +83,12 @@ class Lines:
         line = self._lines.get(send.chat_id)
         if line is None or line.key is None:
             return None
-        if send.is_first or now_ms >= line.until_ms or line.waits_for(send):
+        is_new = send.is_first or now_ms >= line.until_ms
+        if is_new or line.waits_for(send):
             line.key = None
-            line.first_number = number
+            if is_new:
+                line.first_number = number
+                line.places.clear()
             line.until_ms = now_ms + LINE_CLOSED_MS
             return None
         return line
@@ -93,10 +110,11 @@ class Lines:
             line = self._lines[send.chat_id] = ClosedLine()
         elif number < line.first_number:
             return None
-        elif line.key is not None and line.number < number:
+        place = line.place_of(send, number)
+        if line.key is not None and line.number <= place:
             return None if line.waits_for(send) else line
         line.key = send.client_message_id
-        line.number = number
+        line.number = place
         line.code = code
         line.retry_at_ms = now_ms + retry_after_ms
         line.until_ms = now_ms + LINE_CLOSED_MS

@@ -5,7 +5,7 @@ import msgspec
 from tidewire.domain.errors import ErrorCode
 from tidewire.domain.ids import ChatId, ClientMessageId
 from tidewire.domain.limits import LINE_CLOSED_MS
-from tidewire.gateway.lines import ClosedLine, Lines
+from tidewire.gateway.lines import PLACES_MAX, ClosedLine, Lines
 from tidewire.wire.client_frames import SendMessagePayload
 
 CHAT = ChatId("chat_1")
@@ -120,9 +120,9 @@ def test_earlier_send_that_is_refused_later_is_what_the_line_waits_for() -> None
     assert bench.sends(1) is not None
 
 
-def test_send_of_before_the_line_was_opened_does_not_close_it() -> None:
+def test_send_that_comes_again_keeps_its_place_before_later_ones() -> None:
     """m1 and m2 are with the store when m1's time runs out. The client sends m1 again; then m2
-    fails. If m2 closed the line, it would be stored before m1."""
+    fails, and m1 once more: the line waits for m1."""
     bench = Bench()
     first, second = bench.sends(1), bench.sends(2)
     bench.is_refused(1, first or 0)
@@ -131,6 +131,60 @@ def test_send_of_before_the_line_was_opened_does_not_close_it() -> None:
     assert bench.is_refused(1, again or 0) is None
     assert bench.sends(2) is None
     assert bench.sends(1) is not None
+
+
+def test_send_that_comes_again_keeps_its_place_behind_earlier_ones() -> None:
+    """m1 is with the store when a limit refuses m2. The client sends m2 again; then both fail. If
+    the line waited for m2, it would be stored before m1."""
+    bench = Bench()
+    first, second = bench.sends(1), bench.sends(2)
+    bench.is_refused(2, second or 0)
+    again = bench.sends(2)
+    assert bench.is_refused(1, first or 0) is None
+    behind = bench.is_refused(2, again or 0)
+    assert behind is not None
+    assert behind.key == key(1)
+    assert bench.sends(2) is None
+    assert bench.sends(1) is not None
+
+
+def test_sends_that_come_again_keep_their_places_though_each_has_opened_the_line() -> None:
+    """As before; then m1 is sent again, and m2 before m1 is answered. Both fail once more."""
+    bench = Bench()
+    first, second = bench.sends(1), bench.sends(2)
+    bench.is_refused(2, second or 0)
+    again = bench.sends(2)
+    bench.is_refused(1, first or 0)
+    first = bench.sends(1)
+    bench.is_refused(2, again or 0)
+    again = bench.sends(2)
+    assert bench.is_refused(1, first or 0) is None
+    assert bench.is_refused(2, again or 0) is not None
+    assert bench.sends(2) is None
+    assert bench.sends(1) is not None
+
+
+def test_send_of_before_the_first_does_not_close_its_line() -> None:
+    """The client has said that it waits for nothing earlier."""
+    bench = Bench()
+    first, second = bench.sends(1), bench.sends(2)
+    bench.is_refused(2, second or 0)
+    third = bench.sends(3, is_first=True)
+    assert bench.is_refused(1, first or 0) is None
+    assert bench.sends(4) is not None
+    assert bench.is_refused(3, third or 0) is None
+    assert bench.sends(1) is None
+
+
+def test_places_that_are_remembered_have_a_bound() -> None:
+    bench = Bench()
+    bench.is_refused(1, bench.sends(1) or 0)
+    for number in range(2, 2 * PLACES_MAX):
+        assert bench.sends(number - 1) is not None
+        bench.is_refused(number, bench.sends(number) or 0)
+    line = bench.lines.admit(payload(0), bench.count, bench.now_ms)
+    assert line is not None
+    assert len(line.places) == PLACES_MAX
 
 
 def test_equal_send_that_is_refused_too_is_not_behind_itself() -> None:

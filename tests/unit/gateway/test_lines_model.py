@@ -2,9 +2,10 @@
 
 A client writes messages into two chats and keeps many of them on their way. Limits, a full queue,
 deadlines and a store that fails refuse some of them; answers become known late. The client does as
-protocol.md says: when all its sends of a chat are answered, it sends the refused ones again, in the
-order of writing, or gives them up. What is stored is looked at: in each chat it is what was
-written, in that order, with nothing missing in between but what was refused for good or given up.
+protocol.md says: it sends the refused ones again, in the order of writing, at once or when all its
+sends of the chat are answered, or it gives them up. What is stored is looked at: in each chat it is
+what was written, in that order, with nothing missing in between but what was refused for good or
+given up.
 """
 
 import hypothesis.strategies as st
@@ -124,6 +125,13 @@ class LinesMachine(RuleBasedStateMachine):
             self.send(chat_id, place, is_first=is_first and place == again[0])
 
     @rule(chat_id=st.sampled_from(CHATS))
+    def send_again_at_once(self, chat_id: ChatId) -> None:
+        """Whatever becomes of those that are not answered, which may be earlier ones."""
+        again, self.refused[chat_id] = sorted(self.refused[chat_id]), []
+        for place in again:
+            self.send(chat_id, place)
+
+    @rule(chat_id=st.sampled_from(CHATS))
     def give_up(self, chat_id: ChatId) -> None:
         if self.unanswered[chat_id] or not self.refused[chat_id]:
             return
@@ -202,9 +210,11 @@ class LinesMachine(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([0, 100, 1_000, 5_000, 12_000]))
     def time_passes(self, ms: int) -> None:
         # Nothing is decided so late that its line is open again before its sender knows.
-        self.give_answers()
-        self.talk.now_ms += ms
-        self.decided += self.batcher.expire(self.talk.now_ms)
+        while ms >= 0:
+            self.give_answers()
+            self.talk.now_ms += min(ms, 5_000)
+            self.decided += self.batcher.expire(self.talk.now_ms)
+            ms -= 5_000
 
 
 def key(chat_id: ChatId, place: int) -> ClientMessageId:
