@@ -15,7 +15,7 @@ from typing import assert_never
 
 from tidewire.domain.chats import Roster
 from tidewire.domain.delivery import Floors
-from tidewire.domain.errors import StoreUnavailable, Unavailable
+from tidewire.domain.errors import StoreDamaged, StoreUnavailable, Unavailable
 from tidewire.domain.events import (
     ChatClosed,
     ChatCreated,
@@ -342,12 +342,12 @@ class FanoutWorker:
 
     async def _floors(self, due: list[DueChat]) -> list[Floors | None]:
         """The lowest positions of these chats; None where there are none, or they cannot be read
-        for a reason that no code expected."""
+        because they are damaged or for a reason that no code expected."""
         try:
             return list(await self._positions.floors([one.chat_id for one in due]))
-        except Unavailable:
-            raise
-        except Exception as error:  # noqa: BLE001 - it concerns one of these chats alone
+        except Exception as error:
+            if _concerns_every_chat(error):
+                raise
             if len(due) == 1:
                 self._tasks.request_failed(RequestKind.STATUS, error, {"chat_id": due[0].chat_id})
                 return [None]
@@ -357,9 +357,9 @@ class FanoutWorker:
         members = 0
         try:
             members = 0 if floors is None else await self._tell_chat(due, floors)
-        except Unavailable:
-            raise
-        except Exception as error:  # noqa: BLE001 - it concerns this chat alone
+        except Exception as error:
+            if _concerns_every_chat(error):
+                raise
             self._tasks.request_failed(RequestKind.STATUS, error, {"chat_id": due.chat_id})
         is_large = members > LARGE_MEMBERS
         interval_ms = self._options.status_large_interval_ms if is_large else None
@@ -413,3 +413,8 @@ class FanoutWorker:
     def _push_status(self, push: Push) -> None:
         self.counters.status_updates += len(push.user_ids)
         self._router.push(push.user_ids, push.framed)
+
+
+def _concerns_every_chat(error: Exception) -> bool:
+    """The store is away. Damage, and what no code expected, concern one chat alone."""
+    return isinstance(error, Unavailable) and not isinstance(error, StoreDamaged)

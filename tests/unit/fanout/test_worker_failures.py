@@ -9,6 +9,7 @@ import pytest
 from tests.unit.fanout.stage import Harness, Stage
 from tidewire.domain.chats import Roster
 from tidewire.domain.delivery import Floors
+from tidewire.domain.errors import StoreDamaged
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
 from tidewire.fanout import worker as module
 
@@ -109,9 +110,12 @@ async def test_members_that_cannot_be_read_keep_no_other_chat_back(
     assert stage.tasks.failures_by_kind == {"push": 2}
 
 
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError(), StoreDamaged("a page")], ids=["fault", "damage"]
+)
 @pytest.mark.parametrize("method", ["floors", "roster"])
 async def test_ticks_of_one_chat_that_cannot_be_read_keep_no_other_back(
-    talk: Talk, monkeypatch: pytest.MonkeyPatch, method: str
+    talk: Talk, monkeypatch: pytest.MonkeyPatch, method: str, error: Exception
 ) -> None:
     stage = talk.stage
     for chat_id, reader in ((talk.bad, talk.ben), (talk.good, talk.eve)):
@@ -121,12 +125,12 @@ async def test_ticks_of_one_chat_that_cannot_be_read_keep_no_other_back(
 
     async def floors(chat_ids: Sequence[ChatId]) -> list[Floors | None]:
         if method == "floors" and talk.bad in chat_ids:
-            raise ZeroDivisionError
+            raise error
         return await floors_of(chat_ids)
 
     async def roster(chat_id: ChatId) -> Roster | None:
         if method == "roster" and chat_id == talk.bad:
-            raise ZeroDivisionError
+            raise error
         return await roster_of(chat_id)
 
     monkeypatch.setattr(stage.storage, "floors", floors)
