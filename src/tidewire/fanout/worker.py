@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import assert_never
+from typing import Final, assert_never
 
 from tidewire.domain.chats import Roster
 from tidewire.domain.delivery import Floors
@@ -42,6 +42,9 @@ from tidewire.ports.pausing import pause
 from tidewire.ports.router import Router
 from tidewire.ports.runtime import Clock, RequestKind, Tasks
 from tidewire.ports.storage import ChatStore, PositionStore
+
+RESYNC_ALL_S: Final = 60.0
+"""How far apart one chat, whose members cannot be read, makes everybody connected sync again."""
 
 Pushed = MessageAppended | ChatCreated | ChatRenamed | MembershipChanged
 WithRoster = Callable[[Roster], None]
@@ -99,6 +102,8 @@ class FanoutWorker:
         # What waits for the members of a chat, in order. A chat is here while they are read.
         self._waiting: dict[ChatId, deque[tuple[int, WithRoster]]] = {}
         self._waiting_count = 0
+        # Chats that made everybody sync a short while ago; True: they are to do so again after it.
+        self._unreadable: dict[ChatId, bool] = {}
         self._can_replay = can_replay
         self._has_given_up = False
         self._on_settled: list[asyncio.Future[None]] = []
@@ -239,6 +244,9 @@ class FanoutWorker:
         while queue := self._waiting.get(chat_id):
             try:
                 roster = await self._fetch(chat_id)
+            except StoreDamaged:
+                # It concerns this chat alone, and is not better when it is read again.
+                raise
             except Unavailable:
                 attempts += 1
                 if attempts >= self._options.read_attempts_max:
@@ -260,16 +268,36 @@ class FanoutWorker:
         self._tell_if_settled()
 
     def _roster_failed(self, chat_id: ChatId, _: Exception) -> None:
-        """The members of a chat cannot be read, for a reason that no code expected."""
+        """The members of a chat cannot be read: they are damaged, or no code expected this."""
         queue = self._waiting.pop(chat_id, None)
         if queue is None:
             return
         self._waiting_count -= len(queue)
         self._tell_if_settled()
-        if any(version > 0 for version, _ in queue):
-            # Not only typing was to be told.
+        version = max(version for version, _ in queue)
+        if version == 0:
+            # Only typing was to be told.
+            return
+        known = self._rosters.find(chat_id, version, self._clock.monotonic_ms())
+        if known is None:
+            self._resync_all(chat_id)
+        else:
             self.counters.resyncs += 1
-            self._router.resync(None, ResyncReason.STORE_UNAVAILABLE)
+            self._router.resync(known.user_ids, ResyncReason.STORE_UNAVAILABLE)
+
+    def _resync_all(self, chat_id: ChatId) -> None:
+        """Everybody syncs again because of this chat: now, or a while after the last time."""
+        if chat_id in self._unreadable:
+            self._unreadable[chat_id] = True
+            return
+        self._unreadable[chat_id] = False
+        self._loop.call_later(RESYNC_ALL_S, self._resync_again, chat_id)
+        self.counters.resyncs += 1
+        self._router.resync(None, ResyncReason.STORE_UNAVAILABLE)
+
+    def _resync_again(self, chat_id: ChatId) -> None:
+        if self._unreadable.pop(chat_id):
+            self._resync_all(chat_id)
 
     def _tell_if_settled(self) -> None:
         if self._waiting:

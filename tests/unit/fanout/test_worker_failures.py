@@ -1,6 +1,8 @@
 """What fails unexpectedly for one event or one chat fails for it alone (A5)."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,96 @@ async def test_members_that_cannot_be_read_keep_no_other_chat_back(
     assert stage.sequences(talk.eve) == [1]
     assert stage.router.resyncs == [(None, "store_unavailable")]
     assert stage.tasks.failures_by_kind == {"push": 2}
+
+
+def damage_members(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The members of one chat cannot be read any more, and none are remembered."""
+    good = talk.stage.storage.roster
+
+    async def roster(chat_id: ChatId) -> Roster | None:
+        if chat_id == talk.bad:
+            raise StoreDamaged("a page")
+        return await good(chat_id)
+
+    monkeypatch.setattr(talk.stage.storage, "roster", roster)
+    talk.stage.worker.rosters_changed()
+
+
+def held_timers(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[Callable[[], None]]:
+    """What the event loop was to call after this long, from now on."""
+    held: list[Callable[[], None]] = []
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def hold(delay: float, act: Callable[..., None], *arguments: Any) -> Any:
+        if delay != seconds:
+            return call_later(delay, act, *arguments)
+        held.append(partial(act, *arguments))
+        return None
+
+    monkeypatch.setattr(loop, "call_later", hold)
+    return held
+
+
+async def test_damaged_members_take_no_other_chat_along(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The damaged chat is not asked for again and again, and what waits for the members of another
+    chat is pushed, not given up."""
+    stage = talk.stage
+    damage_members(talk, monkeypatch)
+    reads = stage.worker.counters.roster_reads
+    stage.storage.gate.clear()
+    await stage.world.send(talk.good, talk.ann)
+    await stage.world.send(talk.bad, talk.ann)
+    stage.fan_out()
+    await stage.router.until(lambda: bool(stage.router.resyncs))
+    stage.storage.gate.set()
+    await stage.worker.settled()
+    assert stage.sequences(talk.eve) == [1]
+    assert stage.router.resyncs == [(None, "store_unavailable")]
+    assert stage.worker.counters.roster_reads == reads + 2
+    assert stage.tasks.failures_by_kind == {"push": 1}
+
+
+async def test_damaged_members_make_everybody_sync_once_in_a_while(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was committed meanwhile is not forgotten: it is told of when the while is over."""
+    stage = talk.stage
+    whiles = held_timers(monkeypatch, module.RESYNC_ALL_S)
+    damage_members(talk, monkeypatch)
+
+    async def send() -> int:
+        await stage.world.send(talk.bad, talk.ann)
+        stage.fan_out()
+        await stage.worker.settled()
+        return len(stage.router.resyncs)
+
+    assert [await send() for _ in range(5)] == [1, 1, 1, 1, 1]
+    assert stage.router.resyncs == [(None, "store_unavailable")]
+    whiles.pop()()
+    assert len(stage.router.resyncs) == 2
+    whiles.pop()()
+    assert len(stage.router.resyncs) == 2, "nothing was committed since"
+    assert whiles == []
+    assert await send() == 3
+
+
+async def test_damaged_members_who_became_known_meanwhile_sync_alone(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = talk.stage
+    talk.bad = await stage.world.direct(talk.ben, talk.eve)
+    created = [event for commit in stage.world.new_commits() for event in commit]
+    damage_members(talk, monkeypatch)
+    await stage.world.send(talk.bad, talk.ben)
+    stage.fan_out()
+    stage.worker.committed(created)
+    await stage.worker.settled()
+    assert [(sorted(users or ()), why) for users, why in stage.router.resyncs] == [
+        (sorted([talk.ben, talk.eve]), "store_unavailable")
+    ]
 
 
 @pytest.mark.parametrize(
