@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,28 @@ def test_lock_can_be_taken_again_when_it_was_released(tmp_path: Path) -> None:
         lock.release()
         with DataDirectoryLock(tmp_path):
             pass
+
+
+def test_lock_is_free_for_others_between_two_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two starts wait for a process that looks at the log: neither keeps the other from it."""
+    DataDirectoryLock(tmp_path).release()
+    looking, other = (os.open(tmp_path / LOCK_NAME, os.O_RDWR) for _ in range(2))
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    naps = 0
+
+    def nap(seconds: float) -> None:
+        nonlocal naps
+        naps += 1
+        os.close(looking)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(other, fcntl.LOCK_UN)
+
+    monkeypatch.setattr(time, "sleep", nap)
+    with DataDirectoryLock(tmp_path):
+        os.close(other)
+    assert naps == 1
 
 
 def test_lock_is_refused_when_the_file_system_knows_none(

@@ -73,6 +73,8 @@ class DataDirectoryLock:
                     raise
                 # Raises if a process holds it for good.
                 fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                # Else two that wait would keep each other from it.
+                fcntl.flock(self._file, fcntl.LOCK_UN)
                 time.sleep(_STEP_S)
             else:
                 return
