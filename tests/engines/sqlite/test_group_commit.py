@@ -23,6 +23,7 @@ from tidewire.domain.delivery import Positions
 from tidewire.domain.errors import (
     NotAMember,
     Overloaded,
+    StoreDamaged,
     StoreUnavailable,
     StoreUnusable,
     UserNotFound,
@@ -216,6 +217,36 @@ async def test_a_database_that_fails_in_one_act_fails_the_whole_commit(tmp_path:
         assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 3
         assert desk.notes() == []
         assert await desk.writer.write(note("next")) == "next"
+
+
+@pytest.mark.parametrize("error", [apsw.ConstraintError("no index row"), ZeroDivisionError()])
+async def test_half_that_fails_in_its_own_way_keeps_what_the_other_half_committed(
+    tmp_path: Path, error: Exception
+) -> None:
+    """Of many writes one meets damage, so they are committed apart; then another one raises what
+    is no damage by its name. What is in the database is answered and told of."""
+    heard: list[str] = []
+
+    def act(database: apsw.Connection, items: Sequence[str]) -> tuple[list[object], list[Event]]:
+        results: list[object] = []
+        events: list[Event] = []
+        if "damaged" in items:
+            raise apsw.CorruptError("a page")
+        for item in items:
+            result, more = note(item)(database)
+            if item == "odd":
+                raise error
+            results.append(result)
+            events += more
+        return results, events
+
+    async with desk_in(tmp_path, listener=lambda events: heard.extend(names(events))) as desk:
+        outcomes = await desk.writer.write_many(["one", "two", "odd", "damaged", "three"], act, str)
+        assert [one if isinstance(one, str) else type(one) for one in outcomes] == [
+            *("one", "two", StoreDamaged, StoreDamaged, "three")
+        ]
+        assert desk.notes() == heard == ["one", "two", "three"]
+        assert desk.doubts == []
 
 
 async def test_a_refusal_is_answered_and_the_others_are_stored(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tidewire.domain.errors import (
     StoreFull,
     StoreUnavailable,
     StoreUnusable,
+    TidewireError,
 )
 from tidewire.domain.events import Event
 from tidewire.engines.sqlite.database import SqliteOptions
@@ -266,16 +267,20 @@ class Writer:
             self._loop.call_soon_threadsafe(self._on_damage, failure)
 
     def _transact_many(
-        self, many: _Many, items: Sequence[Any], failed: dict[Hashable, StoreUnavailable]
+        self, many: _Many, items: Sequence[Any], failed: dict[Hashable, TidewireError]
     ) -> tuple[list[object], list[Event]]:
-        """A transaction for all of them, or for each half, until the damage is alone."""
+        """A transaction for all of them, or for each half, until the damage is alone. What one half
+        raises is its own outcome: the other one may be committed."""
         sound = [item for item in items if many.key(item) not in failed]
         results: Sequence[object] = ()
         events: Sequence[Event] = ()
         try:
             if sound:
                 results, events = self._transact(lambda database: many.act(database, sound))
-        except StoreUnavailable as damage:
+        except StoreUnusable:
+            raise
+        except Exception as error:  # noqa: BLE001 - those whom it concerns get it, whatever it is
+            damage = _beside_damage(error)
             if len(sound) > 1 and not isinstance(damage, StoreFull):
                 middle = len(items) // 2
                 one, first = self._transact_many(many, items[:middle], failed)
@@ -375,6 +380,16 @@ def _resolve(answer: asyncio.Future[object], outcome: object) -> None:
         answer.set_exception(outcome)
     else:
         answer.set_result(outcome)
+
+
+def _beside_damage(error: Exception) -> TidewireError:
+    """What a request is told that failed where damage was met: an index that is damaged may break
+    a rule of its table."""
+    if isinstance(error, TidewireError):
+        return error
+    damage = StoreDamaged(repr(error))
+    damage.__cause__ = error
+    return damage
 
 
 def _unknown(why: str) -> str:
