@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 JOBS   ?= 2
+# Tests of servers wait more than they compute.
+SERVER_JOBS ?= 4
 ROUNDS ?= 40
 SOAK_SECONDS ?= 3600
 SIEGE_SECONDS ?= 10
@@ -10,18 +12,32 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 UV    := $(BIN)/uv
 READY := $(VENV)/.ready
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+# The product, and the tools that are distributions of their own.
+TOOLS := tools/bench tools/conformance
+PROJECTS := pyproject.toml $(TOOLS:=/pyproject.toml)
+PYTEST = $(BIN)/python -m pytest --dist worksteal -n
 # Shells whose tests need no server: gated beside the PURE modules, which have a bound of their own.
-SHELLS := src/tidewire/gateway/hub.py,src/tidewire/gateway/driver.py,src/tidewire/gateway/service.py,src/tidewire/ingest/service.py,src/tidewire/delivery/service.py,src/tidewire/fanout/worker.py
-# By themselves: they want a machine that does nothing else.
+SHELLS := src/tidewire/gateway/hub.py,src/tidewire/gateway/driver.py,src/tidewire/gateway/service.py,src/tidewire/ingest/service.py,src/tidewire/delivery/service.py,src/tidewire/fanout/worker.py,src/tidewire/fanout/local_ticks.py
+# What also runs on servers of several processes, within a minute.
+AT_THREE := tests/e2e/test_acceptance.py tests/e2e/test_ticks.py tests/e2e/test_shutdown.py
+# By themselves: they want a machine that does nothing else. Briefly in a cluster of short times, or
+# at length (20 s each) in one at its own times.
+ALONE := tests/web_app/test_speed.py
+# Its driver keeps an event loop of its own, beside which no other test of that process can have one.
+WEB_APP := tests/web_app
+# Five minutes of a cluster that counts what it asks of its database; what is brief of it is beside it.
+UNITS := tests/cluster/test_units.py
 FAULTS = CLUSTER_FAULTS=on $(BIN)/python -m pytest tests/cluster/test_faults.py
+
+# What web/ is built with. `make run` does not need it: what is built is in git.
+WEB_READY := web/node_modules/.ready
 
 # Tests start hundreds of processes; where this is set, each would compile all it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-fast test-faults test-long mutants check fmt lock bench bench-against settings soak torture siege stack stack-env stack-down clean
+.PHONY: help run test test-fast test-faults test-long mutants check fmt lock bench bench-against settings stubs types soak torture siege web web-check stack stack-env stack-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,13 +47,16 @@ run: $(READY) ## Start the server on 127.0.0.1:8080, data in ./data (ARGS="--por
 
 test: export CI := true
 test: check ## Everything, as CI does: check, unit tests with the coverage gate, all other tests
-	CLUSTER_FAULTS=later $(PYTEST) tests/unit --cov
+	CLUSTER_FAULTS=later $(PYTEST) $(JOBS) tests/unit --cov
 	$(BIN)/coverage report --include=$(SHELLS) --fail-under=95
-	CLUSTER_FAULTS=later $(PYTEST) tests --ignore=tests/unit
-	$(FAULTS)
+	CLUSTER_FAULTS=later $(PYTEST) $(SERVER_JOBS) tests --ignore=tests/unit --ignore=$(WEB_APP) --ignore=$(UNITS)
+	$(PYTEST) $(JOBS) $(WEB_APP) $(ALONE:%=--ignore=%)
+	TIDEWIRE_SERVER_PROCESSES=3 $(PYTEST) $(SERVER_JOBS) $(AT_THREE)
+	$(BIN)/python -m pytest $(ALONE)
+	CLUSTER_FAULT_SECONDS=6 $(FAULTS)
 
-test-fast: check ## The same without DynamoDB, Kafka and Redis; the last lines say what was left out
-	STACK=off $(PYTEST) tests
+test-fast: check ## The same without DynamoDB, Kafka, Redis, Node and Chromium; the last lines say what was left out
+	STACK=off WEB=off $(PYTEST) $(JOBS) tests
 
 test-faults: $(READY) ## Kill and stop what a cluster rests on, under load (CLUSTER_FAULT_SECONDS=20)
 	$(FAULTS)
@@ -52,7 +71,7 @@ fmt: $(READY) ## Format the code and apply the safe fixes
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## Durable appends next to a bare loop, then the server next to the sketch (5 min)
+bench: $(READY) ## Durable appends next to a bare loop, then the server next to the sketch (10 min)
 	$(BIN)/tidewire bench ingest
 	$(BIN)/tidewire bench compare
 
@@ -69,22 +88,41 @@ torture: $(READY) ## Kill -9 under load, ROUNDS times (make torture ROUNDS=500)
 settings: $(READY) ## Write docs/settings.md from the code
 	$(BIN)/python -m tools.settings_page
 
+types: $(READY) ## Write the TypeScript types of the protocol from the code
+	$(BIN)/python -m tools.wire_types
+
+stubs: $(READY) ## Write the types of the blocking client from the async one
+	$(BIN)/python -m tools.blocking_stub
+
 siege: $(READY) ## Attack a server while two people talk; the table of docs/security.md (SIEGE_SECONDS=10)
 	$(BIN)/python -m tests.e2e.siege --seconds $(SIEGE_SECONDS)
 
-test-long: $(READY) ## At length what 'make test' does briefly: kills, power cuts, damaged files, the siege
+test-long: $(READY) ## At length what 'make test' does briefly: kills, power cuts, damage, attacks, faults
 	$(BIN)/python -m tests.crash.torture --rounds $(ROUNDS)
 	$(BIN)/python -m tests.crash.cuts --cuts 300
 	$(BIN)/python -m tests.crash.damages --damages 300
 	$(BIN)/python -m tests.crash.flips --copies 300
 	$(BIN)/python -m tests.e2e.siege --seconds $(SIEGE_SECONDS)
+	TIDEWIRE_SERVER_PROCESSES=3 STACK=off $(PYTEST) $(JOBS) tests/e2e tests/client
+	TIDEWIRE_SERVER_PROCESSES=3 $(BIN)/python -m tests.e2e.siege --seconds $(SIEGE_SECONDS)
+	TIDEWIRE_SERVER_PROCESSES=3 $(BIN)/python -m tests.e2e.kills --rounds $(ROUNDS)
+	$(BIN)/python -m pytest $(UNITS)
+	$(FAULTS)
 
 mutants: $(READY) ## Put deliberate faults into a copy of the code; list those that no test notices
 	$(BIN)/python -m tests.mutants.run --jobs $(JOBS) $(ARGS)
 
-lock: $(UV) ## Resolve pyproject.toml into requirements.lock (keeps what still fits; UPGRADE=1 renews)
-	$(UV) pip compile pyproject.toml --python $(BIN)/python --quiet \
+web: $(WEB_READY) ## Build the web chat and the widget into src/tidewire/web/static (needs Node 20)
+	cd web && node scripts/build.mjs
+
+web-check: $(WEB_READY) ## Types, lint, unit tests and sizes of web/, and whether what is served is what it builds
+	cd web && npm run --silent check && npm run --silent test && npm run --silent size
+	cd web && node scripts/build.mjs --compare
+
+lock: $(UV) ## Resolve what product and tools need into requirements.lock (keeps what still fits; UPGRADE=1 renews)
+	$(UV) pip compile $(PROJECTS) --python $(BIN)/python --quiet \
 	    --universal --python-version 3.11 --all-extras --group dev --generate-hashes \
+	    --no-emit-package tidewire \
 	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 	    $(if $(UPGRADE),--upgrade) --output-file requirements.lock
 
@@ -100,9 +138,14 @@ stack-down: ## Stop them
 	$(PYTHON) deploy/stack/stack.py down
 
 clean: ## Remove the environment and everything that tools leave behind
-	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf $(VENV) web/node_modules build dist htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(WEB_READY): web/package-lock.json
+	@command -v node >/dev/null || { echo 'web/ is built with Node 20 or newer, which is not installed' >&2; exit 1; }
+	cd web && npm ci --no-audit --no-fund
+	@touch $@
 
 # uv comes from the lock as well, with its hash: pip installs it, uv installs the rest.
 $(UV):
@@ -113,7 +156,8 @@ $(UV):
 	    --no-deps --require-hashes --requirement $(VENV)/uv.txt
 
 # Done again only when the lock or the project changed. The build backend is in the lock.
-$(READY): requirements.lock pyproject.toml | $(UV)
+$(READY): requirements.lock $(PROJECTS) | $(UV)
 	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation \
+	    --editable . $(TOOLS:%=--editable %)
 	@touch $@

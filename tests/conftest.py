@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import stack
+from tests.support import stack, web
 
 IN_CI = os.environ.get("CI") == "true"
+
+# However many cores there are, a server of a test is one process, unless the run says otherwise.
+os.environ.setdefault("TIDEWIRE_SERVER_PROCESSES", "1")
 
 settings.register_profile("default", deadline=None)
 settings.register_profile(
@@ -67,7 +70,7 @@ class StackWatch:
         self._directory.cleanup()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        for sentence in stack.left_out():
+        for sentence in (*stack.left_out(), *web.left_out()):
             terminalreporter.line(f"not tested: {sentence}", yellow=True)
 
 

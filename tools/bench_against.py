@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{'pair':>4}  {'old µs':>7}  {'new µs':>7}  {'new/old':>7}")
     pairs: list[Pair] = []
     for number in range(1, wanted.pairs + 1):
-        pair = _measure_pair(old, wanted.workload, wanted.seconds, is_old_first=number % 2 == 1)
+        pair = _measure_pair(old, wanted, is_old_first=number % 2 == 1)
         pairs.append(pair)
         print(f"{number:>4}  {pair.old_us:7.1f}  {pair.new_us:7.1f}  {pair.ratio:7.3f}", flush=True)
     summary = summarize(pairs)
@@ -93,6 +93,11 @@ def _parser() -> argparse.ArgumentParser:
         type=str.split,
         default=["pairs", "100", "4"],
         help="a workload of 'tidewire bench' with its numbers ('pairs 100 4')",
+    )
+    parser.add_argument(
+        "--no-batch",
+        action="store_true",
+        help="measure this tree without arrays of frames, as beside a commit without them",
     )
     return parser
 
@@ -130,13 +135,13 @@ def _git(*arguments: str, tree: Path = ROOT) -> str:
     return done.stdout.strip()
 
 
-def _measure_pair(
-    old: Path, workload: Sequence[str], seconds: float, *, is_old_first: bool
-) -> Pair:
+def _measure_pair(old: Path, wanted: argparse.Namespace, *, is_old_first: bool) -> Pair:
+    workload, seconds = wanted.workload, wanted.seconds
+    here = [*workload, "--no-batch"] if wanted.no_batch else workload
     if is_old_first:
         old_us = _measure(old, workload, seconds)
-        return Pair(old_us, _measure(ROOT, workload, seconds))
-    new_us = _measure(ROOT, workload, seconds)
+        return Pair(old_us, _measure(ROOT, here, seconds))
+    new_us = _measure(ROOT, here, seconds)
     return Pair(_measure(old, workload, seconds), new_us)
 
 

@@ -36,6 +36,9 @@ is refused, and the nearest one is named.
 Two more stand in the environment only: `{DATA_DIR_VARIABLE}`, the data directory (`./data`),
 and `{CONFIG_VARIABLE}`, the file.
 
+What no operator had a reason to turn is a constant in the code. A setting of an earlier version
+that became one is refused, and the refusal tells its value.
+
 Names tell the unit: `_ms` milliseconds, `_bytes` bytes, `_max` the highest value that is allowed,
 `_per_minute` a rate.
 """
@@ -45,11 +48,13 @@ def page() -> str:
     """The whole page."""
     parts = [HEAD]
     for section, options in SECTIONS.items():
+        slots = [slot for slot in SLOTS.values() if slot.name.startswith(f"{section}.")]
+        if not slots:
+            continue
         parts.append(f"## {section}\n")
         told = _sentences(inspect.getdoc(options) or "")
         parts.append(f"{told.removesuffix(' An impossible value raises ValueError.')}\n")
         parts.append("| setting | default | what it is for |\n|---|---|---|")
-        slots = [slot for slot in SLOTS.values() if slot.name.startswith(f"{section}.")]
         texts = dict(_texts(options, section))
         parts += [_row(slot, texts.get(slot.name, "")) for slot in slots]
         parts.append("")

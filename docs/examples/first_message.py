@@ -15,6 +15,7 @@ from tidewire.chats.options import ChatOptions
 from tidewire.chats.service import ChatService
 from tidewire.domain.delivery import Advance, tick
 from tidewire.domain.ids import ChatId, ClientMessageId, UlidSource, UserId
+from tidewire.domain.messages import MessageBody
 from tidewire.domain.users import User
 from tidewire.engines.sqlite import SqliteStorage
 from tidewire.ingest.options import IngestOptions
@@ -34,8 +35,9 @@ async def main(data_dir: Path) -> None:
 
     # Alice sends. The answer gets lost, so her app sends the same again.
     key = ClientMessageId(str(uuid.uuid4()))
+    hello = MessageBody(content="Hello Bob")
     sends = [
-        await ingest.send(chat_id=chat, sender_id=alice, client_message_id=key, content="Hello Bob")
+        await ingest.send(hello, chat_id=chat, sender_id=alice, client_message_id=key)
         for _ in range(2)
     ]
     for answer in sends:

@@ -14,8 +14,12 @@ from websockets import connect
 
 
 async def main(url: str, token: str, device_id: str, chat_id: str) -> None:
-    message = {"client_message_id": str(uuid.uuid4()), "chat_id": chat_id, "content": "Live!"}
-    message |= {"seen_sequence": 0}  # nobody has read anything here
+    message = {
+        "client_message_id": str(uuid.uuid4()),
+        "chat_id": chat_id,
+        "content": "Live!",
+        "seen_sequence": 0,  # nothing was read here yet
+    }
     headers = {"Authorization": f"Bearer {token}", "X-Device-ID": device_id}
     async with connect(url, additional_headers=headers) as socket:
         async for text in socket:

@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 
 import httpx
 
+from tests.support.memory import MemoryStorage
 from tidewire.accounts.assembly import Accounts, assemble_accounts
-from tidewire.accounts.options import AccountOptions, Registration
+from tidewire.accounts.keys import KeyRing
+from tidewire.accounts.options import AccountOptions, IdentityOptions, Registration
 from tidewire.chats.options import ChatOptions
 from tidewire.chats.service import ChatService
 from tidewire.delivery.options import DeliveryOptions
@@ -23,11 +25,13 @@ from tidewire.domain.ids import ChatId, SessionId, UlidSource, UserId
 from tidewire.edge.rest.app import build_rest_app
 from tidewire.edge.rest.options import RestOptions
 from tidewire.edge.rest.services import RestServices
-from tidewire.engines.memory import MemoryStorage
+from tidewire.edge.web_files import WebFiles
 from tidewire.gateway.options import GatewayOptions
 from tidewire.gateway.service import send_limiter
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.service import IngestService
+from tidewire.ops.erase import erase_messages
+from tidewire.ports.event_log import CommitBus
 from tidewire.runtime.supervise import TaskSupervisor
 
 START_MS = 1_900_000_000_000
@@ -128,13 +132,22 @@ class Stage:
         if self.readiness is not None:
             raise self.readiness
 
-    def serve(self, options: RestOptions | None = None, **changed: Any) -> httpx.AsyncClient:
+    def serve(
+        self,
+        options: RestOptions | None = None,
+        *,
+        web_files: WebFiles | None = None,
+        client_ip: str = "127.0.0.1",
+        **changed: Any,
+    ) -> httpx.AsyncClient:
         """Build the application anew, with other options or services."""
         app: Any = build_rest_app(
-            replace(self.services, **changed), options or RestOptions(**GENEROUS)
+            replace(self.services, **changed),
+            options or RestOptions(**GENEROUS),
+            web_files=web_files,
         )
         self.client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app, raise_app_exceptions=True),
+            transport=httpx.ASGITransport(app, raise_app_exceptions=True, client=(client_ip, 123)),
             base_url="http://tidewire.test",
         )
         self.clients.append(self.client)
@@ -219,18 +232,31 @@ def build_stage(
 
     chat_options = chats or ChatOptions()
     chat_service = ChatService(store=store, clock=clock, ids=ids, options=chat_options)
+    ingest = IngestService(
+        store=store,
+        clock=clock,
+        ids=ids,
+        tasks=tasks,
+        options=IngestOptions(),
+        edit_window_ms=chat_options.edit_window_ms,
+    )
+
+    async def erase(user_id: UserId) -> None:
+        await erase_messages(store, ingest.send, user_id)
+
     assembled = assemble_accounts(
         store=store,
-        secret=Secret("the server's own secret, long enough"),
+        keys=KeyRing.of(Secret("the server's own secret, long enough")),
         clock=clock,
         ids=ids,
         random_bytes=random.randbytes,
         run_blocking=run_blocking,
         options=accounts or AccountOptions(registration=Registration.OPEN),
-        external=None,
+        identity=IdentityOptions(),
         on_revoked=on_revoked,
         on_roster_changed=lambda _: None,
         depart=chat_service.depart,
+        erase=erase,
         hasher=PlainHasher(),
     )
     services = RestServices(
@@ -243,11 +269,9 @@ def build_stage(
             clock=clock,
             tasks=tasks,
             options=DeliveryOptions(),
-            on_advanced=lambda *_: None,
+            publish=CommitBus(),
         ),
-        ingest=IngestService(
-            store=store, clock=clock, ids=ids, tasks=tasks, options=IngestOptions()
-        ),
+        ingest=ingest,
         store=store,
         sends=send_limiter(GatewayOptions()),
         tasks=tasks,
@@ -255,7 +279,7 @@ def build_stage(
         ids=ids,
         random_bytes=random.randbytes,
         check_ready=_ready,
-        metrics=lambda: b"tidewire_up 1\n",
+        metrics=_metrics,
         group_members_max=chat_options.group_members_max,
     )
     return Stage(services, assembled, clock, store, revoked)
@@ -284,3 +308,7 @@ def fields_of(answer: httpx.Response) -> list[tuple[str, str]]:
     faults = answer.json()["error"]["details"]["field_errors"]
     assert all(set(fault) == {"field", "code", "message"} for fault in faults)
     return [(fault["field"], fault["code"]) for fault in faults]
+
+
+async def _metrics() -> bytes:
+    return b"tidewire_up 1\n"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.api.stage import API, GENEROUS, Stage, code_of, fields_of
 from tidewire.domain.errors import StoreUnavailable
-from tidewire.edge.proxies import TrustedProxies
+from tidewire.edge.peers import TrustedProxies
 from tidewire.edge.rest.options import RestOptions
 
 

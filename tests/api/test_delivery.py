@@ -58,6 +58,7 @@ async def test_states_are_listed_for_all_or_some_chats(stage: Stage) -> None:
         "last_read_sequence": 0,
         "current_sequence": 1,
         "unread_count": 1,
+        "mentions_unread_count": 0,
         "updated_at": format_time_ms(joined_ms),
     }
     stage.clock.pass_ms(7_000)

@@ -6,25 +6,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.api.stage import API, Stage, code_of
+from tests.api.stage import API, Stage, build_stage, code_of
+from tidewire.accounts.options import AccountOptions, Registration
 from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import ErrorCode, StoreUnavailable
-from tidewire.edge.insiders import Insiders
-from tidewire.edge.proxies import TrustedProxies
-from tidewire.edge.rest import (
-    auth,
-    chats,
-    delivery,
-    members,
-    messages,
-    server,
-    sessions,
-    shell,
-    users,
-)
+from tidewire.edge.peers import Insiders, TrustedProxies
+from tidewire.edge.rest import accounts, chats, messages, server, shell, writing
+from tidewire.edge.rest.app import endpoints_of, rest_description
 from tidewire.edge.rest.options import RestOptions
 from tidewire.wire.error_table import ERROR_TABLE
-from tidewire.wire.rest_requests import RequestBody
+from tidewire.wire.rest_requests import REQUEST_BODIES
 
 
 async def test_capabilities_are_public(stage: Stage) -> None:
@@ -37,6 +28,38 @@ async def test_capabilities_are_public(stage: Stage) -> None:
         assert shown["capabilities"]["max_chat_members"] == 1000
         assert shown["capabilities"]["websocket_protocol_version"] == 1
         assert (await stage.client.get(shown["documentation_url"])).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("client_ip", "headers", "is_told"),
+    [
+        ("127.0.0.1", {}, True),
+        ("::1", {}, True),
+        ("192.0.2.7", {}, False),
+        ("127.0.0.1", {"X-Forwarded-For": "192.0.2.7"}, False),
+    ],
+)
+async def test_server_without_accounts_says_so_on_its_own_machine(
+    stage: Stage, client_ip: str, headers: dict[str, str], is_told: bool
+) -> None:
+    async def said() -> tuple[str, bool]:
+        shown = (await client.get(API, headers=headers)).json()["data"]
+        return shown["registration"], shown["is_without_accounts"]
+
+    client = stage.serve(client_ip=client_ip)
+    assert await said() == ("open", is_told)
+    await stage.person("anna")
+    assert await said() == ("open", False)
+
+
+@pytest.mark.parametrize("registration", [Registration.INVITE, Registration.CLOSED])
+async def test_server_that_takes_no_strangers_does_not_invite_to_sign_up(
+    registration: Registration,
+) -> None:
+    stage = build_stage(accounts=AccountOptions(registration=registration))
+    shown = (await stage.serve(client_ip="127.0.0.1").get(API)).json()["data"]
+    assert (shown["registration"], shown["is_without_accounts"]) == (registration, False)
+    await stage.close()
 
 
 async def test_probes_and_metrics(stage: Stage) -> None:
@@ -59,12 +82,12 @@ async def test_openapi_document_is_whole(stage: Stage) -> None:
     document = answer.json()
     assert document["openapi"].startswith("3.1.")
     assert "bearer" in document["components"]["securitySchemes"]
-    rooms = (auth, users, chats, members, messages, delivery, sessions, server)
+    modules = (accounts, chats, messages, server, writing)
     expected = {
         (method.lower(), re.sub(r":\w+}", "}", f"{API}{path}").rstrip("/"))
-        for room in rooms
-        for handler in room.HANDLERS
-        if handler is not server.get_openapi
+        for module in modules
+        for handler in endpoints_of(module)
+        if handler.resolve_include_in_schema()
         for path in handler.paths
         for method in handler.http_methods
     }
@@ -84,6 +107,11 @@ async def test_openapi_document_is_whole(stage: Stage) -> None:
             if int(status) >= 400:
                 schema = response["content"]["application/json"]["schema"]
                 assert schema == {"$ref": "#/components/schemas/ErrorBody"}
+
+
+async def test_openapi_document_can_be_had_without_a_server(stage: Stage) -> None:
+    answer = await stage.client.get(f"{API}/openapi.json")
+    assert answer.content == rest_description()
 
 
 async def test_openapi_knows_which_bodies_may_be_left_out(stage: Stage) -> None:
@@ -108,8 +136,8 @@ async def test_openapi_speaks_plainly_and_shows_examples(stage: Stage) -> None:
     assert len({operation["summary"] for operation in operations}) == len(operations)
 
 
-@pytest.mark.parametrize("model", RequestBody.__subclasses__())
-async def test_example_of_a_body_is_taken(stage: Stage, model: type[RequestBody]) -> None:
+@pytest.mark.parametrize("model", REQUEST_BODIES)
+async def test_example_of_a_body_is_taken(stage: Stage, model: type[msgspec.Struct]) -> None:
     """What the page offers first, the fields that are required, is a request that works."""
     described = (await stage.described())["components"]["schemas"][model.__name__]
     fields = described["properties"]

@@ -122,3 +122,23 @@ async def test_account_is_deleted_and_its_messages_stay(stage: Stage) -> None:
     assert (taken.status_code, code_of(taken)) == (409, "CONFLICT")
     refused = await stage.client.post(f"{API}/auth/login", json=body)
     assert (refused.status_code, code_of(refused)) == (401, "INVALID_CREDENTIALS")
+
+
+async def test_deleted_account_takes_its_messages_along_if_that_is_asked_for(stage: Stage) -> None:
+    anna, berta = await stage.people("anna", "berta")
+    group, direct = await stage.group(anna, berta), await stage.direct(anna, berta)
+    for chat_id in (group, direct):
+        await anna.send(chat_id, "hello")
+        await berta.send(chat_id, "hi")
+    odd = await anna.post("/users/me/deletion", {"password": PASSWORD, "erase_messages": "yes"})
+    assert odd.status_code == 400
+    wish = {"password": PASSWORD, "erase_messages": True}
+    assert (await anna.post("/users/me/deletion", wish)).status_code == 204
+    for chat_id in (group, direct):
+        entries = (await berta.get(f"/chats/{chat_id}/messages")).json()["data"]
+        assert [(one["content"], one.get("kind"), one.get("is_deleted")) for one in entries] == [
+            ("", "delete", None),
+            ("hi", None, None),
+            ("", None, True),
+        ]
+        assert entries[0]["target"] == entries[2]["sequence"]

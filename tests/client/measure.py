@@ -16,10 +16,10 @@ from time import perf_counter, process_time
 
 from tests.e2e.chatting import PASSWORD, Site
 from tidewire.client import Client, ClientOptions, MessageReceived
-from tidewire.ops.load.client import Client as BareClient
-from tidewire.ops.load.frames import number_of
-from tidewire.ops.load.ledger import Faults, Stream
-from tidewire.ops.load.target import Person, Target
+from tidewire_bench.client import Client as BareClient
+from tidewire_bench.frames import number_of
+from tidewire_bench.ledger import Faults, Stream
+from tidewire_bench.target import Person, Target
 
 CHATS = 64
 BUSY = ClientOptions(window=64, outbox_max=100_000)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tests.e2e.chatting import PASSWORD, PATIENCE_S, Address
 from tidewire.client import Chat, Client, ClientOptions, Event
+from tidewire.engines.sqlite.backup import restore
 
 QUICK: Final = ClientOptions(backoff_ms=20, backoff_ms_max=100, ack_ms=50)
 """Comes back at once: a test does not want to wait."""
@@ -64,3 +65,18 @@ async def next_event(client: Client, kind: type[Event], patience_s: float = PATI
                 client.confirm(event)
                 return event
     raise AssertionError("the events ended")
+
+
+async def told_of(client: Client, chat: Chat) -> None:
+    """Wait until a device has heard of a chat. Who made it may know sooner."""
+    async with asyncio.timeout(PATIENCE_S):
+        await client.driver.waits.until(
+            chat.chat_id, lambda: client.chat(chat.chat_id).type is not None
+        )
+
+
+def restore_with_keys(copy: Path, data: Path, place: Path) -> None:
+    """Restore a backup, with the keys of the server's tokens, which are not in it."""
+    restore(copy, place)
+    for key in data.glob("*.key"):
+        (place / key.name).write_bytes(key.read_bytes())

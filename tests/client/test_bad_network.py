@@ -72,10 +72,10 @@ class Talker:
                 self._look_at_ticks()
 
     def _look_at_ticks(self) -> None:
-        place = self.client.driver.core.places[self.chat.chat_id]
-        if place.others_delivered < self._delivered or place.others_read < self._read:
+        replica = self.client.driver.core.replicas[self.chat.chat_id]
+        if replica.others_delivered < self._delivered or replica.others_read < self._read:
             self.faults.append("ticks went back")
-        self._delivered, self._read = place.others_delivered, place.others_read
+        self._delivered, self._read = replica.others_delivered, replica.others_read
 
     async def shown(self) -> list[tuple[int, str]]:
         messages = await self.chat.messages(limit=1_000_000)
@@ -138,7 +138,7 @@ async def made_pair(site: Site, folder: Path, proxies: list[FaultyProxy]) -> lis
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60 + 3 * FAULTS)
+@pytest.mark.timeout(180 + 3 * FAULTS)
 async def test_bad_networks_lose_double_and_disorder_nothing(site: Site, tmp_path: Path) -> None:
     rng = random.Random("network")
     async with FaultyProxy(site.port) as one, FaultyProxy(site.port) as other:

@@ -3,11 +3,13 @@
 import asyncio
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
-from tests.client.people import QUICK, People, next_event
-from tests.e2e.chatting import PASSWORD, eventually
+from tests.client.people import QUICK, People, next_event, told_of
+from tests.e2e.chatting import PASSWORD, PATIENCE_S, Site, eventually
+from tests.support.ports import free_port
 from tidewire.client import (
     Chat,
     ChatUpdated,
@@ -41,7 +43,7 @@ def texts(messages: Iterable[Message]) -> list[str]:
 
 async def synced(chat: Chat, count: int) -> list[str]:
     """The texts of a chat, once there are so many."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while len(held := await chat.messages(limit=1_000)) < count:
             await next_event(chat._client, MessageReceived | MessageStored)  # type: ignore[arg-type]
     return texts(held)
@@ -114,6 +116,7 @@ async def test_id_is_one_whatever_its_case(people: People) -> None:
 async def test_message_written_offline_goes_out_later(people: People) -> None:
     _, bob, chat = await people.pair()
     name = (await bob.me()).username
+    await told_of(bob, chat)
     await bob.close()
     site = people.site
     closed = Client("http://127.0.0.1:9", store=people.store("bob"), options=QUICK, moved=True)
@@ -195,12 +198,12 @@ async def test_reply_is_sent_once_however_often_it_is_given(people: People) -> N
 async def test_refused_message_is_told_and_stays_until_it_is_dropped(people: People) -> None:
     alice, bob, _ = await people.pair()
     group = await alice.group("team", (await bob.me()).username)
-    await next_event(bob, ChatUpdated)
+    await told_of(bob, group)
     theirs = bob.chat(group.chat_id)
     sent = await theirs.send("before")
     await sent.stored()
     await group.remove(bob.user_id or "")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         async for event in bob.events():
             if isinstance(event, ChatUpdated) and event.change == "member_removed":
                 break
@@ -272,10 +275,13 @@ async def test_typing_reaches_the_other(people: People) -> None:
 async def test_history_goes_back_behind_what_the_device_holds(people: People) -> None:
     alice, bob, chat = await people.pair()
     bobs_name = (await bob.me()).username
-    await asyncio.gather(*(chat.send(f"Nr {n}") for n in range(1, 31)))
+    *_, last = await asyncio.gather(*(chat.send(f"Nr {n}") for n in range(1, 31)))
     await alice.flush()
     await synced(bob.chat(chat.chat_id), 30)
     await bob.chat(chat.chat_id).read()
+    # A new device begins where the server knows that its user has got to.
+    async with asyncio.timeout(PATIENCE_S):
+        await last.read()
     await bob.close()
     laptop = await Client.login(
         people.site.url, bobs_name, PASSWORD, store=people.store("laptop"), options=QUICK
@@ -320,7 +326,7 @@ async def test_same_device_again_ends_the_first_for_good(people: People) -> None
     token = await alice._credentials.token(False)
     async with Client(people.site.url, token=token, options=QUICK) as second:
         await second.ready()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert str(await alice.wait_closed()) == "closed(duplicate_connection)"
     with pytest.raises(ClientClosed, match="duplicate_connection"):
         await alice.chat("chat_x").send("too late")
@@ -375,30 +381,22 @@ async def test_outbox_that_is_full_says_so(people: People) -> None:
 
 
 async def test_server_that_is_killed_and_comes_back_is_found_again(
-    people: People, tmp_path: object
+    tmp_path: Path,
 ) -> None:
-    """With its own server, on a port of its own: what was acked is there, the rest goes out."""
-    from pathlib import Path
-
-    from tests.e2e.chatting import Site
-
-    assert isinstance(tmp_path, Path)
-    with Site(tmp_path / "data") as site:
+    """With its own server, at an address of its own: what was acked is there, the rest goes out."""
+    with Site(tmp_path / "data", server__port=free_port()) as site:
         alice = await Client.register(site.url, "al", PASSWORD, options=QUICK)
         bob = await Client.register(site.url, "bo", PASSWORD, options=QUICK)
         async with alice, bob:
             chat = await alice.direct("bo")
             await (await chat.send("before")).stored()
-            port = site.port
             site.kill()
             sent = await chat.send("meanwhile")
-            async with asyncio.timeout(10):
-                while alice.status.state is ConnectionState.READY:
-                    await alice.driver.waits.until_change(
-                        lambda: alice.status.state is not ConnectionState.READY
-                    )
-            site._arguments += ["--port", str(port)]
+            async with asyncio.timeout(PATIENCE_S):
+                await alice.driver.waits.until_change(
+                    lambda: alice.status.state is not ConnectionState.READY
+                )
             await asyncio.to_thread(site.start)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 await sent.stored()
                 assert await synced(bob.chat(chat.chat_id), 2) == ["before", "meanwhile"]

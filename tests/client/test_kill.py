@@ -1,9 +1,10 @@
 """kill -9 of a client under load, again and again: nothing is lost, nothing is there twice.
 
-The victim talks in one chat and echoes in another while somebody writes to it without a pause. It
-is killed at a random instant of each life, also while it starts. At the end the store, the server
-and the other side hold the same messages, everything that was on the disk once has arrived exactly
-once, and each message has exactly one echo.
+The victim talks in one chat and echoes in another while somebody writes to it without a pause. Some
+of what it says it edits, deletes or reacts to. It is killed at a random instant of each life, also
+while it starts. At the end the store, the server and the other side hold the same messages, as they
+are now; everything that was on the disk once has arrived exactly once, and each message has exactly
+one echo.
 """
 
 import asyncio
@@ -17,7 +18,9 @@ from pathlib import Path
 import pytest
 
 from tests.client.people import People, next_event
-from tidewire.client import Chat, Client, MessageReceived
+from tests.e2e.chatting import eventually
+from tidewire.client import Chat, Client, Message, MessageReceived
+from tidewire.wire.rest_models import ChatView, Envelope
 
 ROUNDS = int(os.environ.get("CLIENT_KILL_ROUNDS", "20"))
 """`make test` kills 20 times; CLIENT_KILL_ROUNDS=100 as often as one likes."""
@@ -48,7 +51,7 @@ class Victim:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60 + 5 * ROUNDS)
+@pytest.mark.timeout(180 + 5 * ROUNDS)
 async def test_kills_of_a_client_lose_and_double_nothing(people: People, tmp_path: Path) -> None:
     await people.register("alice")
     bobs_name = await people.register("bob")
@@ -75,7 +78,7 @@ async def test_kills_of_a_client_lose_and_double_nothing(people: People, tmp_pat
     _, _ = await asyncio.to_thread(process.communicate)
     assert process.returncode == 0
 
-    promised = promises.read_text().split()
+    promised = promises.read_text().splitlines()
     await check_talk(people, alice, talk, promised)
     await check_echo(people, alice, echo, asked)
     assert len(promised) > ROUNDS
@@ -102,43 +105,78 @@ async def echoed(alice: Client, chat: Chat, count: int) -> None:
     await alice.rest.call(object, "GET", "/users/me")
 
 
+Shown = tuple[int, str, bool, bool, int]
+"""A message as it is now: sequence, text, edited, deleted, reactions."""
+
+
 async def held(chat: Chat) -> list[tuple[int, bool, str]]:
     messages = await chat.messages(limit=1_000_000)
     return [(message.sequence, message.is_own, message.text) for message in messages]
 
 
+def as_shown(message: Message) -> Shown:
+    reactions = sum(one.count for one in message.reactions)
+    return message.sequence, message.text, message.is_edited, message.is_deleted, reactions
+
+
 async def check_talk(people: People, alice: Client, chat: Chat, promised: list[str]) -> None:
-    at_server = [(m.sequence, m.text) for m in await everything(chat)]
-    texts = Counter(text for _, text in at_server)
-    assert [text for text in promised if texts[text] != 1] == []
+    await caught_up(alice, chat)
+    messages = await everything(chat)
+    at_server = [as_shown(message) for message in messages]
+    by_text = {message.text.rstrip("*"): message for message in messages if message.text}
+    texts = Counter(message.text.rstrip("*") for message in messages if message.text)
     assert [text for text, count in texts.items() if count > 1] == []
+    wished = {line for line in promised if " " in line}
+    for text in (line for line in promised if " " not in line):
+        message = by_text.get(text)
+        if message is None:
+            # It may have been dropped before it left, or be a tombstone.
+            assert f"{text} delete?" in wished, text
+            continue
+        assert f"{text} delete" not in wished
+        is_edited, has_reaction = message.text.endswith("*"), bool(message.reactions)
+        assert is_edited <= (f"{text} edit?" in wished), text
+        assert is_edited >= (f"{text} edit" in wished), text
+        assert has_reaction <= (f"{text} react?" in wished), text
+        assert has_reaction >= (f"{text} react" in wished), text
+        assert [one.count for one in message.reactions] in ([], [1])
     # In the order in which they were written, within each life and over all of them.
-    order = [tuple(map(int, text.split("-"))) for _, text in at_server]
+    order = [tuple(map(int, text.split("-"))) for text in by_text]
     assert order == sorted(order)
-    assert [(sequence, text) for sequence, _, text in await held(chat)] == at_server
+    assert len([one for one in messages if one.is_edited]) > 0
+    assert len([one for one in messages if one.is_deleted]) > 0
+    assert [as_shown(one) for one in await chat.messages(limit=1_000_000)] == at_server
     await check_store(people, chat, at_server)
 
 
 async def check_echo(people: People, alice: Client, chat: Chat, asked: list[str]) -> None:
-    at_server = [(m.sequence, m.text) for m in await everything(chat)]
-    texts = Counter(text for _, text in at_server)
+    await caught_up(alice, chat)
+    at_server = [as_shown(message) for message in await everything(chat)]
+    texts = Counter(text for _, text, *_ in at_server)
     assert texts == Counter([*asked, *(f"re: {text}" for text in asked)])
-    assert [(sequence, text) for sequence, _, text in await held(chat)] == at_server
+    assert [as_shown(one) for one in await chat.messages(limit=1_000_000)] == at_server
     await check_store(people, chat, at_server)
 
 
-async def check_store(people: People, chat: Chat, at_server: list[tuple[int, str]]) -> None:
+async def caught_up(alice: Client, chat: Chat) -> None:
+    """All that the server has is on this device, too."""
+    path = f"/chats/{chat.chat_id}"
+    head = (await alice.rest.call(Envelope[ChatView], "GET", path)).data.current_sequence
+    await eventually(lambda: chat.last_sequence >= head, "a push is missing")
+
+
+async def check_store(people: People, chat: Chat, at_server: list[Shown]) -> None:
     """The victim's own store holds the same, once and in order, and its outbox is empty."""
     bob = Client(people.site.url, store=people.store("bob"))
     async with bob:
         await bob.ready()
         mine = bob.chat(chat.chat_id)
-        assert [(sequence, text) for sequence, _, text in await held(mine)] == at_server
+        assert [as_shown(one) for one in await mine.messages(limit=1_000_000)] == at_server
         assert bob.outbox() == []
         stored = await bob.driver.store.do(lambda tables: tables.entries())
         assert stored == []
 
 
-async def everything(chat: Chat) -> list:  # type: ignore[type-arg]
+async def everything(chat: Chat) -> list[Message]:
     """What the server has, asked by REST."""
     return await chat._ask(1_000_000, after_sequence=0, direction="forward")

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tidewire.client.conformance.line import Heard
-from tidewire.client.conformance.sdk import SdkAdapter
-from tidewire.client.conformance.server import PlayedServer
-from tidewire.client.conformance.stage import Stage
-from tidewire.client.conformance.truth import PlayedChat
+from tidewire_conformance.connection import Heard
+from tidewire_conformance.sdk import SdkAdapter
+from tidewire_conformance.server import PlayedServer
+from tidewire_conformance.stage import Stage
+from tidewire_conformance.truth import PlayedChat
 
 pytestmark = pytest.mark.slow  # sockets, and a client with its store on the disk
 
@@ -53,7 +53,7 @@ async def test_stored_waits_for_the_message_before_the_own_one(
     sent = await chat.send("own")
     waits = [asyncio.create_task(sent.stored()), asyncio.create_task(adapter.client.flush())]
     await stage.until(lambda: bool(server.of("sync_request")), "it did not sync")
-    await server.line.barrier(stage.patience_s)
+    await server.connection.barrier(stage.patience_s)
     assert sent.sequence == 2
     assert not any(wait.done() for wait in waits)
     assert await chat.messages() == []
@@ -72,7 +72,7 @@ async def test_stored_does_not_wait_for_a_connection_that_is_gone(
     waits = [asyncio.create_task(sent.stored()), asyncio.create_task(adapter.client.flush())]
     await stage.until(lambda: bool(server.of("sync_request")), "it did not sync")
     server.hold("connection_established")
-    server.line.cut()
+    server.connection.cut()
     async with asyncio.timeout(stage.patience_s):
         await asyncio.gather(*waits)
     assert sent.sequence == 2

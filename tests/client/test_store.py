@@ -7,25 +7,29 @@ from typing import Any
 
 import pytest
 
-from tests.client.people import QUICK, People
+from tests.client.people import QUICK, People, restore_with_keys
 from tests.e2e.chatting import PASSWORD
 from tests.unit.client.stage import CHAT, ME, entry, item, key
 from tidewire.client import Client, ClientError, StoreUnusable
+from tidewire.client.effects import Keep
 from tidewire.client.outbox import FAILED
-from tidewire.client.places import PlaceRecord
+from tidewire.client.replica import Replica, ReplicaRecord
+from tidewire.client.schema import MEMORY
 from tidewire.client.store import Store
-from tidewire.client.tables import HAPPENINGS_MAX, MEMORY, KeepJob, Tables
+from tidewire.client.tables import HAPPENINGS_MAX, Tables
 from tidewire.domain.chats import ChatType
 
+REPLICA = Replica(chat_id=CHAT, chat_type=ChatType.GROUP, waiting_max=1)
 
-def record(**fields: Any) -> PlaceRecord:
-    return PlaceRecord(chat_id=CHAT, chat_type=ChatType.GROUP, **fields)
+
+def record(**fields: Any) -> ReplicaRecord:
+    return ReplicaRecord(chat_id=CHAT, chat_type=ChatType.GROUP, **fields)
 
 
 def keep(tables: Tables, *sequences: int, through: int | None = None, last: bool = False) -> None:
     items = [item(n, 0, sender=ME if n % 2 else "them") for n in sequences]  # type: ignore[arg-type]
-    job = KeepJob(CHAT, items, through or max(sequences, default=0), last)
-    tables.keep([job], ME)
+    kept_through = through or max(sequences, default=0)
+    tables.keep([Keep(REPLICA, items, kept_through, 0, is_complete=last)], ME)
 
 
 def sequences(tables: Tables) -> list[int]:
@@ -39,20 +43,20 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 
 async def test_store_holds_each_message_once_in_order_with_its_cursor(store: Store) -> None:
-    await store.do(lambda tables: tables.save_places([record()]))
+    await store.do(lambda tables: tables.save_replicas([record()]))
     await store.do(lambda tables: keep(tables, 1, 2, 3))
     await store.do(lambda tables: keep(tables, 3, 4))
     assert await store.do(sequences) == [1, 2, 3, 4]
-    [held] = await store.do(lambda tables: tables.places())
+    [held] = await store.do(lambda tables: tables.replicas())
     assert held.cursor == 4
     await store.close()
 
 
 async def test_own_message_takes_its_entry_out_of_the_outbox(store: Store) -> None:
-    await store.do(lambda tables: tables.save_places([record()]))
+    await store.do(lambda tables: tables.save_replicas([record()]))
     assert await store.do(lambda tables: tables.put_entries([entry(1), entry(2)])) == {}
     own = item(1, sender=ME, client_message_id=key(1))
-    await store.do(lambda tables: tables.keep([KeepJob(CHAT, [own], 1, False)], ME))
+    await store.do(lambda tables: tables.keep([Keep(REPLICA, [own], 1, 0)], ME))
     [left] = await store.do(lambda tables: tables.entries())
     assert left == entry(2)
     known = await store.do(lambda tables: tables.put_entries([entry(1), entry(3)]))
@@ -70,13 +74,13 @@ async def test_entries_keep_their_state(store: Store) -> None:
     failed = entry(1, state=FAILED, code="FORBIDDEN", reason="no")
     await store.do(lambda tables: tables.save_entries([failed]))
     assert await store.do(lambda tables: tables.entries()) == [failed]
-    await store.do(lambda tables: tables.drop_entry(key(1)))
+    await store.do(lambda tables: tables.drop_entries([key(1)]))
     assert await store.do(lambda tables: tables.entries()) == []
     await store.close()
 
 
 async def test_message_that_the_server_lost_is_marked_and_stays(store: Store) -> None:
-    await store.do(lambda tables: tables.save_places([record()]))
+    await store.do(lambda tables: tables.save_replicas([record()]))
     await store.do(lambda tables: keep(tables, 1, 2, 3, 4, 5))
     await store.do(lambda tables: tables.restart([record()], "two"))
     assert await store.do(lambda tables: tables.meta("epoch")) == "two"
@@ -94,7 +98,7 @@ async def test_message_that_the_server_lost_is_marked_and_stays(store: Store) ->
 
 
 async def test_restore_that_left_nothing_marks_everything(store: Store) -> None:
-    await store.do(lambda tables: tables.save_places([record()]))
+    await store.do(lambda tables: tables.save_replicas([record()]))
     await store.do(lambda tables: keep(tables, 1, 2))
     await store.do(lambda tables: tables.restart([record()], None))
     await store.do(lambda tables: keep(tables, through=0, last=True))
@@ -225,7 +229,7 @@ async def test_address_has_to_be_one() -> None:
 async def test_restored_server_is_noticed(tmp_path: Path) -> None:
     """A backup is restored under the client: what was lost is marked, the rest goes on."""
     from tests.e2e.chatting import Site
-    from tidewire.engines.sqlite.backup import backup, restore
+    from tidewire.engines.sqlite.backup import backup
 
     data, copy = tmp_path / "data", tmp_path / "copy.db"
     with Site(data) as site:
@@ -244,10 +248,7 @@ async def test_restored_server_is_noticed(tmp_path: Path) -> None:
             await alice.ready()
             await (await alice.chat(chat.chat_id).send("lost")).stored()
             await asyncio.to_thread(site.kill)
-    await asyncio.to_thread(restore, copy, tmp_path / "restored")
-    # The key of the tokens is not in the backup.
-    for secret in data.glob("*.key"):
-        (tmp_path / "restored" / secret.name).write_bytes(secret.read_bytes())
+    await asyncio.to_thread(restore_with_keys, copy, data, tmp_path / "restored")
     with Site(tmp_path / "restored") as site:
         alice = await Client.login(
             site.url, "al", PASSWORD, store=tmp_path / "al.db", options=QUICK, moved=True
@@ -257,6 +258,6 @@ async def test_restored_server_is_noticed(tmp_path: Path) -> None:
             mine = alice.chat(chat.chat_id)
             sent = await mine.send("new")
             assert await sent.stored() > 1 << 20
-            await alice.driver._writing.flushed()
+            await alice.driver.writing.flushed()
             assert [message.text for message in await mine.messages()] == ["kept", "new"]
             assert [message.text for message in await mine.lost()] == ["lost"]

@@ -2,17 +2,20 @@
 
     python -m tests.client.victim URL STORE LIFE TALK_CHAT ECHO_CHAT PROMISES
 
-Each text that is on the disk is appended to the file PROMISES. It ends by itself when its standard
-input is closed, after everything has arrived.
+Each text that is on the disk is appended to the file PROMISES. Some are changed, while they may be
+in the outbox, on their way or stored: first the wish is noted (`3-7 edit?`), then, when it is on
+the disk, that it is promised (`3-7 edit`). An edit puts a star behind the text. It ends by itself
+when its standard input is closed, after everything has arrived.
 """
 
 import asyncio
 import os
 import sys
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import BinaryIO
 
-from tidewire.client import Chat, Client, ClientOptions, MessageReceived
+from tidewire.client import Chat, Client, ClientOptions, MessageReceived, Sent
 
 BURST = 5
 QUICK = ClientOptions(backoff_ms=20, backoff_ms_max=100, ack_ms=50)
@@ -22,13 +25,34 @@ async def talk(chat: Chat, life: str, promises: BinaryIO, is_over: asyncio.Event
     """In bursts, because one message is in flight at a time: at every kill some of those that were
     promised are nowhere but in the store."""
     number = 0
+    earlier: list[Sent] = []
     while not is_over.is_set():
         texts = [f"{life}-{number + one}" for one in range(1, BURST + 1)]
         number += BURST
-        await asyncio.gather(*(chat.send(text) for text in texts))
+        sent = await asyncio.gather(*(chat.send(text) for text in texts))
         promises.write("".join(f"{text}\n" for text in texts).encode())
+        # Those of now are in the outbox or on their way, some of before are stored.
+        await changes(chat, promises, sent[:3])
+        earlier += sent[3:]
+        stored = [one for one in earlier if one.sequence is not None][:3]
+        earlier = [one for one in earlier if one not in stored]
+        await changes(chat, promises, stored)
         # As much as the server takes, and the others get their turns.
         await asyncio.sleep(0.02)
+
+
+async def changes(chat: Chat, promises: BinaryIO, sent: Sequence[Sent]) -> None:
+    """Edit the first, delete the second, react to the third."""
+    wishes: list[tuple[str, Callable[[Sent], Awaitable[object]]]] = [
+        ("edit", lambda one: chat.edit(one, one.text + "*")),
+        ("delete", chat.delete),
+        ("react", lambda one: chat.react(one, "👍")),
+    ]
+    for one, (what, wish) in zip(sent, wishes, strict=False):
+        text = one.text
+        promises.write(f"{text} {what}?\n".encode())
+        await wish(one)
+        promises.write(f"{text} {what}\n".encode())
 
 
 async def echo(me: Client, echo_id: str) -> None:

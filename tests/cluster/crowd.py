@@ -1,7 +1,8 @@
 """People of the SDK who talk through whatever happens, and what must hold of it. Holds no test.
 
 Each has a durable store, two chats (one with a friend, one with all) and writes into them without a
-pause. What they were shown, told and acknowledged is kept, and held against each other at the end.
+pause; three times in eight they change a message instead (`changing`). What they were shown, told
+and acknowledged is kept, and held against each other at the end.
 """
 
 import asyncio
@@ -11,8 +12,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from tests.cluster.changing import KINDS, Changing, reactions_of
 from tests.cluster.watching import PositionWatch
 from tests.e2e.chatting import PASSWORD, Address
 from tidewire.client import (
@@ -96,6 +98,7 @@ class Person:
         self.chats = [client.chat(chat_id) for chat_id in chats]
         self.others: list[Person] = []
         self.sent: list[Sent] = []
+        self.changing = Changing(number, client)
         self.told: dict[str, list[int]] = defaultdict(list)
         """Sequences by chat, in the order in which the application was told of them."""
         self.faults: list[str] = []
@@ -103,18 +106,25 @@ class Person:
 
     async def write(self, is_over: asyncio.Event, pause_s: float) -> None:
         """Into one chat after the other, until it is over."""
+        # Somebody is always about to change something.
+        turn = self.number
         while not is_over.is_set():
             if len(self.sent) >= AHEAD_MAX and self.sent[-AHEAD_MAX].sequence is None:
                 await self.sent[-AHEAD_MAX].stored()
-            chat = self.chats[len(self.sent) % len(self.chats)]
-            self.sent.append(await chat.send(f"{self.number}-{len(self.sent)}"))
+            # Each kind has its turn in each of them.
+            chat = self.chats[(turn + turn // 8) % len(self.chats)]
+            if not await self.changing.change(turn, chat, self.sent):
+                self.sent.append(await chat.send(f"{self.number}-{len(self.sent)}"))
+            turn += 1
             await asyncio.sleep(pause_s)
 
     async def listen(self) -> None:
         async for event in self.client.events():
             match event:
                 case MessageReceived() | MessageStored():
-                    self.told[event.message.chat_id].append(event.message.sequence)
+                    message = event.message
+                    self.told[message.chat_id].append(message.sequence)
+                    self.changing.has_heard(message.chat_id, message.sequence, message.text)
                 case TicksMoved():
                     self._look_at_ticks(event.chat_id)
                 case StatusMoved() if event.status.state is ConnectionState.OFFLINE:
@@ -125,8 +135,8 @@ class Person:
                     pass
 
     def _look_at_ticks(self, chat_id: str) -> None:
-        place = self.client.driver.core.places[self.client.chat(chat_id).chat_id]
-        shown = self._last_own(chat_id, up_to=place.others_delivered)
+        replica = self.client.driver.core.replicas[self.client.chat(chat_id).chat_id]
+        shown = self._last_own(chat_id, up_to=replica.others_delivered)
         for other in self.others:
             if chat_id in other.chat_ids and other.client.chat(chat_id).last_sequence < shown:
                 self.faults.append(
@@ -144,12 +154,39 @@ class Person:
         return f"person {self.number}"
 
     @property
-    def acked_count(self) -> int:
-        return sum(sent.sequence is not None for sent in self.sent)
+    def entries(self) -> list[Sent]:
+        """Messages and changes."""
+        return [*self.sent, *self.changing.sent]
 
-    async def shown(self, chat: Chat) -> list[tuple[int, str, bool]]:
+    @property
+    def acked_count(self) -> int:
+        return sum(one.sequence is not None for one in self.entries)
+
+    async def shown(self, chat: Chat) -> list["Shown"]:
         messages = await chat.messages(limit=1_000_000)
-        return [(one.sequence, one.text, one.is_own) for one in messages]
+        return [
+            Shown(
+                one.sequence,
+                one.text,
+                one.is_own,
+                {reaction.emoji: reaction.count for reaction in one.reactions},
+            )
+            for one in messages
+        ]
+
+    def text_now(self, sent: Sent) -> str:
+        """What a message of this person's has to be shown as."""
+        assert sent.sequence is not None
+        return self.changing.texts.get((sent.chat_id, sent.sequence), sent.text)
+
+
+class Shown(NamedTuple):
+    """A message as a device shows it."""
+
+    sequence: int
+    text: str
+    is_own: bool
+    reactions: dict[str, int]
 
 
 class Crowd:
@@ -191,11 +228,12 @@ class Crowd:
             for person in self.people:
                 for sent in person.sent:
                     await sent.stored()
+                await person.changing.settle()
         heads = {
             chat_id: max(
                 sent.sequence or 0
                 for person in self.people
-                for sent in person.sent
+                for sent in person.entries
                 if sent.chat_id == chat_id
             )
             for chat_id in [*self.town.pairs, self.town.group]
@@ -217,28 +255,37 @@ class Crowd:
                 assert chat.last_sequence == heads[chat.chat_id]
 
     async def check(self) -> None:
-        """What everybody holds is the same, and is what was written: once, and in order."""
-        assert [fault for person in self.people for fault in person.faults] == []
+        """What everybody holds is the same, and is what was written and what became of it: once,
+        and in order."""
+        faults = [(*person.faults, *person.changing.faults) for person in self.people]
+        assert [fault for some in faults for fault in some] == []
+        kinds = {one.kind for person in self.people for one in person.changing.sent}
+        assert kinds == set(KINDS.values()), "not every kind of change was tried"
         await self.watch.look()
         assert self.watch.falls == [], self.watch.falls
         assert self.watch.has_seen_everybody
-        histories: dict[str, list[list[tuple[int, str]]]] = defaultdict(list)
+        histories: dict[str, list[list[tuple[int, str, dict[str, int]]]]] = defaultdict(list)
         for person in self.people:
             for chat in person.chats:
                 shown = await person.shown(chat)
-                histories[chat.chat_id].append([(one[0], one[1]) for one in shown])
-                sequences = [one[0] for one in shown]
+                histories[chat.chat_id].append(
+                    [(one.sequence, one.text, one.reactions) for one in shown]
+                )
+                sequences = [one.sequence for one in shown]
                 assert sequences == sorted(set(sequences)), "twice, or out of order"
                 told = person.told[chat.chat_id]
                 assert told == sequences[len(sequences) - len(told) :], "told otherwise than shown"
                 own = [
-                    (one.sequence, one.text) for one in person.sent if one.chat_id == chat.chat_id
+                    (one.sequence, person.text_now(one))
+                    for one in person.sent
+                    if one.chat_id == chat.chat_id
                 ]
-                ours = [(one[0], one[1]) for one in shown if one[2]]
+                ours = [(one.sequence, one.text) for one in shown if one.is_own]
                 # Those of earlier tests come first.
                 assert ours[len(ours) - len(own) :] == own
         for chat_id, held in histories.items():
             assert all(one == held[0] for one in held), f"{chat_id} differs between its members"
+            self._check_reactions(chat_id, {sequence: found for sequence, _, found in held[0]})
             written = sum(sent.chat_id == chat_id for person in self.people for sent in person.sent)
             told = [
                 len(person.told[chat_id])
@@ -246,6 +293,12 @@ class Crowd:
                 if any(chat.chat_id == chat_id for chat in person.chats)
             ]
             assert set(told) == {written}, "somebody was not told of each message once"
+
+    def _check_reactions(self, chat_id: str, shown: dict[int, dict[str, int]]) -> None:
+        """The counts are those of the set of people who have each emoji on."""
+        changing = [person.changing for person in self.people]
+        for place in {place for one in changing for place in one.marks if place[0] == chat_id}:
+            assert shown[place[1]] == reactions_of(changing, place), place
 
 
 @asynccontextmanager
@@ -277,6 +330,8 @@ async def talking(
             yield crowd
         finally:
             await crowd.hush()
+            for person in people:
+                person.changing.stop()
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)

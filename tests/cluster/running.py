@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from tests.e2e.chatting import ROOMY, Address
-from tests.e2e.commands import PROGRAM, TIMEOUT_S
+from tests.e2e.commands import EVERY_OPTION, TIMEOUT_S
 from tests.support import stack
+from tests.support.ports import free_port
 from tests.support.proxy import FaultyProxy
 
 PREFIX: Final = "TIDEWIRE_"
@@ -40,8 +41,6 @@ PATIENT: Final[Mapping[str, int | str]] = {
     # A machine that is busy with tests is no fault; both stay below what the planes wait (P-12).
     "dynamodb.attempt_ms": 4_000,
     "dynamodb.budget_ms": 4_900,
-    # A reader that was killed is missed soon.
-    "kafka.session_ms": 6_000,
     "log.format": "json",
 }
 
@@ -79,7 +78,7 @@ class Member(Address):
         self._directory = directory
         self._log_path = directory / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+        self._port = free_port()
         self._url = ""
         self._log_start = 0
 
@@ -110,7 +109,7 @@ class Member(Address):
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *(*PROGRAM, "serve", str(self._directory / self.name)),
+                    *(*EVERY_OPTION, "serve", str(self._directory / self.name)),
                     *("--role", self.role, "--port", str(self._port)),
                 ],
                 env=environment(self.settings),
@@ -289,7 +288,7 @@ class Cluster:
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command of an operator, beside all proxies."""
         return subprocess.run(
-            [*PROGRAM, *arguments],
+            [*EVERY_OPTION, *arguments],
             env=environment({**self._settings, **self.endpoints.settings()}),
             capture_output=True,
             text=True,

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any, Final
 
 from tests.cluster.running import Endpoints
 from tests.support import stack
+from tests.support.ports import free_port
 
 PARTS: Final = ("dynamodb", "kafka", "redis")
 
@@ -28,7 +28,7 @@ class OwnServers:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._ports = {part: _free_port() for part in PARTS}
+        self._ports = {part: free_port() for part in PARTS}
         self._environment = os.environ | {
             "STACK_DIR": str(directory),
             "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
@@ -117,10 +117,3 @@ def own_servers() -> Iterator[OwnServers]:
         yield servers
     finally:
         servers.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

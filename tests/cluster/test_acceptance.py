@@ -5,8 +5,10 @@ gateway. Then what there is only in a cluster.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,12 @@ import pytest
 from tests.client.people import People
 from tests.cluster.running import Balancer, Cluster, running
 from tests.cluster.spread import SpreadSite
-from tests.e2e import test_acceptance, test_security, test_ticks
+from tests.e2e import test_acceptance, test_entries, test_security, test_ticks
 from tests.e2e.chatting import chained, new_key, texts
 from tests.e2e.test_acceptance import OUTBOUND_BYTES_MAX
 from tidewire.client import Chat, Sent, Tick
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 PEOPLE = 20
 DEVICES_MAX = 3
@@ -66,6 +68,8 @@ test_direct_ticks = test_ticks.test_direct_chat_from_circle_to_blue
 test_reading_is_delivery = test_ticks.test_reading_is_also_delivery
 test_group_ticks = test_ticks.test_group_of_three_sees_the_slowest
 test_leaving_ticks = test_ticks.test_member_who_leaves_is_waited_for_no_longer
+test_newcomer_ticks = test_ticks.test_newcomer_sees_the_ticks_of_the_first_message
+test_back_ticks = test_ticks.test_member_who_is_back_sees_what_was_read_meanwhile
 test_stale_ack = test_ticks.test_ack_is_never_answered_and_a_stale_one_changes_nothing
 test_ack_above_head = test_ticks.test_ack_above_the_head_is_refused_without_a_request_id
 test_held_back_ticks = test_ticks.test_ticks_that_were_held_back_are_in_the_digest
@@ -73,6 +77,13 @@ test_reading_clears = test_ticks.test_reading_on_one_device_clears_the_other
 test_device_behind = test_ticks.test_device_behind_the_other_one_still_learns_what_to_fetch
 test_revoked = test_security.test_revoked_session_loses_socket_and_tokens_at_once
 test_logout = test_security.test_logout_and_the_end_of_all_other_sessions
+test_two_edits = test_entries.test_two_edits_from_two_devices
+test_delete_and_sync = test_entries.test_delete_while_somebody_syncs
+test_edit_of_one_removed = test_entries.test_edit_by_one_removed_meanwhile
+test_edit_again = test_entries.test_retry_of_an_edit_after_deletion
+test_mention_of_one_who_left = test_entries.test_mention_of_one_who_just_left
+test_reply_to_a_tombstone = test_entries.test_reply_to_a_tombstone
+test_react_twice = test_entries.test_react_unreact_react
 
 
 # Twenty people with the SDK.
@@ -113,6 +124,36 @@ async def say_all(chats: list[Chat], word: str, count: int) -> list[Sent]:
     return list(said)
 
 
+async def changed(chats: list[Chat]) -> list[Sent]:
+    """Everybody edits the first own message of a direct chat, deletes the second and reacts to the
+    third of the other; all of it is stored."""
+    sent = []
+    for speaker, chat in enumerate(chats):
+        messages = await chat.messages(limit=1_000)
+        first, second, _ = [one for one in messages if one.is_own]
+        *_, third = [one for one in messages if not one.is_own]
+        changes = (first.edit(f"better {speaker}"), second.delete(), third.react("👍"))
+        sent += [await change for change in changes]
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(*(one.stored() for one in sent))
+    return sent
+
+
+async def view(chat: Chat) -> list[tuple[int, str, bool, list[tuple[str, int]]]]:
+    """What a device shows of a chat."""
+    return [
+        (one.sequence, one.text, one.is_deleted, [(two.emoji, two.count) for two in one.reactions])
+        for one in await chat.messages(limit=1_000)
+    ]
+
+
+async def show_the_changes(one: Chat, other: Chat) -> bool:
+    mine, theirs = await view(one), await view(other)
+    states = Counter((text[:6], is_gone, len(marks)) for _, text, is_gone, marks in mine)
+    wanted = [("better", False, 0), ("", True, 0), ("to you", False, 1)]
+    return mine == theirs and states == dict.fromkeys(wanted, 2)
+
+
 async def test_twenty_people_talk_see_ticks_and_move_to_the_other_gateway(
     cluster: Cluster, people: People
 ) -> None:
@@ -142,9 +183,18 @@ async def test_twenty_people_talk_see_ticks_and_move_to_the_other_gateway(
         await asyncio.gather(*(chat.read() for chat in directs + groups))
         await asyncio.gather(*(one.read() for one in said))
 
+    # What they change looks the same at both gateways.
+    await changed(directs)
+    for n in range(0, PEOPLE, 2):
+        show = partial(show_the_changes, directs[n], directs[n + 1])
+        await once(show, f"{directs[n]} is not shown as it was changed")
+
     # Half of them are away while the others talk on, and come back at the other gateway.
     away = range(1, PEOPLE, 2)
     await asyncio.gather(*(clients[n].close() for n in away))
+    for chat in directs[::2]:
+        *_, last = [one for one in await chat.messages(limit=1_000) if one.is_own]
+        await (await last.edit("changed meanwhile")).stored()
     late = await say_all([*directs[::2], *groups[::2]], "meanwhile", 1)
     assert {one.tick for one in late} == {Tick.SENT}
     back = await asyncio.gather(
@@ -156,6 +206,7 @@ async def test_twenty_people_talk_see_ticks_and_move_to_the_other_gateway(
     for n, client in zip(away, back, strict=True):
         theirs = await held(client.chat(directs[n].chat_id), 7)
         assert theirs == await held(directs[n - 1], 7)
+        assert "changed meanwhile" in [text for _, text in theirs]
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*(one.delivered() for one in late))
 

@@ -10,7 +10,7 @@ from tests.cluster.running import Cluster, Member, running
 from tests.e2e.chatting import texts
 from tidewire.runtime.console import EXIT_NOT_DONE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engines import ENGINES, EngineHarness
+from tests.support.engines import ENGINES, EngineHarness, LinkedHarness
 from tests.support.world import World
 
 
-@pytest.fixture(params=ENGINES, ids=lambda harness: harness.name)
+@pytest.fixture(params=[*ENGINES, LinkedHarness], ids=lambda harness: harness.name)
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EngineHarness]:
     harness: EngineHarness = request.param(tmp_path)
     await harness.open()

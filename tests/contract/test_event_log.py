@@ -8,12 +8,13 @@ import pytest
 
 from tests.support import stack
 from tests.support.kafka import fresh_topics, local_options
+from tests.support.memory.event_log import MemoryEventLog
+from tests.support.pushing import published
 from tests.unit.ingest.events import a_message, a_rename
 from tidewire.domain.errors import LogUnavailable
 from tidewire.domain.events import LoggedEvent
 from tidewire.engines.kafka.consumer import KafkaLogReader
 from tidewire.engines.kafka.producer import KafkaEventLog
-from tidewire.engines.memory.event_log import MemoryEventLog
 from tidewire.ports.event_log import EventLog
 from tidewire.runtime.clock import SystemClock
 from tidewire.wire.event_records import RecordRefusal, UnknownRecord, decode_record, event_of
@@ -100,7 +101,7 @@ def as_set(events: Sequence[LoggedEvent]) -> set[str]:
 
 async def test_events_are_in_the_log_when_they_are_published(harness: LogHarness) -> None:
     events: list[LoggedEvent] = [a_message(1), a_message(2), a_rename(3)]
-    await harness.log.publish(events)
+    await published(harness.log, events)
     assert as_set(await harness.found(3)) == as_set(events)
 
 
@@ -111,26 +112,26 @@ async def test_answer_comes_once_and_after_the_call(harness: LogHarness) -> None
         assert answer.given.empty()
     for answer in answers:
         assert await answer.given.get() is None
-    await harness.log.publish([a_message(99)])
+    await published(harness.log, [a_message(99)])
     assert all(answer.given.empty() for answer in answers)
     assert len(await harness.found(41)) == 41
 
 
 async def test_log_that_reaches_nobody_says_so_once(harness: LogHarness) -> None:
     with pytest.raises(LogUnavailable):
-        await harness.broken.publish([a_message(1)])
+        await published(harness.broken, [a_message(1)])
     answer = Answer()
     harness.broken.publish_nowait([a_message(1), a_message(2)], answer)
     assert answer.given.empty()
     assert isinstance(await answer.given.get(), LogUnavailable)
     with pytest.raises(LogUnavailable):
-        await harness.broken.publish([a_message(3)])
+        await published(harness.broken, [a_message(3)])
     assert answer.given.empty()
 
 
 async def test_whoever_waits_may_give_up(harness: LogHarness) -> None:
-    publishing = asyncio.ensure_future(harness.log.publish([a_message(1)]))
+    publishing = asyncio.ensure_future(published(harness.log, [a_message(1)]))
     await asyncio.sleep(0)
     publishing.cancel()
-    await harness.log.publish([a_message(2)])
+    await published(harness.log, [a_message(2)])
     assert as_set(await harness.found(2)) == as_set([a_message(1), a_message(2)])

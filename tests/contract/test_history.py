@@ -13,12 +13,12 @@ from typing import Final
 import msgspec
 import pytest
 
+from tests.support.history import Acked, Entry, FinalState, Refused, Synced
 from tests.support.inspectors import inspector_of, verify_engine, violated
 from tests.support.recorder import Recorder, final_state
+from tests.support.trace import check_history
 from tests.support.world import World
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.ops.history import Acked, Entry, FinalState, Refused, Synced
-from tidewire.ops.trace import check_history
 
 STEPS = 100
 
@@ -110,7 +110,7 @@ BENDS: Final[tuple[tuple[Bend, str], ...]] = (
 
 # Five hundred acts are thousands of requests to DynamoDB Local, which shares the machine.
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 async def test_history_of_many_people_keeps_every_invariant(world: World) -> None:
     recorder, final = await record(world)
     assert check_history(recorder.entries, final) == []

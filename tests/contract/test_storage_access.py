@@ -1,4 +1,4 @@
-"""ChatStore: who may do what to whom, decided on the state that is changed (contract-facts 9)."""
+"""ChatStore: who may do what to whom, decided on the state that is changed (decision 0007)."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final

@@ -380,7 +380,7 @@ async def test_append_races_with_removal_and_one_of_them_is_first(world: World) 
     assert kinds.index("MembershipChanged") == len(stored) == kinds.count("MessageAppended")
 
 
-# The author's positions: DESIGN section 8, in the same act.
+# The author's positions: decision 0006, in the same act.
 
 
 async def test_append_keeps_an_author_who_is_up_to_date_up_to_date(world: World) -> None:

@@ -14,7 +14,7 @@ from tidewire.domain.errors import (
     UserNotFound,
 )
 from tidewire.domain.ids import UserId
-from tidewire.domain.users import DELETED_NAME, User
+from tidewire.domain.users import DELETED_NAME, ERASED_PREFIX, User
 
 
 async def user_of(world: World, user_id: UserId) -> User:
@@ -65,17 +65,34 @@ async def test_deletion_of_nobody_is_refused(world: World) -> None:
         await world.storage.begin_deletion(world.stranger(), now_ms=world.now())
 
 
+async def test_wish_that_messages_go_too_is_kept_until_the_deletion_is_finished(
+    world: World,
+) -> None:
+    anna, ben = await registered(world, "anna"), await registered(world, "ben")
+    await world.storage.begin_deletion(anna, now_ms=world.now(), erases=True)
+    await world.storage.begin_deletion(ben, now_ms=world.now())
+    # Again changes nothing.
+    await world.storage.begin_deletion(anna, now_ms=world.now())
+    pending = await world.storage.pending_deletions(count_max=9)
+    assert {one.user.user_id: one.erases for one in pending} == {anna: True, ben: False}
+    for _ in range(2):
+        await world.storage.finish_deletion(anna)
+    [left] = await world.storage.pending_deletions(count_max=9)
+    assert left.user.user_id == ben
+
+
 async def test_deletion_is_pending_until_it_is_finished(world: World) -> None:
     anna, ben = await registered(world, "anna"), await registered(world, "ben")
     for user_id in (anna, ben):
         await world.storage.begin_deletion(user_id, now_ms=world.now())
     pending = await world.storage.pending_deletions(count_max=9)
-    assert sorted(user.user_id for user in pending) == sorted([anna, ben])
-    assert all(user.deleted_at_ms is not None for user in pending)
+    assert sorted(one.user.user_id for one in pending) == sorted([anna, ben])
+    assert all(one.user.deleted_at_ms is not None and not one.erases for one in pending)
     assert len(await world.storage.pending_deletions(count_max=1)) == 1
     for _ in range(2):
         await world.storage.finish_deletion(anna)
-    assert [user.user_id for user in await world.storage.pending_deletions(count_max=9)] == [ben]
+    [left] = await world.storage.pending_deletions(count_max=9)
+    assert left.user.user_id == ben
     assert [user.username for user in await world.storage.list_users(after=None, count_max=9)] == [
         "anna",
         "ben",
@@ -136,3 +153,23 @@ async def test_direct_chat_with_a_deleted_user_stays(world: World) -> None:
     )
     found = await world.storage.create_direct(command, now_ms=world.now())
     assert (found.chat.chat_id, found.created) == (chat_id, False)
+
+
+async def test_erased_name_gives_way_to_a_pseudonym_and_is_free(world: World) -> None:
+    anna = await registered(world, "Anna")
+    with pytest.raises(InvalidOperation):
+        await world.storage.erase_name(anna, now_ms=world.now())
+    await world.storage.begin_deletion(anna, now_ms=world.now())
+    user = await world.storage.erase_name(anna, now_ms=world.now())
+    assert user.username == ERASED_PREFIX + anna[-26:].lower()
+    assert user.display_name == DELETED_NAME
+    assert await user_of(world, anna) == user
+    assert await world.storage.erase_name(anna, now_ms=world.now()) == user
+    assert await world.storage.user_named("anna") is None
+    assert await world.storage.user_named(user.username) == user
+    [pending] = await world.storage.pending_deletions(count_max=9)
+    assert pending.user.user_id == anna
+    other = await registered(world, "anna")
+    assert (await user_of(world, other)).username == "anna"
+    with pytest.raises(UserNotFound):
+        await world.storage.erase_name(world.stranger(), now_ms=world.now())

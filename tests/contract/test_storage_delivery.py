@@ -123,6 +123,22 @@ async def test_floors_do_not_fall_when_somebody_comes_back(world: World) -> None
     assert await world.positions(cleo, chat) == Positions(1, 1)
 
 
+async def test_floors_carry_the_version_of_the_members_whom_they_are_of(world: World) -> None:
+    """Also where a block has raised it, of which no event tells."""
+    anna, ben = await world.people(2)
+    chat = await world.direct(anna, ben)
+    versions = []
+    for act in (None, world.storage.block):
+        if act is not None:
+            await act(anna, ben, now_ms=1)
+        [floors], roster = await world.storage.floors([chat]), await world.storage.roster(chat)
+        assert floors is not None
+        assert roster is not None
+        assert floors.membership_version == roster.membership_version
+        versions.append(floors.membership_version)
+    assert versions[0] < versions[1]
+
+
 async def test_floors_are_still_there_after_a_restart(world: World) -> None:
     anna, ben, cleo = await world.people(3)
     chat = await world.group(anna, ben, cleo)

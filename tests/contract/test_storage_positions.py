@@ -285,7 +285,7 @@ async def test_adr008_delivery_query_authorization(world: World) -> None:
 
 
 async def test_adr008_group_delivered_requires_all_members(world: World) -> None:
-    """All who are awaited: members other than the author who joined before the message (DESIGN 8).
+    """All who are awaited: members other than the author who joined before the message.
 
     ADR-008 says "every current member"; a joiner would then turn ✓✓ back into ✓.
     """

@@ -1,4 +1,4 @@
-"""ChatStore: what happens when several people change a chat at once (contract-facts 9, M-05).
+"""ChatStore: what happens when several people change a chat at once (M-05).
 
 Every race must end as if its parts had come one after the other: the answers, the state and the
 events tell the same story.

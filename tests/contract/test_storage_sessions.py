@@ -68,6 +68,19 @@ async def test_session_of_the_same_device_takes_the_place_of_the_first(world: Wo
     assert await session_ids(world, ben) == [same_device_of_ben.session.session_id]
 
 
+async def test_bound_that_was_lowered_ends_all_that_are_beyond_it(world: World) -> None:
+    """Also if these are more than one transaction of the store takes."""
+    anna = await registered(world, "anna")
+    commands = [a_login(world, anna) for _ in range(60)]
+    for command in commands:
+        now_ms = command.session.created_at_ms
+        await world.storage.open_session(command, sessions_max=100, now_ms=now_ms)
+    ids = [command.session.session_id for command in commands]
+    last = a_login(world, anna)
+    assert sorted(await opened(world, last)) == sorted(ids[:-2])
+    assert await session_ids(world, anna) == [*ids[-2:], last.session.session_id]
+
+
 async def test_session_beyond_the_bound_ends_the_oldest(world: World) -> None:
     anna = await registered(world, "anna")
     commands = [a_login(world, anna) for _ in range(SESSIONS_MAX + 2)]

@@ -3,7 +3,8 @@
 `python -m tests.crash.child DIRECTORY SEED LIFE` reads from standard input the sends that it
 begins with, one record a line, and reports on standard output. Each line goes out in one piece
 before the next thing happens, so a kill cannot lose what was reported: the pipe is the parent's.
-With `--forgetful` everything is kept in memory only, which the parent must find out.
+With `--forgetful` everything is kept in memory only, with `--retentive` a deletion leaves the texts
+where they are; the parent must find out about both.
 """
 
 import asyncio
@@ -24,13 +25,16 @@ from tests.support.crash_records import (
     decode_line,
     encode_line,
 )
+from tests.support.history import Sent
+from tests.support.memory import MemoryStorage
+from tidewire.domain import append
+from tidewire.domain.append import note_amendment
 from tidewire.domain.ids import UlidSource
-from tidewire.engines.memory import MemoryStorage
+from tidewire.domain.messages import EntryKind, Message
 from tidewire.engines.sqlite import SqliteStorage
 from tidewire.engines.sqlite.database import SqliteOptions
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.service import IngestService
-from tidewire.ops.history import Sent
 from tidewire.ports.storage import Storage
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.supervise import TaskSupervisor
@@ -81,11 +85,18 @@ async def load(storage: Storage, seed: str, life: int, again: list[Sent]) -> Non
     await senders.run(again)
 
 
+def note_all_but_deletions(decision: append.AppendDecision, message: Message) -> None:
+    if message.kind is not EntryKind.DELETE:
+        note_amendment(decision, message)
+
+
 def main() -> None:
     directory, seed, life, *options = sys.argv[1:]
     records = [decode_line(line) for line in sys.stdin.buffer]
     again = [record for record in records if isinstance(record, Sent)]
     is_forgetful = options == ["--forgetful"]
+    if options == ["--retentive"]:
+        append.note_amendment = note_all_but_deletions
     asyncio.run(live(Path(directory), seed, int(life), again, is_forgetful=is_forgetful))
     sys.exit("the load has come to an end by itself")
 

@@ -8,7 +8,7 @@ import contextlib
 import shutil
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import httpx
 from websockets.exceptions import WebSocketException
@@ -17,6 +17,13 @@ from tests.crash.flips import Tally, flip
 from tests.e2e.chatting import Account, HungUp, Site, new_key
 
 MESSAGES: Final = 30
+CHANGES: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    *(("edit_message", {"target": n, "content": f"edit of {n}, ebb & flow"}) for n in (2, 3, 3)),
+    *(("react", {"target": n, "emoji": emoji}) for n in (2, 3, 4) for emoji in "👍🎉"),
+    ("delete_message", {"target": 3}),
+    ("send_message", {"content": "an answer", "reply_to": 4}),
+)
+"""What is done to messages in each chat before the server is killed."""
 
 
 async def make_site(data_dir: Path) -> tuple[list[Account], list[str]]:
@@ -27,6 +34,11 @@ async def make_site(data_dir: Path) -> tuple[list[Account], list[str]]:
         async with site.phone(people[0]) as phone:
             for number in range(MESSAGES):
                 await phone.say(chats[number % 3], f"number {number}, ebb & flow 🌊")
+            for chat in chats:
+                for kind, fields in CHANGES:
+                    body = {"chat_id": chat, "client_message_id": new_key(), **fields}
+                    answer = await phone.ask(kind, body)
+                    assert answer["type"] == "send_message_ack", answer
     return people, chats
 
 
@@ -80,5 +92,8 @@ async def visit(site: Site, account: Account, chats: list[str]) -> None:
             await phone.ask("sync_request", cursor)
             body = {"chat_id": chat, "content": "after all", "client_message_id": new_key()}
             await phone.ask("send_message", body)
+            for kind, fields in CHANGES[-3:]:
+                body = {"chat_id": chat, "client_message_id": new_key(), **fields}
+                await phone.ask(kind, body | {"target": 4} if "target" in fields else body)
             await phone.ack(chat, 1)
         await phone.caught_up()

@@ -16,20 +16,25 @@ import shutil
 import sys
 import tempfile
 import time
+import uuid
 from collections import Counter
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import apsw
 
 from tests.support.engines import SqliteHarness
+from tests.support.trace_entries import subject_of
 from tests.support.world import PLENTY, World
 from tidewire.domain.delivery import Advance
 from tidewire.domain.errors import TidewireError
-from tidewire.domain.ids import ChatId, UserId
-from tidewire.domain.messages import Appended, Message, SendMessage
+from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
+from tidewire.domain.limits import PAGE_MESSAGES_MAX
+from tidewire.domain.messages import Amendment, Appended, EntryKind, Message, SendMessage
 from tidewire.engines.sqlite import DATABASE_NAME, SqliteStorage
 from tidewire.engines.sqlite.inspect import SqliteInspector
 from tidewire.ops.verify import verify
@@ -37,6 +42,13 @@ from tidewire.ops.verify import verify
 Result = TypeVar("Result")
 
 FILES: Final = (DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm")
+_READ: Final = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+SAID_LATER: Final = "after all"
+"""What is written into the damaged copies."""
+CHANGES_EACH: Final = 2
+"""How many messages of each chat are changed in a damaged copy."""
+TABLES: Final = ("edits", "reactions", "mentions")
+"""What stands beside the messages, small beside them: a third of the flips are aimed at it."""
 PAGES_MAX: Final = 100
 """No walk through a store of this size has more pages."""
 
@@ -48,6 +60,7 @@ class Truth:
     people: list[UserId] = field(default_factory=list)
     chats: dict[ChatId, list[UserId]] = field(default_factory=dict)
     messages: dict[ChatId, list[Message]] = field(default_factory=dict)
+    """All entries: messages, edits, deletions, reactions."""
     first: dict[ChatId, SendMessage] = field(default_factory=dict)
 
 
@@ -73,8 +86,10 @@ async def make_store(directory: Path) -> Truth:
     for size in (3, 4):
         truth.chats[await world.group(*people[:size])] = people[:size]
     await _talk(world, truth, 20)
+    await _change(world, truth)
     await harness.reopen()
     await _talk(world, truth, 12)
+    await _change(world, truth)
     for chat_id, members in truth.chats.items():
         truth.messages[chat_id] = await harness.messages(chat_id)
         head = truth.messages[chat_id][-1].sequence
@@ -94,25 +109,76 @@ async def _talk(world: World, truth: Truth, count: int) -> None:
             truth.first.setdefault(chat_id, send)
 
 
-def flip(directory: Path, random: Random) -> str:
-    """Flip one bit anywhere in one of the store's files; where."""
+async def _change(world: World, truth: Truth) -> None:
+    """In each chat: messages with edits and reactions, some deleted; a reply that mentions."""
+    for chat_id, members in truth.chats.items():
+        entries = await world.engine.messages(chat_id)
+        plain = [one for one in entries if one.amends is None and not one.is_deleted]
+        for number, message in enumerate(plain[4::3][-4:]):
+            target, author = message.sequence, message.sender_id
+            drafts = [
+                world.edit(chat_id, author, target, f"edit of {target}, ebb & flow 🌊" * 2),
+                world.edit(chat_id, author, target, f"edit again of {target}, ebb & flow 🌊"),
+                *(world.reaction(chat_id, one, target, "👍") for one in members),
+                world.reaction(chat_id, members[0], target, "🎉"),
+                world.reaction(chat_id, members[0], target, "👍", is_on=False),
+            ]
+            if number % 2:
+                drafts.append(world.deletion(chat_id, author, target, reason="a slip"))
+            await world.append(*drafts)
+        text, last = "an answer, ebb & flow 🌊", plain[-1].sequence
+        mentions = tuple(members[1:])
+        await world.store(world.draft(chat_id, members[0], text, reply_to=last, mentions=mentions))
+
+
+def flip(directory: Path, random: Random, *, is_aimed: bool = False) -> str:
+    """Flip one bit anywhere in one of the store's files, or in the pages of `TABLES`; where."""
     path = random.choice([directory / name for name in FILES if (directory / name).exists()])
+    if is_aimed:
+        path = directory / DATABASE_NAME
     content = bytearray(path.read_bytes())
     place = random.randrange(len(content) * 8)
+    if is_aimed:
+        page, page_bytes = random.choice(_pages(path))
+        place = (page - 1) * page_bytes * 8 + random.randrange(page_bytes * 8)
     content[place // 8] ^= 1 << place % 8
     path.write_bytes(content)
     return f"{path.name} byte {place // 8} bit {place % 8}"
 
 
+def _pages(path: Path) -> list[tuple[int, int]]:
+    """The pages at the roots of `TABLES`, with their size. They are few and small: that is most."""
+    names = ", ".join(f"'{name}'" for name in TABLES)
+    query = f"SELECT rootpage FROM sqlite_schema WHERE name IN ({names})"
+    database = apsw.Connection(f"file:{path}?immutable=1", flags=_READ)
+    try:
+        size: Any = database.execute("PRAGMA page_size").get
+        pages: list[Any] = database.execute(query).fetchall()
+        return [(page, size) for (page,) in pages]
+    finally:
+        database.close()
+
+
 class Visit:
     """Everybody asks for everything, and says a word."""
 
-    def __init__(self, storage: SqliteStorage, truth: Truth, tally: Tally, name: str) -> None:
+    def __init__(
+        self,
+        storage: SqliteStorage,
+        truth: Truth,
+        tally: Tally,
+        name: str,
+        violated: Sequence[str] = (),
+    ) -> None:
+        """`violated` is what `verify` has found in the copy."""
+        self._violated = violated
         self._storage = storage
         self._truth = truth
         self._tally = tally
         self._name = name
         self._now_ms = 1_900_000_000_000
+        self._deleted: set[tuple[ChatId, int]] = set()
+        """What this visit has deleted itself."""
 
     async def run(self) -> None:
         for user_id in self._truth.people:
@@ -151,10 +217,24 @@ class Visit:
         cursor = None
         for _ in range(PAGES_MAX):
             page = await self.ask(self._storage.chat_list(user_id, cursor=cursor, count_max=5))
-            if page is None or page.next is None:
+            if page is None:
+                return
+            for item in page.items:
+                last = item.last_message
+                if last is not None and not self._was_said(
+                    item.chat.chat_id, last.sequence, last.preview
+                ):
+                    self.fault(f"{item.chat.chat_id}: a list of chats shows {last.preview!r}")
+            if page.next is None:
                 return
             cursor = page.next
         self.fault("a chat list has no end")
+
+    def _was_said(self, chat_id: ChatId, sequence: int, text: str) -> bool:
+        """Whether this was the text of a message, first or by an edit."""
+        about = [one for one in self._truth.messages.get(chat_id, ()) if one.content]
+        said = [one.content for one in about if subject_of(one) == sequence]
+        return not text or text == SAID_LATER or any(one.startswith(text) for one in said)
 
     async def _read(self, chat_id: ChatId, reader: UserId) -> None:
         storage = self._storage
@@ -176,6 +256,8 @@ class Visit:
         )
         if whole is not None:
             self._compare(chat_id, None, whole.messages)
+            found = [one.sequence for one in whole.messages if one.amends is None]
+            await self._look_at_now(chat_id, reader, found[-PAGE_MESSAGES_MAX:])
         await self.ask(storage.delivery_status(reader, chat_id, None))
         await self.ask(storage.members(reader, chat_id, after=None, count_max=PLENTY))
         await self.ask(storage.roster(chat_id))
@@ -183,6 +265,19 @@ class Visit:
         await self.ask(storage.standing(reader, chat_id))
         first = self._truth.messages[chat_id][0]
         await self.ask(storage.message(reader, chat_id, first.message_id))
+
+    async def _look_at_now(self, chat_id: ChatId, reader: UserId, sequences: list[int]) -> None:
+        """No text that was never said, and nothing is called deleted that was not: a client would
+        erase its own copy. Reactions are rows without checksums: `verify` finds what is wrong."""
+        found = await self.ask(self._storage.messages_now(reader, chat_id, sequences))
+        stored = self._truth.messages[chat_id]
+        deleted = {one.sequence for one in stored if one.is_deleted}
+        for sequence, now in (found or {}).items():
+            if not self._was_said(chat_id, sequence, now.content or ""):
+                self.fault(f"{chat_id}: {sequence} is shown as {now.content!r}")
+            is_deleted = sequence in deleted or (chat_id, sequence) in self._deleted
+            if now.is_deleted and not is_deleted:
+                self.fault(f"{chat_id}: {sequence} is shown as deleted, and was not")
 
     def _compare(self, chat_id: ChatId, after: int | None, found: Sequence[Message]) -> None:
         stored = {message.sequence: message for message in self._truth.messages[chat_id]}
@@ -192,9 +287,15 @@ class Visit:
             if message.is_damaged:
                 if message.content:
                     self.fault(f"{chat_id}: damaged {message.sequence} has content")
+            elif (chat_id, subject_of(message)) in self._deleted:
+                # What names the edits of a message has no checksum: one may be left; it is seen.
+                is_lost = message.amends is not None and "edits_exact" in self._violated
+                self._tally.outcomes["edits that a deletion has not found"] += is_lost
+                if message.content and not is_lost:
+                    self.fault(f"{chat_id}: {message.sequence} has its text after its deletion")
             elif told is not None and message != told:
                 self.fault(f"{chat_id}: {message.sequence} is not what was stored")
-            elif told is None and message.content != "after all":
+            elif told is None and message.content not in {SAID_LATER, ""}:
                 self.fault(f"{chat_id}: {message.sequence} was never said")
         for one, other in pairwise(found):
             if other.prev_sequence != one.sequence:
@@ -205,14 +306,7 @@ class Visit:
     async def _write(self, chat_id: ChatId, members: list[UserId]) -> None:
         self._now_ms += 1
         first = self._truth.first[chat_id]
-        number = len(self._tally.outcomes) + self._now_ms
-        new = SendMessage(
-            chat_id=chat_id,
-            sender_id=members[0],
-            client_message_id=f"{self._now_ms:08x}-0000-4000-8000-{secrets.token_hex(6)}",  # type: ignore[arg-type]
-            content="after all",
-            message_id=f"msg_{number}_{secrets.token_hex(8)}",  # type: ignore[arg-type]
-        )
+        new = self._draft(chat_id, members[0], SAID_LATER)
         outcomes = await self.ask(self._storage.append([first, new], now_ms=self._now_ms))
         if outcomes is not None:
             told = self._truth.messages[chat_id][0]
@@ -223,17 +317,61 @@ class Visit:
                 self._tally.outcomes[f"send: {type(outcome).__name__}"] += 1
         wish = Advance(user_id=members[1], chat_id=chat_id, delivered=1, read=1)
         await self.ask(self._storage.advance([wish], now_ms=self._now_ms))
+        await self._change(chat_id, members)
+
+    async def _change(self, chat_id: ChatId, members: list[UserId]) -> None:
+        """Something is done to messages that have edits and reactions already, and others are
+        deleted; each in an append of its own, as it would be done again in parts."""
+        stored = self._truth.messages[chat_id]
+        edited = {one.amends.target for one in stored if one.amends is not None and one.content}
+        targets = [one for one in stored if one.sequence in edited][:CHANGES_EACH]
+        for number, message in enumerate(targets):
+            target, author = message.sequence, message.sender_id
+            edit = Amendment(kind=EntryKind.EDIT, target=target)
+            react = Amendment(kind=EntryKind.REACT, target=target, emoji="👍")
+            delete = Amendment(kind=EntryKind.DELETE, target=target)
+            drafts = [
+                self._draft(chat_id, author, SAID_LATER, edit),
+                self._draft(chat_id, members[number % len(members)], "", react),
+                *([self._draft(chat_id, author, "", delete)] if number % 2 else []),
+            ]
+            for draft in drafts:
+                outcomes = await self.ask(self._storage.append([draft], now_ms=self._now_ms))
+                for outcome in outcomes or ():
+                    self._tally.outcomes[f"change: {type(outcome).__name__}"] += 1
+                    if draft.amends == delete and isinstance(outcome, Appended):
+                        self._deleted.add((chat_id, target))
+
+    def _draft(
+        self, chat_id: ChatId, user_id: UserId, content: str, amends: Amendment | None = None
+    ) -> SendMessage:
+        return SendMessage(
+            chat_id=chat_id,
+            sender_id=user_id,
+            client_message_id=ClientMessageId(str(uuid.uuid4())),
+            content=content,
+            message_id=MessageId(f"msg_{secrets.token_hex(12)}"),
+            amends=amends,
+        )
 
 
-async def try_copy(store: Path, copy: Path, truth: Truth, random: Random, tally: Tally) -> str:
+async def try_copy(
+    store: Path,
+    copy: Path,
+    truth: Truth,
+    random: Random,
+    tally: Tally,
+    *,
+    is_aimed: bool = False,
+) -> str:
     """Flip a bit in a copy, verify it, serve it; where the bit is."""
     shutil.copytree(store, copy)
-    where = flip(copy, random)
+    where = flip(copy, random, is_aimed=is_aimed)
     name = f"{copy.name} ({where})"
     before = len(tally.faults)
     verified = copy.with_name(copy.name + "-verified")
     shutil.copytree(copy, verified)
-    check_verify(verified, name, tally)
+    violated = check_verify(verified, name, tally)
     shutil.rmtree(verified)
     doubts: list[str] = []
     try:
@@ -245,7 +383,7 @@ async def try_copy(store: Path, copy: Path, truth: Truth, random: Random, tally:
     else:
         tally.outcomes["served"] += 1
         try:
-            await Visit(storage, truth, tally, name).run()
+            await Visit(storage, truth, tally, name, violated).run()
         finally:
             await storage.close()
     tally.faults += [f"{name}: the process would have ended: {doubt}" for doubt in doubts]
@@ -255,8 +393,8 @@ async def try_copy(store: Path, copy: Path, truth: Truth, random: Random, tally:
     return where
 
 
-def check_verify(directory: Path, name: str, tally: Tally) -> None:
-    """A report, or a sentence that says that there is nothing to verify."""
+def check_verify(directory: Path, name: str, tally: Tally) -> list[str]:
+    """A report, or a sentence that says that there is nothing to verify; what is violated."""
     try:
         report = verify(lambda: SqliteInspector(directory / DATABASE_NAME))
     except TidewireError as error:
@@ -265,6 +403,8 @@ def check_verify(directory: Path, name: str, tally: Tally) -> None:
         tally.faults.append(f"{name}: verify failed with {type(error).__name__}: {error}")
     else:
         tally.outcomes["verify sees it" if report.violations else "verify sees nothing"] += 1
+        return [check.name for check in report.checks if check.violations]
+    return []
 
 
 async def try_copies(
@@ -281,7 +421,8 @@ async def try_copies(
         copy = directory / f"copy-{number}"
         # Most of what is there for long is in the database.
         store = directory / ("killed" if number % 5 == 0 else "stopped")
-        await try_copy(store, copy, truth, random, tally)
+        is_aimed = number % 3 == 1 and store.name == "stopped"
+        await try_copy(store, copy, truth, random, tally, is_aimed=is_aimed)
     return tally
 
 

@@ -26,7 +26,16 @@ from tests.support.crash_cast import START_MS, Cast, establish, make_cast
 from tests.support.crash_ledger import Ledger, Place, place_of
 from tests.support.crash_load import Load, listener
 from tests.support.crash_snapshot import page_faults, read_snapshot, state_faults
-from tidewire.domain.errors import NotAMember, StoreUnusable, TidewireError, Unavailable
+from tests.support.history import Sent
+from tidewire.domain.errors import (
+    EditConflict,
+    InvalidMention,
+    MessageDeleted,
+    NotAMember,
+    StoreUnusable,
+    TidewireError,
+    Unavailable,
+)
 from tidewire.domain.ids import ClientMessageId, UlidSource
 from tidewire.domain.messages import Appended, SendMessage
 from tidewire.engines.sqlite import DATABASE_NAME, SqliteStorage
@@ -34,7 +43,6 @@ from tidewire.engines.sqlite.database import SqliteOptions
 from tidewire.engines.sqlite.log_look import judge_log
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.service import IngestService
-from tidewire.ops.history import Sent
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.supervise import TaskSupervisor
 
@@ -273,7 +281,9 @@ class Lives:
 async def _retry_faults(
     storage: SqliteStorage, sends: Iterable[Sent], places: dict[ClientMessageId, Place]
 ) -> list[str]:
-    """A retry is answered with what is stored, or is stored now (the guest may be out by now)."""
+    """A retry is answered with what is stored, or is stored now. The guest may be out by now, and
+    what it is about may have changed."""
+    refusals = (NotAMember, MessageDeleted, EditConflict, InvalidMention)
     ids = UlidSource(Random(0).getrandbits)
     retries = [
         SendMessage(
@@ -282,6 +292,10 @@ async def _retry_faults(
             client_message_id=sent.client_message_id,
             content=sent.content,
             message_id=ids.message_id(START_MS),
+            reply_to=sent.reply_to,
+            mentions=sent.mentions,
+            amends=sent.amends,
+            base=sent.base,
         )
         for sent in sends
     ]
@@ -295,7 +309,7 @@ async def _retry_faults(
             )
             is_right = outcome.deduplicated == (place is not None) and told == (place or told)
         else:
-            is_right = place is None and isinstance(outcome, NotAMember)
+            is_right = place is None and isinstance(outcome, refusals)
         if not is_right:
             faults.append(f"{retry.client_message_id} is stored at {place}, retry: {outcome!r}")
     return faults

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.torture import Torture, command, torture
+from tidewire.domain.messages import EntryKind
 
 ROUNDS = 40
 
@@ -21,13 +22,18 @@ def test_kills_lose_nothing_that_was_promised(tmp_path: Path) -> None:
     assert not faults, "\n".join([f"again with: {command(seed, ROUNDS)}", *faults])
     assert tally.rounds == ROUNDS
     assert tally.found > 0, "no kill came between a commit and its answer"
+    assert tally.kinds.keys() == set(EntryKind), "not all kinds of entries were stored"
 
 
 # Slow: starts processes.
 @pytest.mark.slow
-def test_child_that_keeps_messages_in_memory_is_caught(tmp_path: Path) -> None:
-    run = Torture(tmp_path / "data", "forgetful", is_forgetful=True)
+@pytest.mark.parametrize(
+    ("option", "words"), [("--forgetful", "lost: "), ("--retentive", "readable: ")]
+)
+def test_child_that_does_wrong_is_caught(option: str, words: str, tmp_path: Path) -> None:
+    """One keeps messages in memory only, the other keeps the texts of what is deleted."""
+    run = Torture(tmp_path / "data", "wrong", child_options=[option])
     faults: list[str] = []
     while not faults and run.tally.kills < 10:
         faults = run.round()
-    assert any(fault.startswith("lost: ") for fault in faults), faults
+    assert any(fault.startswith(words) for fault in faults), faults

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from tests.support import history
 from tests.support.crash_cast import make_cast
 from tests.support.crash_ledger import Ledger
 from tests.support.crash_records import (
@@ -24,7 +25,6 @@ from tidewire.domain.delivery import Positions
 from tidewire.domain.errors import ErrorCode
 from tidewire.domain.ids import ClientMessageId, MessageId
 from tidewire.domain.messages import Message
-from tidewire.ops import history
 
 CAST = make_cast(4)
 CHAT, ANNA, BERT = CAST.directs[0]

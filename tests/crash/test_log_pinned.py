@@ -89,7 +89,7 @@ async def check(left: Path) -> None:
 
 # Slow: a dozen stores with two lives each, and many ends.
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 def test_torn_log_that_could_not_be_restarted_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,7 +71,7 @@ def check(left: Path) -> None:
 
 # Slow: some thirty lives, with many ends each.
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 def test_restart_of_the_log_survives_a_cut_at_each_of_its_operations(tmp_path: Path) -> None:
     hits: set[str] = set()
     verdicts: Counter[Verdict] = Counter()

@@ -49,7 +49,7 @@ def was_hit(story: Story, wanted: str) -> bool:
 
 # Slow: each run has a hundred lives of a store, each with its recovery.
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", ["tidal", "wire", None])
 def test_power_cuts_lose_nothing_that_was_promised(seed: str | None, tmp_path: Path) -> None:
     seed = seed or secrets.token_hex(4)

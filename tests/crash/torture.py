@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -41,7 +41,7 @@ from tests.support.crash_records import (
     encode_line,
 )
 from tests.support.crash_snapshot import page_faults, read_snapshot, state_faults
-from tidewire.ops.history import Sent
+from tests.support.history import Sent
 
 DELAY_S_MIN: Final = 0.000_05
 DELAY_S_MAX: Final = 0.4
@@ -71,24 +71,27 @@ class Tally:
     found: int = 0
     """Unanswered sends that were stored after all."""
     restarts: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    """What was promised, by kinds of entries."""
     phases: Counter[str] = field(default_factory=Counter)
     """What the child was doing when it was killed."""
 
     def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
         phases = "\n".join(f"{times:6} killed {phase}" for phase, times in self.phases.items())
         return (
             f"{self.rounds} rounds counted of {self.kills} kills; {self.acked} answers to sends, "
             f"{self.unanswered} sends unanswered at a kill, {self.found} of them stored after all; "
-            f"{self.restarts} restarts of the log\n{phases}"
+            f"{self.restarts} restarts of the log; promised: {kinds}\n{phases}"
         )
 
 
 class Torture:
     """The rounds over one data directory. `seed` decides the load and when to kill."""
 
-    def __init__(self, directory: Path, seed: str, *, is_forgetful: bool = False) -> None:
-        """A forgetful child keeps in memory what it should store: it must be caught."""
-        self._child_options = ["--forgetful"] if is_forgetful else []
+    def __init__(self, directory: Path, seed: str, *, child_options: Sequence[str] = ()) -> None:
+        """With options (`tests.crash.child`) a child does something wrong: it must be caught."""
+        self._child_options = child_options
         self.tally = Tally()
         self._ledger = Ledger(CAST)
         self._directory = directory
@@ -111,6 +114,7 @@ class Torture:
         self.tally.acked += acked
         self.tally.unanswered += unanswered
         self.tally.phases[phase] += 1
+        self.tally.kinds = self._ledger.kinds()
         return self._faults() if self._store_exists else []
 
     def final_faults(self) -> list[str]:

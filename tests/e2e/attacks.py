@@ -24,12 +24,13 @@ from typing import Final, NamedTuple
 
 from tests.edge.raw import CONTINUATION, PING, PONG, TEXT
 
-ADDRESS: Final = "127.0.0.66"
-"""Attackers come from elsewhere than the people whom they disturb."""
 BUFFER_BYTES: Final = 64 * 1024
 """What the kernel holds of theirs, so that "sent" means "taken by the server", nearly."""
 LINGER_S: Final = 3.0
 """How long after an attack the server may take to close what it has decided to close."""
+PATIENCE_S: Final = 20.0
+"""How long an attack that has to be refused goes on: on a busy machine it takes a while to ask as
+often as the limit allows."""
 _STATUS: Final = re.compile(rb"HTTP/1\.1 ([0-9]{3}) ")
 _MASK: Final = b"\0\0\0\0"
 
@@ -38,6 +39,8 @@ class Order(NamedTuple):
     """Whom to attack, for how long, and with which account."""
 
     port: int
+    address: str
+    """Where it comes from: elsewhere than the people whom it disturbs."""
     seconds: float
     devices: list[dict[str, str]]
     """Headers of one account on several devices."""
@@ -64,13 +67,19 @@ class Attacker:
         self.order = order
         self.outcome = Outcome()
         self.ends_at_s = time.monotonic() + order.seconds
-        self.address = ADDRESS
+        self.gives_up_at_s = self.ends_at_s + PATIENCE_S
+        self.address = order.address
         self.answers: Counter[str] = Counter()
         self.lock = threading.Lock()
 
     @property
     def is_over(self) -> bool:
         return time.monotonic() >= self.ends_at_s
+
+    @property
+    def is_refused_and_over(self) -> bool:
+        is_refused = self.answers["429"] > 0 or self.outcome.closed > 0
+        return self.is_over and (is_refused or time.monotonic() >= self.gives_up_at_s)
 
     def connect(self) -> socket.socket:
         peer = socket.socket()
@@ -84,10 +93,11 @@ class Attacker:
             self.outcome.connections += 1
         return peer
 
-    def upgraded(self, number: int = 0) -> socket.socket:
+    def upgraded(self, number: int = 0, *, features: str = "") -> socket.socket:
         """A WebSocket of the attacker's account."""
         peer = self.connect()
-        peer.sendall(upgrade_head(self.order.devices[number]))
+        offer = {"X-Tidewire-Features": features} if features else {}
+        peer.sendall(upgrade_head(self.order.devices[number] | offer))
         peer.settimeout(5.0)
         head = b""
         while b"\r\n\r\n" not in head:
@@ -164,10 +174,10 @@ class Attacker:
 
     def ask_again_and_again(self, request: bytes, connections: int = 4) -> None:
         """Requests one after the other, each answer read, on a few connections that are made anew
-        when the server ends one."""
+        when the server ends one. Goes on until it was refused."""
 
         def work(_: int) -> None:
-            while not self.is_over:
+            while not self.is_refused_and_over:
                 try:
                     with self.connect() as peer:
                         self._ask_on(peer, request)
@@ -177,7 +187,7 @@ class Attacker:
         self.on_many(connections, work)
 
     def _ask_on(self, peer: socket.socket, request: bytes) -> None:
-        while not self.is_over:
+        while not self.is_refused_and_over:
             peer.settimeout(2.0)
             peer.sendall(request)
             self.count(sent_bytes=len(request))
@@ -190,6 +200,7 @@ class Attacker:
         """Let another one attack from its own address, and count what becomes of it as ours."""
         other = Attacker(self.order)
         other.ends_at_s = self.ends_at_s
+        other.gives_up_at_s = self.gives_up_at_s
         other.address = address
         attack(other)
         with self.lock:
@@ -376,13 +387,14 @@ def probes(attacker: Attacker) -> None:
 
     def work(number: int) -> None:
         request = _GET.format(path=paths[number]).encode()
-        attacker.with_another(ADDRESS, lambda each: each.ask_again_and_again(request, 2))
+        attacker.with_another(attacker.address, lambda each: each.ask_again_and_again(request, 2))
 
     attacker.on_many(len(paths), work)
 
 
 def guessed_passwords(attacker: Attacker) -> None:
-    """From many addresses, at many names: each guess costs a hash."""
+    """From many addresses, at many names: each guess costs a hash. Few get so far as a refusal."""
+    attacker.gives_up_at_s = attacker.ends_at_s
 
     def work(number: int) -> None:
         body = json.dumps(
@@ -467,6 +479,31 @@ def heartbeats(attacker: Attacker) -> None:
         attacker.flood(peer, _filled(frame), is_reading=True)
 
 
+def arrays_of_heartbeats(attacker: Attacker) -> None:
+    """As many as one array may have, again and again."""
+    beats = b",".join([b'{"type":"heartbeat","request_id":"r","payload":{}}'] * 256)
+    with attacker.upgraded(features="batch") as peer:
+        attacker.flood(peer, masked(TEXT, b"[" + beats + b"]"), is_reading=True)
+
+
+def arrays_of_unknown_types(attacker: Attacker) -> None:
+    """64 KB in 256 elements that are looked at one by one, and are not counted as invalid."""
+    unknown = b",".join([b'{"type":"dance","x":"' + b"\\u0041" * 38 + b'"}'] * 256)
+    with attacker.upgraded(features="batch") as peer:
+        attacker.flood(peer, masked(TEXT, b"[" + unknown + b"]"), is_reading=True)
+
+
+def arrays_of_garbage(attacker: Attacker) -> None:
+    """64 KB each: more elements than an array may have, or deeper than one may be."""
+    garbage = masked(TEXT, b"[" + b",".join([b"0"] * 32_767) + b"]") + masked(TEXT, b"[" * 65_000)
+
+    def work(number: int) -> None:
+        with attacker.upgraded(number, features="batch") as peer:
+            attacker.flood(peer, garbage, is_reading=True)
+
+    attacker.on_many(len(attacker.order.devices), work)
+
+
 def syncs(attacker: Attacker) -> None:
     frame = _text(
         {
@@ -530,14 +567,17 @@ ATTACKS: Final[dict[str, Callable[[Attacker], None]]] = {
         escapes,
         lone_surrogates,
         heartbeats,
+        arrays_of_heartbeats,
+        arrays_of_unknown_types,
+        arrays_of_garbage,
         syncs,
     )
 }
 
 
 def main() -> None:
-    # An attacker has a machine of its own; here it gets what the others leave.
-    os.nice(19)
+    # An attacker has a machine of its own; here it comes after the others, but gets its turns.
+    os.nice(5)
     order = Order(**json.loads(sys.stdin.read()))
     attacker = Attacker(order)
     ATTACKS[sys.argv[1]](attacker)

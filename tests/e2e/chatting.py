@@ -5,8 +5,8 @@ import json
 import threading
 import uuid
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,13 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from tests.e2e.commands import EVERY_OPTION
 from tests.e2e.serving import ServerProcess, serving
 
 Frame = dict[str, Any]
 
 PASSWORD: Final = "correct horse battery"
-PATIENCE_S: Final = 10.0
+PATIENCE_S: Final = 30.0
 
 ROOMY: Final[Mapping[str, int]] = {
     # All people of a test come from one address and register at once.
@@ -107,11 +108,12 @@ class Phone:
     async def _read(self) -> None:
         try:
             async for text in self.connection:
-                frame = json.loads(text)
-                self._note(frame)
-                self.inbox.append(frame)
-                if self.on_frame is not None:
-                    self.on_frame(frame)
+                said = json.loads(text)
+                for frame in said if isinstance(said, list) else [said]:
+                    self._note(frame)
+                    self.inbox.append(frame)
+                    if self.on_frame is not None:
+                        self.on_frame(frame)
                 self._news.set()
         except ConnectionClosed:
             pass
@@ -293,9 +295,10 @@ class Address(ABC):
     async def people(self, *names: str) -> list[Account]:
         return [await self.person(name) for name in names]
 
-    async def login(self, account: Account) -> Account:
-        """The same person on another device."""
-        return await self._enter("/auth/login", account.username)
+    async def login(self, who: Account | str) -> Account:
+        """The same person, by account or user name, on another device."""
+        username = who if isinstance(who, str) else who.username
+        return await self._enter("/auth/login", username)
 
     async def _enter(self, path: str, username: str) -> Account:
         device_id = str(uuid.uuid4())
@@ -329,10 +332,16 @@ class Address(ABC):
     # What people do over a WebSocket.
 
     @asynccontextmanager
-    async def phone(self, account: Account, **options: Any) -> AsyncIterator[Phone]:
-        """A device that has connected and got its digest."""
+    async def phone(
+        self, account: Account, *, features: Sequence[str] = (), **options: Any
+    ) -> AsyncIterator[Phone]:
+        """A device that has connected and got its digest. It offers these features."""
+        offered = {"X-Tidewire-Features": ", ".join(features)} if features else {}
         async with connect(
-            self.socket_url, additional_headers=account.headers, proxy=None, **options
+            self.socket_url,
+            additional_headers={**account.headers, **offered},
+            proxy=None,
+            **options,
         ) as connection:
             phone = Phone(connection)
             phone.listen()
@@ -349,6 +358,7 @@ class Site(Address):
 
     always: Mapping[str, int] = ROOMY
     """Settings of all servers of this kind."""
+    program: Sequence[str] = EVERY_OPTION
 
     def __init__(self, data_dir: Path, **settings: int | str) -> None:
         """Settings are named with `__` for the dot."""
@@ -379,7 +389,9 @@ class Site(Address):
         return self.server.url
 
     def start(self) -> None:
-        server = self._server = self._stack.enter_context(serving(self.data_dir, *self._arguments))
+        server = self._server = self._stack.enter_context(
+            serving(self.data_dir, *self._arguments, program=self.program)
+        )
         # A log that nobody reads would stop the server.
         self._reader = threading.Thread(target=self._read_log, args=(server,), daemon=True)
         self._reader.start()
@@ -418,18 +430,35 @@ class Site(Address):
         return len(self.files())
 
     def files(self) -> list[str]:
-        """What its process has open, sockets included."""
-        found = []
-        for each in Path(f"/proc/{self.server.process.pid}/fd").iterdir():
-            with suppress(FileNotFoundError):
-                found.append(str(each.readlink()))
-        return sorted(found)
+        """What its processes have open, sockets included, but for the store's own files: each of
+        its threads opens them when it first reads, and that may be at any time."""
+        found: list[Path] = []
+        for pid in self.server.pids():
+            found += open_files_of(pid)
+        return sorted(str(one) for one in found if not one.is_relative_to(self.data_dir))
+
+    def opened_since(self, before: list[str]) -> list[str]:
+        """What is open now and was not then; of a socket also its ends and its state, in the
+        kernel's numbers."""
+        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+        sockets = {f"socket:[{words[9]}]": words[1:4] for words in map(str.split, lines)}
+        opened = Counter(self.files()) - Counter(before)
+        return [f"{one} {sockets.get(one, '')}" for one in opened.elements()]
 
 
 class PlainSite(Site):
     """A server at its default settings."""
 
     always: Mapping[str, int] = {}
+
+
+def open_files_of(pid: int) -> list[Path]:
+    """What a process has open, but for what it closes while it is looked at."""
+    found = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.append(each.readlink())
+    return found
 
 
 def new_key() -> str:
@@ -443,6 +472,12 @@ async def eventually(is_so: Callable[[], bool], what: str) -> None:
             return
         await asyncio.sleep(0.02)
     raise AssertionError(what)
+
+
+async def eventually_metric(site: Site, name: str, value: float) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while await site.metric(name) != value:  # noqa: ASYNC110 - it is in another process
+            await asyncio.sleep(0.05)
 
 
 def texts(messages: list[Frame]) -> list[str]:

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from tests.support.world import World
 from tidewire.domain.ids import ChatId
 from tidewire.engines.sqlite import DATABASE_NAME
 
-TIMEOUT_S = 30
+TIMEOUT_S = 90
 COLUMNS = 80
 
 # Nothing in our environment may make a terminal of no terminal, or change its width.
@@ -29,6 +29,10 @@ _UNWANTED = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "T
 # Whoever is started in the background is deaf to Ctrl-C, and so are all that it starts.
 _ENV = ["env", "--default-signal=INT", *(f"--unset={name}" for name in _UNWANTED), "TERM=xterm"]
 PROGRAM = [*_ENV, sys.executable, "-m", "tidewire"]
+EVERY_OPTION = [*_ENV, sys.executable, "-m", "tests.support.every_option"]
+"""The same command, with the options that operators cannot set."""
+AT_ONCE = [*_ENV, sys.executable, "-m", "tests.support.at_once"]
+"""The same again, with a server that does not gather acknowledgements."""
 
 
 class Done(NamedTuple):
@@ -43,10 +47,10 @@ class Done(NamedTuple):
         return json.loads(self.out)
 
 
-def tidewire(*arguments: str | Path) -> Done:
+def tidewire(*arguments: str | Path, program: Sequence[str] = PROGRAM) -> Done:
     """Run the command to its end, as a program would: not on a terminal."""
     done = subprocess.run(
-        [*PROGRAM, *map(str, arguments)],
+        [*program, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

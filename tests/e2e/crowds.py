@@ -1,22 +1,24 @@
 """Many of the load tool's clients on a server that dies and comes back. Holds no test."""
 
 import asyncio
-import os
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from tidewire.ops.load.book import Book
-from tidewire.ops.load.client import Lost
-from tidewire.ops.load.mixed_client import MixedClient
-from tidewire.ops.load.mixed_frames import message_key
-from tidewire.ops.load.rest_maker import RestMaker
-from tidewire.ops.load.target import Launch, OwnServer, Target
-from tidewire.ops.load.workload import Outcome
+from tests.e2e.commands import EVERY_OPTION
+from tidewire_bench.book import Book
+from tidewire_bench.client import ConnectFailed, Lost
+from tidewire_bench.frames import message_key
+from tidewire_bench.makers import RestMaker
+from tidewire_bench.mixed_client import MixedClient
+from tidewire_bench.run import bare_environment
+from tidewire_bench.target import Launch, OwnServer, Target
+from tidewire_bench.workload import Outcome
 
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
+COME_LATER: Final = ("close_1013", "http_503")
 
 ROOMY: Final = {
     "ACCOUNTS_THROTTLE_REGISTER_IP_BURST": "10000",
@@ -72,12 +74,23 @@ class Crowd:
 
     async def arrive(self) -> None:
         """Everybody connects, compares the digest, sends again and syncs, until nothing lacks."""
-        await asyncio.gather(*(client.arrive(self.target) for client in self.clients))
+        await asyncio.gather(*(self._bring(client) for client in self.clients))
         await self.until(self._is_complete)
         self.book.check_complete()
         for client in self.clients:
             for chat_id in client.readers:
                 client.acknowledge(chat_id, is_read=True)
+
+    async def _bring(self, client: MixedClient) -> None:
+        """A server whose store is too busy for a digest says so: come back later."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    return await client.arrive(self.target)
+                except ConnectFailed as error:
+                    if error.kind not in COME_LATER:
+                        raise
+                await asyncio.sleep(0.1)
 
     def _is_complete(self) -> bool:
         return self.under_way == 0 and all(
@@ -145,9 +158,8 @@ class Crowd:
 @asynccontextmanager
 async def crowd(data_dir: Path, pairs: int, seed: int) -> AsyncIterator[Crowd]:
     """A server and its crowd, registered but not connected."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDEWIRE_")}
     raised = {f"TIDEWIRE_{name}": value for name, value in ROOMY.items()}
-    server = OwnServer(Launch(data_dir, environment | raised))
+    server = OwnServer(Launch(data_dir, bare_environment() | raised, [*EVERY_OPTION, "serve"]))
     await server.start()
     made = Crowd(server, random.Random(seed))
     try:

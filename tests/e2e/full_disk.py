@@ -14,7 +14,7 @@ from tests.e2e.chatting import Account, Phone, Site, new_key
 from tests.engines.sqlite.child import CANNOT_MOUNT, mount_small_disk, say
 
 MESSAGES: Final = 5
-HEALED_S_MAX: Final = 10
+HEALED_S_MAX: Final = 30
 
 EXPECTED: Final = [
     "it comes up",

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.e2e.commands import TIMEOUT_S
+
 KEYS = {"Enter": b"\r", "^q": b"\x11"}
 
 
@@ -23,7 +25,7 @@ class Terminal:
         self._written = b""
 
     def see(self, text: str) -> None:
-        watch = threading.Timer(20, self.process.kill)
+        watch = threading.Timer(TIMEOUT_S, self.process.kill)
         watch.start()
         try:
             while text.encode() not in self._written:

@@ -57,6 +57,7 @@ async def take(site: Site, home: Path) -> None:
             await at.sees("high tide")
             keep(at, "search", "tidewire chat --user alice")
             await at.press("escape")
+            await _change(at, alice, bob, carol)
             assert isinstance(site, SteadySite)
             site.kill()
             await at.until(lambda: "offline" in at.head)
@@ -89,6 +90,37 @@ async def _answer(carol: Client) -> None:
     (crew,) = await carol.chats()
     for text in ("Me!", "And my brother, if there is room."):
         await (await crew.send(text)).stored()
+
+
+async def _change(at: Terminal, alice: Client, bob: Client, carol: Client) -> None:
+    """The group, with a reply, an edit, a deletion, reactions and a mention."""
+    crew = next(one for one in await bob.chats() if one.name == "Harbour crew")
+    theirs = carol.chat(crew.chat_id)
+    first, second, third = await theirs.messages()
+    await at.press("ctrl+down")
+    await at.sees("alice · Harbour crew", "if there is room")
+    await (await third.edit("And my brother Dan, if there is room.")).stored()
+    await (
+        await crew.reply(
+            third, "There is. @Alice, can you bring a vest for him?", mentions=["alice"]
+        )
+    ).stored()
+    gone = await crew.send("Who has the tickets?")
+    await gone.stored()
+    await (await gone.delete()).stored()
+    await (await crew.react(second, "👍")).stored()
+    await at.sees("(edited)", "[deleted]", "↪ Carol: And my brother Dan")
+    await at.press("shift+tab", "up", "r")
+    await at.sees("React, or")
+    await at.press("down", "down", "down", "enter")
+    await at.sees("[🎉 1]")
+    await at.press("enter")
+    await at.sees("↪ Bob: There is.")
+    keep(at, "changes", "tidewire chat --user alice")
+    await at.press("escape", "escape", "ctrl+up")
+    await at.sees("alice · Bob")
+    assert first is not None
+    assert alice.user_id is not None
 
 
 async def main() -> None:

@@ -5,8 +5,8 @@ import signal
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,36 @@ class ServerProcess:
         """The log."""
         return [json.loads(line) for line in err.splitlines()]
 
+    def parts(self) -> dict[str, int]:
+        """The processes of a server that has several, by name: `store`, `gw-1`, …"""
+        return parts_of(self.process.pid)
+
+    def pids(self) -> list[int]:
+        """All its processes."""
+        return [self.process.pid, *self.parts().values()]
+
+
+def parts_of(pid: int) -> dict[str, int]:
+    """Those that a server's parent has started and named."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    found = {}
+    for child in children:
+        # One that has ended meanwhile has no file, or one that cannot be read; one that has just
+        # begun bears its parent's name.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            name = Path(f"/proc/{child}/comm").read_text(encoding="ascii").strip()
+            if name.startswith("tidewire-"):
+                found[name.removeprefix("tidewire-")] = int(child)
+    return found
+
 
 @contextmanager
-def serving(data_dir: Path, *arguments: str | Path) -> Iterator[ServerProcess]:
+def serving(
+    data_dir: Path, *arguments: str | Path, program: Sequence[str] = PROGRAM
+) -> Iterator[ServerProcess]:
     """A server on this data directory; it is killed at the end if it still runs."""
     process = subprocess.Popen(
-        [*PROGRAM, "serve", str(data_dir), "--port", "0", *map(str, arguments)],
+        [*program, "serve", str(data_dir), "--port", "0", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

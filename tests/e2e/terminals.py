@@ -8,10 +8,12 @@ from datetime import UTC
 from pathlib import Path
 from typing import Final
 
+from textual.events import Key
 from textual.pilot import Pilot
 
-from tests.e2e.chatting import PASSWORD, PATIENCE_S, Site
-from tidewire.client import Client, ClientOptions
+from tests.e2e.chatting import PASSWORD, PATIENCE_S, Site, eventually
+from tests.support.ports import free_port
+from tidewire.client import Chat, Client, ClientOptions
 from tidewire.terminal.app import ChatApp, ChatScreen
 from tidewire.terminal.lines import MARKS
 from tidewire.terminal.widgets import MessageView
@@ -24,10 +26,8 @@ QUICK: Final = ClientOptions(backoff_ms=50, backoff_ms_max=200, ack_ms=20)
 class SteadySite(Site):
     """A server that comes back at the same address."""
 
-    def start(self) -> None:
-        super().start()
-        if "--port" not in self._arguments:
-            self._arguments += ["--port", str(self.port)]
+    def __init__(self, data_dir: Path, **settings: int | str) -> None:
+        super().__init__(data_dir, server__port=free_port(), **settings)
 
 
 async def register(site: Site, store: Path, username: str, display_name: str) -> Client:
@@ -39,6 +39,14 @@ async def register(site: Site, store: Path, username: str, display_name: str) ->
 
 async def login(site: Site, store: Path, username: str) -> Client:
     return await Client.login(site.url, username, PASSWORD, store=store, options=QUICK)
+
+
+async def held(client: Client, chat: Chat, through: int) -> None:
+    """Wait until a device holds a chat up to here: what the server has stored, and told its author
+    so, may still be on its way to the others."""
+    await eventually(
+        lambda: client.chat(chat.chat_id).last_sequence >= through, f"{chat.chat_id} has not come"
+    )
 
 
 class Terminal:
@@ -87,15 +95,31 @@ class Terminal:
         await self.until(lambda: all(text in self.shown for text in texts))
 
     async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        """Key by key, as fingers do: each is dealt with before the next. On a busy machine a pilot
+        takes a program that has no turn for one that has nothing to do."""
+        for key in keys:
+            screen = self.app.screen
+            await self.pilot.press(key)
+            if self.app.screen is not screen:
+                # What has come up takes the next key.
+                await self.pilot.pause()
+
+    def press_at_once(self, *keys: str) -> None:
+        """As a slow line brings them: all in one piece."""
+        driver = self.app._driver
+        assert driver is not None
+        for key in keys:
+            pressed = Key(key, None)
+            pressed.set_sender(self.app)
+            driver.send_message(pressed)
 
     async def type(self, text: str) -> None:
-        """Key by key, as fingers do."""
         names = {" ": "space", "\n": "ctrl+j"}
-        await self.pilot.press(*(names.get(letter, letter) for letter in text))
+        await self.press(*(names.get(letter, letter) for letter in text))
 
     async def write(self, text: str) -> None:
         """Write a message and send it."""
+        await self.until(lambda: self.screen.composer.has_focus)
         await self.type(text)
         await self.until(lambda: self.screen.composer.text == text)
         await self.press("enter")
@@ -108,6 +132,15 @@ class Terminal:
         await self.type(username)
         await self.press("enter")
         await self.until(lambda: self.app.screen is self.screen)
+        # The dialog is gone before its chat is there to write in.
+        chat = await self.screen.state.client.direct(username)
+        await self.until(lambda: self.screen.state.chat == chat and self.screen.composer.has_focus)
+
+
+class PatientApp(ChatApp):
+    """On a busy machine a notice is gone before a test has looked; here it is left for longer."""
+
+    NOTIFICATION_TIMEOUT = PATIENCE_S
 
 
 @asynccontextmanager
@@ -119,7 +152,7 @@ async def terminal(
     window_max: int = WINDOW_MAX,
 ) -> AsyncIterator[Terminal]:
     """A terminal with the chat of a client that is open."""
-    app = ChatApp(
+    app = PatientApp(
         client,
         username=username,
         zone=UTC,

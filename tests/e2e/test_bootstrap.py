@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.memory import MemoryStorage
 from tidewire.domain.accounts import Secret
-from tidewire.engines.memory import MemoryStorage
 from tidewire.ports.event_log import CommitListener
 from tidewire.ports.storage import Storage
 from tidewire.runtime import lifecycle

@@ -23,6 +23,23 @@ def test_bench_ingest_measures_product_and_ceiling_at_every_level(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_bench_entries_measures_each_kind_beside_its_bar(tmp_path: Path) -> None:
+    done = tidewire("bench", "entries", "--json", "--rounds", "2", "--data-dir", tmp_path)
+    costs = done.json
+    bars = {cost["what"]: cost["bar"] for cost in costs}
+    pages = {
+        f"{what}, {kinds} kinds": 2.0
+        for what in ("page", "request for a page")
+        for kinds in (4, 10)
+    }
+    assert bars == {"edit": 1.5, "react": 1.5, "delete": 1.5} | pages
+    assert all(cost["cost_us"] > 0 and cost["beside_us"] > 0 for cost in costs)
+    # Two rounds on a busy machine say nothing about the bars, but what is above one is told.
+    above = [cost["what"] for cost in costs if cost["ratio"] > cost["bar"]]
+    assert (done.exit_code, done.err.count("ABOVE ITS BAR")) == (min(len(above), 1), len(above))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_memory_stays_flat_while_messages_are_stored_and_verified(tmp_path: Path) -> None:
     done = tidewire("bench", "endurance", "--messages", "30000", "--data-dir", tmp_path)
     assert done.exit_code == 0, done.err

@@ -20,7 +20,7 @@ from tests.e2e.chatting import PASSWORD, PATIENCE_S
 from tests.e2e.commands import PROGRAM, TIMEOUT_S, Done, tidewire
 from tests.e2e.terminals import SteadySite
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 KEY = "5e9d0000-0000-4000-8000-000000000001"
 
@@ -144,7 +144,7 @@ def test_send_waits_for_the_second_tick(people: People) -> None:
     bob = people.start("tail", "@alice", "-n", "1", "--user", "bob")
     assert bob.line().endswith("#2 alice: x")
     done = people.run(
-        "send", "@bob", "y", "--wait", "delivered", "--timeout", "5", "--user", "alice"
+        "send", "@bob", "y", "--wait", "delivered", "--timeout", "60", "--user", "alice"
     )
     assert (done.exit_code, done.out) == (0, "3\n"), done.err
     bob.process.send_signal(signal.SIGINT)
@@ -238,6 +238,82 @@ def test_tail_begins_where_it_is_told_to(people: People) -> None:
         done = people.run("tail", "@alice", "--no-follow", "--json", *arguments, "--user", "bob")
         assert done.exit_code == 0, done.err
         assert [json.loads(line)["sequence"] for line in done.out.splitlines()] == expected
+
+
+# Changing messages.
+
+
+def test_scripts_change_messages_and_tail_tells(people: People) -> None:
+    people.run("send", "@bob", "helo", "--user", "alice")
+    tail = people.start("tail", "@alice", "--json", "--user", "bob")
+    assert json.loads(tail.line())["text"] == "helo"
+    done = people.run("edit", "@bob", "1", "-", "--user", "alice", stdin="hello\n")
+    assert (done.exit_code, done.out) == (0, "2\n"), done.err
+    done = people.run("react", "@alice", "1", "👍", "--user", "bob", "--store", other(people))
+    assert (done.exit_code, done.out) == (0, "3\n"), done.err
+    done = people.run(
+        "send", "@bob", "again", "--reply-to", "1", "--mention", "bob", "--user", "alice"
+    )
+    assert (done.exit_code, done.out) == (0, "4\n"), done.err
+    done = people.run(
+        "react", "@alice", "1", "👍", "--off", "--user", "bob", "--store", other(people)
+    )
+    assert done.exit_code == 0, done.err
+    done = people.run("delete", "@bob", "1", "--reason", "a mistake", "--user", "alice")
+    assert (done.exit_code, done.out) == (0, "6\n"), done.err
+    told = [json.loads(tail.line()) for _ in range(5)]
+    kinds = [(one.get("kind"), one["sequence"], one.get("target")) for one in told]
+    assert kinds == [
+        ("edit", 2, 1), ("react", 3, 1), (None, 4, None), ("react", 5, 1), ("delete", 6, 1),
+    ]  # fmt: skip
+    assert (told[0]["text"], told[1]["emoji"], told[1]["count"]) == ("hello", "👍", 1)
+    assert (told[2]["reply_to"], len(told[2]["mentions"]), told[3]["is_on"]) == (1, 1, False)
+    assert told[4]["reason"] == "a mistake"
+    tail.process.send_signal(signal.SIGINT)
+    assert tail.end()[0] == 130
+    done = people.run("tail", "@alice", "--no-follow", "--user", "bob")
+    first, second = done.out.splitlines()
+    assert first.endswith("#1 alice: [deleted]")
+    assert second.endswith("#4 alice (to #1): again")
+    # Who goes on from a number gets what was changed since, in order.
+    done = people.run("tail", "@alice", "--no-follow", "--since", "2", "--user", "bob")
+    lines = [line.split(" ", 2)[2] for line in done.out.splitlines()]
+    assert lines == [
+        "#3 bob reacted to #1: 👍 (1)",
+        "#4 alice (to #1): again",
+        "#5 bob took back from #1: 👍 (0)",
+        "#6 alice deleted #1 (a mistake)",
+    ]
+    fresh = str(people.home.parent / "fresh.db")
+    done = people.run(
+        "tail", "@alice", "--no-follow", "--since", "2", "--user", "bob", "--store", fresh
+    )
+    assert [line.split(" ", 2)[2] for line in done.out.splitlines()] == lines
+
+
+def other(people: People) -> str:
+    """The store of another device: the first one is in use."""
+    return str(people.home.parent / "other.db")
+
+
+def test_change_that_is_refused_says_why(people: People) -> None:
+    people.run("send", "@bob", "hello", "--user", "alice")
+    for command, why in (
+        (("edit", "@alice", "1", "mine", "--user", "bob"), "FORBIDDEN"),
+        (("delete", "@alice", "1", "--user", "bob"), "FORBIDDEN"),
+        (("react", "@alice", "7", "👍", "--user", "bob"), "TARGET_NOT_FOUND"),
+        (("react", "@alice", "1", "two words", "--user", "bob"), "no spaces"),
+        (("edit", "@alice", "0", "x", "--user", "bob"), "NUMBER"),
+    ):
+        done = people.run(*command)
+        assert (done.exit_code, done.out) == (2, ""), command
+        assert why in done.err
+    # Nothing of it stays in the outbox to fail again.
+    done = people.run("send", "@alice", "still here", "--user", "bob")
+    assert (done.exit_code, done.out) == (0, "2\n"), done.err
+    people.run("delete", "@bob", "1", "--user", "alice")
+    done = people.run("delete", "@bob", "1", "--user", "alice")
+    assert (done.exit_code, done.out) == (0, "3\n"), "it is done already"
 
 
 def test_tail_of_a_group_by_its_name(people: People) -> None:

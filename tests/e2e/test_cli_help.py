@@ -1,5 +1,6 @@
 """The command line explains itself. Slow where the program has to be started."""
 
+import importlib.metadata
 import signal
 import subprocess
 import sys
@@ -18,9 +19,13 @@ COMMANDS = [
     ("serve",),
     ("chat",),
     ("send",),
+    ("edit",),
+    ("delete",),
+    ("react",),
     ("tail",),
     ("passwd",),
     ("config",),
+    ("schema",),
     ("say",),
     ("users",),
     ("users", "add"),
@@ -53,8 +58,10 @@ COMMANDS = [
     ("recover-log",),
     ("backup",),
     ("restore",),
+    ("compact",),
     ("bench",),
     ("bench", "ingest"),
+    ("bench", "pairs"),
 ]
 
 
@@ -100,14 +107,39 @@ def test_short_option_asks_for_help() -> None:
     assert (short.exit_code, short.stdout) == (0, long.stdout)
 
 
+def test_tool_is_listed_and_explains_itself() -> None:
+    done = CliRunner().invoke(app, ["conformance", "--help"], prog_name="tidewire")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("usage: tidewire conformance [-h]")
+    assert "\n  conformance " in CliRunner().invoke(app, ["--help"]).stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [("bench",), ("bench", "--help"), ("bench", "pairs", "1"), ("conformance", "-h")]
+)
+def test_tool_that_is_not_installed_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: ())
+    done = CliRunner().invoke(app, arguments, prog_name="tidewire")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"tidewire: error: 'tidewire {arguments[0]}' is not installed; "
+        f"pip install tidewire-{arguments[0]}\n"
+    )
+
+
 # A shell asks the program for what may follow.
 @pytest.mark.slow
-def test_completion_names_the_commands() -> None:
-    environment = {"_TIDEWIRE_COMPLETE": "complete_bash", "COMP_WORDS": "tidewire us"}
-    environment |= {"COMP_CWORD": "1", "PATH": ""}
+@pytest.mark.parametrize(
+    ("words", "completed"), [("tidewire us", "users"), ("tidewire bench catch", "catch-up")]
+)
+def test_completion_names_the_commands(words: str, completed: str) -> None:
+    environment = {"_TIDEWIRE_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    environment |= {"COMP_CWORD": str(words.count(" ")), "PATH": ""}
     command = Path(sys.executable).with_name("tidewire")
     done = subprocess.run([command], capture_output=True, text=True, env=environment, check=False)
-    assert done.stdout.split() == ["users"], done.stderr
+    assert done.stdout.split() == [completed], done.stderr
 
 
 # While it is still being loaded, and later. A moment in which Python itself is being loaded is not
@@ -125,7 +157,7 @@ def test_interrupted_benchmark_shows_no_traceback(tmp_path: Path, after_s: float
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=TIMEOUT_S)
     assert "runtime/" not in err, err
-    assert "ops/" not in err, err
+    assert "tidewire_bench/" not in err, err
     assert out == ""
     assert process.returncode != 0
     assert not list(tmp_path.iterdir())
@@ -152,7 +184,8 @@ def test_help_imports_nothing_heavy() -> None:
     program = (
         "import sys; from typer.testing import CliRunner; from tidewire.runtime.cli import app;"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0;"
-        "print([heavy for heavy in ('apsw', 'rich.table', 'asyncio') if heavy in sys.modules])"
+        "heavy = ('apsw', 'rich.table', 'asyncio', 'tidewire_bench', 'tidewire_conformance');"
+        "print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

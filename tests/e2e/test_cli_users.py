@@ -26,7 +26,7 @@ def with_password(data_dir: Path, *arguments: str) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("is_serving", [True, False], ids=["beside a server", "without one"])
 def test_accounts_are_made_listed_and_locked(tmp_path: Path, is_serving: bool) -> None:
     place = ("--data-dir", tmp_path)

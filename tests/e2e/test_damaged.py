@@ -29,7 +29,7 @@ async def test_damaged_message_is_marked_and_the_server_lives(tmp_path: Path) ->
             synced = await phone.sync(chat)
             assert [item["sequence"] for item in synced] == [1, 2, 3, 4]
             assert [item.get("is_damaged", False) for item in synced] == [False] * 3 + [True]
-            assert "content" not in synced[3]
+            assert synced[3]["content"] == ""
             assert synced[3]["message_id"] == said[3]["message_id"]
             # It counts as delivered with its mark.
             await phone.ack(chat, 4)
@@ -37,12 +37,13 @@ async def test_damaged_message_is_marked_and_the_server_lives(tmp_path: Path) ->
         history = await site.done("GET", f"/chats/{chat}/messages", by=bob)
         [damaged] = [item for item in history if item.get("is_damaged")]
         assert damaged["sequence"] == 4
-        assert "content" not in damaged
+        assert damaged["content"] == ""
         [listed] = await site.done("GET", "/chats", by=bob)
         assert listed["last_message"]["is_damaged"] is True
-        assert "content_preview" not in listed["last_message"]
+        assert listed["last_message"]["content_preview"] == ""
         assert await site.metric("store_messages_damaged_total") == 1
         async with site.phone(alice) as phone:
-            assert phone.shown[chat]["others_delivered"] == 4
+            # An acknowledgement is not answered: on a busy disk it may be written after the digest.
+            await phone.until(lambda: phone.shown[chat]["others_delivered"] == 4)
             assert (await phone.say(chat, "and on"))["prev_sequence"] == 4
     assert sum("is damaged" in line for line in site.log) == 1

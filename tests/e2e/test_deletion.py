@@ -2,7 +2,11 @@
 Slow: starts the program."""
 
 import asyncio
+import uuid
+from contextlib import closing
 from pathlib import Path
+from secrets import randbits
+from typing import Any
 
 import pytest
 
@@ -10,10 +14,16 @@ from tests.client.people import QUICK
 from tests.e2e.chatting import PASSWORD, Site
 from tests.e2e.commands import tidewire
 from tidewire.client import Client
-from tidewire.domain.ids import UserId
+from tidewire.domain.ids import ChatId, ClientMessageId, UlidSource, UserId
+from tidewire.domain.messages import SendMessage
+from tidewire.engines.sqlite.database import DATABASE_NAME
+from tidewire.engines.sqlite.inspect import open_for_reading
 from tidewire.engines.sqlite.storage import SqliteStorage
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+SECRET = "the secret of alice"
+MESSAGES = 3_000
 
 
 async def marked(data_dir: Path, user_id: str) -> None:
@@ -50,6 +60,72 @@ async def test_deletion_goes_on_after_a_crash(tmp_path: Path) -> None:
                 await bob.ready()
                 for group in groups:
                     await left_to(bob, group)
+
+
+async def said(data_dir: Path, user_id: str, chat_id: str) -> None:
+    """What a person has written in years, into a store that no server uses."""
+    store = await SqliteStorage.open(data_dir)
+    ids = UlidSource(randbits)
+    for start in range(0, MESSAGES, 500):
+        drafts = [
+            SendMessage(
+                chat_id=ChatId(chat_id),
+                sender_id=UserId(user_id),
+                client_message_id=ClientMessageId(str(uuid.uuid4())),
+                message_id=ids.message_id(start),
+                content=SECRET,
+            )
+            for _ in range(500)
+        ]
+        await store.append(drafts, now_ms=1_700_000_000_000)
+    await store.close()
+
+
+def count(data_dir: Path, condition: str) -> int:
+    """Of what is stored, beside a server or without one."""
+    with closing(open_for_reading(data_dir / DATABASE_NAME)) as database:
+        found: Any = database.execute(f"SELECT count(*) FROM messages WHERE {condition}").get
+        return int(found)
+
+
+WITH_TEXT = "content <> ''"
+
+
+async def test_erasure_that_a_person_asked_for_goes_on_after_a_kill(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    site = Site(data_dir)
+    with site:
+        async with (
+            await Client.register(site.url, "bob", PASSWORD, options=QUICK) as bob,
+            await Client.register(
+                site.url, "alice", PASSWORD, store=tmp_path / "alice.db", options=QUICK
+            ) as alice,
+        ):
+            await asyncio.gather(alice.ready(), bob.ready())
+            chat_id = (await alice.direct("bob")).chat_id
+            alice_id = alice.user_id
+    assert alice_id is not None
+    await said(data_dir, alice_id, chat_id)
+
+    with site:
+        async with Client(
+            site.url, store=tmp_path / "alice.db", options=QUICK, moved=True
+        ) as alice:
+            asking = asyncio.ensure_future(alice.delete_account(PASSWORD, erase_messages=True))
+            async with asyncio.timeout(60):
+                while count(data_dir, WITH_TEXT) == MESSAGES:  # noqa: ASYNC110 - asks the file
+                    await asyncio.sleep(0.002)
+            site.kill()
+            await asyncio.wait([asking])
+    left = count(data_dir, WITH_TEXT)
+    assert 0 < left < MESSAGES, "it was killed in the middle"
+
+    with site:
+        async with asyncio.timeout(60):
+            while count(data_dir, WITH_TEXT):  # noqa: ASYNC110 - asks the file
+                await asyncio.sleep(0.02)
+    assert count(data_dir, "deleted_by IS NOT NULL") == MESSAGES
+    assert count(data_dir, "target IS NOT NULL") == MESSAGES, "each was deleted once"
 
 
 def test_operator_deletes_an_account_only_if_it_is_meant(tmp_path: Path) -> None:

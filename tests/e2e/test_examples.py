@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.commands import TIMEOUT_S, tidewire
-from tests.e2e.terminals import SteadySite, register
+from tests.e2e.terminals import SteadySite, held, register
 from tests.tidy.repository import ROOT
 from tidewire.client import MessageReceived
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 LAST = "and the last one"
 
@@ -95,8 +95,8 @@ async def test_stdin_bridge_sends_each_line_once_and_in_order(
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == "5 messages sent, the last one is number 5\n"
-        await alice.ready()
         (chat,) = await alice.chats()
+        await held(alice, chat, 5)
         texts = [one.text for one in await chat.messages()]
     assert texts == ["one", "two", "é" * 2_048, "é" * 952, "last without an end"]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.full_disk import EXPECTED
 from tests.engines.sqlite.child import CANNOT_MOUNT
 
-TIMEOUT_S = 55
+TIMEOUT_S = 150
 
 pytestmark = pytest.mark.slow
 

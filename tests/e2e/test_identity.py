@@ -22,6 +22,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tests.e2e.chatting import Account, Site
+from tidewire.client import Client
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +36,7 @@ COOLDOWN_MS = 50
 async def test_socket_ends_with_its_token_and_a_refresh_goes_on_without_loss(
     tmp_path: Path,
 ) -> None:
-    with Site(tmp_path, accounts__access_token_ms=3_000, accounts__leeway_ms=0) as site:
+    with Site(tmp_path, accounts__access_token_ms=1_000) as site:
         ann, bob = await site.people("ann", "bob")
         chat_id = await site.direct(ann, bob)
         async with site.phone(bob) as phone:
@@ -189,6 +190,16 @@ async def test_people_of_another_provider_chat_at_first_sight(tmp_path: Path) ->
             assert (await nora.get("message"))["payload"]["content"] == "hello from elsewhere"
         assert provider.asked == 1
         assert site.complaints() == []
+
+
+async def test_store_of_such_a_person_is_opened_again(tmp_path: Path) -> None:
+    """The provider's name of a person is not the server's id, which the store has."""
+    with published("first") as provider, federated(tmp_path / "data", provider) as site:
+        for _ in range(2):
+            token = token_of("mila", key_id="first")
+            async with Client(site.url, token=token, store=tmp_path / "mila.db") as mila:
+                await mila.ready()
+                assert mila.user_id != "mila"
 
 
 async def test_new_key_is_fetched_and_an_unknown_one_refused(tmp_path: Path) -> None:

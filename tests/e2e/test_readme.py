@@ -1,4 +1,4 @@
-"""The README's commands work as printed: each is run, and what it shows must come out.
+"""The commands of the README and of the tour work as printed: each is run, and has to show this.
 
 A `console` block is a list of commands (`$ ...`, going on in lines that are indented) with lines of
 their output, in which `...` stands for anything. One shell runs them all, in order, in a directory
@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import curl
+from tests.e2e.commands import TIMEOUT_S
 from tests.e2e.ptys import Terminal, on_a_terminal
 from tests.e2e.serving import serving
 from tests.tidy.repository import ROOT
@@ -26,7 +27,10 @@ ADDRESS = "127.0.0.1:8080"
 
 
 def readme() -> str:
-    return (ROOT / "README.md").read_text(encoding="utf-8")
+    """The README, and the tour that goes on where it ends."""
+    return "\n".join(
+        (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/tour.md")
+    )
 
 
 def commands(text: str) -> list[tuple[str, list[str]]]:
@@ -94,7 +98,7 @@ def run(listed: list[str], directory: Path, url: str = f"http://{ADDRESS}") -> l
 
 # A real server and real programs, one after the other.
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_readme_commands_work_as_printed(tmp_path: Path) -> None:
     listed = commands(readme())
     assert listed
@@ -122,7 +126,7 @@ PASSWORD = "correct horse"
 
 # A real server, and two real terminals.
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_readme_conversation_between_two_terminals_goes_as_written(tmp_path: Path) -> None:
     text = readme()
     before = [command for command, _ in commands(text[: CHAT.search(text).start()])]  # type: ignore[union-attr]
@@ -146,7 +150,7 @@ def test_readme_conversation_between_two_terminals_goes_as_written(tmp_path: Pat
             for expected in CODE.findall(seen):
                 at.see(expected)
         for at in terminals.values():
-            assert at.process.wait(20) == 0
+            assert at.process.wait(TIMEOUT_S) == 0
 
 
 # Two runs of a real program.

@@ -1,4 +1,4 @@
-"""The README's cluster section, played as it is written: two gateways and a word across them.
+"""The tour's cluster section, played as it is written: two gateways and a word across them.
 
 Slow: it starts DynamoDB Local, Kafka, Redis and three servers, as a reader would.
 """
@@ -6,7 +6,6 @@ Slow: it starts DynamoDB Local, Kafka, Redis and three servers, as a reader woul
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,27 +13,18 @@ from pathlib import Path
 import pytest
 
 from tests.support import stack
+from tests.support.ports import free_port
 from tests.tidy.repository import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 END = "\nkill $(jobs -p); wait\nmake --silent stack-down\n"
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 def blocks() -> tuple[str, str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.split("\n## Cluster\n")[1].split("\n## ")[0]
+    text = (ROOT / "docs/tour.md").read_text(encoding="utf-8")
+    section = text.split("\n## A cluster on this machine\n")[1].split("\n## ")[0]
     starting, talking = BLOCK.findall(section)
     return starting, talking
 
@@ -44,12 +34,11 @@ def test_two_gateways_and_a_word_across_them(tmp_path: Path) -> None:
     for name in (".venv", "Makefile", "deploy"):
         target = Path(sys.prefix) if name == ".venv" else ROOT / name
         (tmp_path / name).symlink_to(target)
-    ports = free_ports(3)
     starting, talking = blocks()
     script = starting + talking + END
-    for written, free in zip((8081, 8082, 8083), ports, strict=True):
-        assert str(written) in script
-        script = script.replace(str(written), str(free))
+    ports = {written: str(free_port()) for written in ("8081", "8082", "8083")}
+    assert all(written in script for written in ports)
+    script = re.sub("|".join(ports), lambda found: ports[found[0]], script)
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("TIDEWIRE_")
     }

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import signal
-import time
 import uuid
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from tests.e2e.commands import tidewire
+from tests.e2e.commands import TIMEOUT_S, tidewire
 from tests.e2e.crowds import crowd
-from tests.e2e.serving import ServerProcess, serving
+from tests.e2e.serving import ServerProcess, parts_of, serving
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def connected(server: ServerProcess, token: str) -> connect:
 
 async def receive(connection: ClientConnection, frame_type: str) -> dict[str, Any]:
     """The next frame of this type."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(TIMEOUT_S):
         while True:
             frame: dict[str, Any] = json.loads(await connection.recv())
             if frame["type"] == frame_type:
@@ -79,31 +79,30 @@ async def test_second_signal_ends_it_at_once_and_loses_nothing_acked(tmp_path: P
             ack = await receive(connection, "send_message_ack")
             # A peer that does not read its close frame would be waited for.
             connection.transport.pause_reading()
-            server.process.send_signal(signal.SIGTERM)
-            await asyncio.sleep(0.2)
-            server.process.send_signal(signal.SIGTERM)
-            exit_code = await asyncio.to_thread(server.process.wait, 5)
+            # Two signals that come before the process has a turn are one: until it has two.
+            while (exit_code := server.process.poll()) is None:
+                server.process.send_signal(signal.SIGTERM)
+                await asyncio.sleep(0.2)
             connection.transport.abort()
     assert exit_code == 128 + signal.SIGTERM
     listed = await asyncio.to_thread(tidewire, "verify", tmp_path, "--json")
     assert listed.json["counts"]["messages"] == ack["payload"]["sequence"] == 2
 
 
-@pytest.mark.timeout(60)
 async def test_crowd_under_load_is_told_spread_out_and_loses_nothing(tmp_path: Path) -> None:
     async with crowd(tmp_path / "data", pairs=30, seed=4) as people:
         await people.arrive()
         tasks = await people.talk(1_000)
+        gateways = max(1, len(parts_of(people.server.process.pid)) - 1)
         assert people.under_way > 0
-        began_s = time.perf_counter()
-        exit_code = await people.server.end()
-        assert exit_code == 0
-        assert time.perf_counter() - began_s < 10
+        # In time: what takes over 9.5 s ends with another code.
+        assert await people.server.end() == 0
         await people.gone(tasks)
         closings = [[one.payload for one in client.closings] for client in people.clients]
         assert all([one.reason for one in told] == ["server_shutdown"] for told in closings)
-        delays = sorted(told[0].reconnect_delay_ms for told in closings)
-        assert len(set(delays)) > len(delays) / 2, "they would all come back at once"
+        delays = Counter(told[0].reconnect_delay_ms for told in closings)
+        # Each gateway spreads its own, at its share of the rate.
+        assert max(delays.values()) <= gateways, "they would come back at once"
         await people.server.start()
         await people.arrive()
         assert await people.audit() == people.book.acked_count

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.e2e.commands import PROGRAM, TIMEOUT_S, Done, tidewire
+from tests.e2e.commands import EVERY_OPTION, PROGRAM, TIMEOUT_S, Done, tidewire
 from tests.e2e.serving import serving
 
 pytestmark = pytest.mark.slow
@@ -146,6 +146,7 @@ def test_handshake_that_does_not_go_on_is_ended(tmp_path: Path) -> None:
             key,
             "--set",
             "server.tls_handshake_timeout_ms=300",
+            program=EVERY_OPTION,
         ) as server,
         socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as peer,
     ):

@@ -32,9 +32,11 @@ class Conversation:
         self.is_closed_by_peer = False
         self.heard = asyncio.Event()
 
-    def text_received(self, payload: bytes | memoryview) -> None:
+    def text_received(self, payload: bytes | memoryview) -> int:
         self.texts.append(bytes(payload))
         self.transport.write(frame_text(bytes(payload)))
+        # An array counts by its elements.
+        return 1 + bytes(payload).count(b",") if payload[:1] == b"[" else 1
 
     def pong_received(self) -> None:
         self.pongs += 1

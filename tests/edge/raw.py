@@ -7,7 +7,7 @@ import struct
 
 from tidewire.edge.server import EdgeServer
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 TEXT, BINARY, CONTINUATION, CLOSE, PING, PONG = 0x1, 0x2, 0x0, 0x8, 0x9, 0xA
 

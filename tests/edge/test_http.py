@@ -9,7 +9,12 @@ import pytest
 
 from tests.edge.conftest import EchoGateway
 from tests.edge.raw import RawPeer, all_gone
-from tidewire.edge.http import FRAMING_BYTES_MAX, HEAD_BYTES_MAX, HEAD_FIELDS_MAX
+from tidewire.edge.http import (
+    FRAMING_BYTES_MAX,
+    HEAD_BYTES_MAX,
+    HEAD_FIELDS_MAX,
+    LINGER_BYTES_MAX,
+)
 from tidewire.edge.options import EdgeOptions
 from tidewire.edge.server import EdgeServer
 from tidewire.runtime.supervise import TaskSupervisor
@@ -108,13 +113,51 @@ async def test_head_has_a_bound(head: bytes, status: int) -> None:
 
 
 async def test_head_in_parts_has_the_same_bound() -> None:
-    async with serving(Desk()) as server:
+    async with serving(Desk(), header_timeout_ms=60_000) as server:
         peer = await RawPeer.connect(server.port)
         peer.send(b"GET / HTTP/1.1\r\nX: ")
         for _ in range(33):
             peer.send(b"a" * 1_024)
             await asyncio.sleep(0.001)
         assert await status_of(peer) == 431
+        await peer.end()
+
+
+async def test_refusal_reaches_a_peer_that_is_still_sending() -> None:
+    """A socket that is closed over unread bytes is reset, and the reset overtakes the answer."""
+    async with serving(Desk()) as server:
+        peer = await RawPeer.connect(server.port)
+        peer.send(b"GET / HTTP/1.1\r\nX: " + b"a" * HEAD_BYTES_MAX)
+        for _ in range(4):
+            peer.send(b"a" * 1_024)
+            await asyncio.sleep(0.05)
+        assert await status_of(peer) == 431
+        await peer.end()
+
+
+async def test_peer_that_is_refused_and_goes_on_is_closed() -> None:
+    async with serving(Desk()) as server:
+        peer = await RawPeer.connect(server.port)
+        peer.send(b"GET / HTTP/1.1\r\nX: " + b"a" * (HEAD_BYTES_MAX + LINGER_BYTES_MAX))
+
+        async def send_on() -> None:
+            while True:
+                peer.send(b"a" * 65_536)
+                await peer.writer.drain()
+                await asyncio.sleep(0)
+
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(send_on(), PATIENCE_S)
+
+
+async def test_peer_that_is_refused_and_stays_is_closed() -> None:
+    async with serving(Desk()) as server:
+        peer = await RawPeer.connect(server.port)
+        peer.send(b"GET / HTTP/1.1\r\nX: " + b"a" * HEAD_BYTES_MAX)
+        assert await status_of(peer) == 431
+        # It reads the end of what the server says, but does not close.
+        await read_all(peer)
+        await all_gone(server)
         await peer.end()
 
 

@@ -9,10 +9,9 @@ import pytest
 from tests.edge.raw import RawPeer
 from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import Unavailable
-from tidewire.edge.insiders import Insiders
 from tidewire.edge.options import EdgeOptions
+from tidewire.edge.peers import Insiders, TrustedProxies
 from tidewire.edge.probes import NoGateway, Probes
-from tidewire.edge.proxies import TrustedProxies
 from tidewire.edge.server import EdgeServer
 from tidewire.runtime.supervise import TaskSupervisor
 

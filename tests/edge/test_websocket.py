@@ -1,7 +1,9 @@
 """WebSocket rules on a real socket: what the library does, and what it leaves to us (RFC 6455)."""
 
 import asyncio
+import gc
 import json
+from collections import Counter
 
 import pytest
 
@@ -9,6 +11,8 @@ from tests.edge.conftest import EchoGateway
 from tests.edge.raw import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, RawPeer, frame
 from tidewire.domain.limits import FRAME_BYTES_MAX
 from tidewire.edge.server import EdgeServer
+
+OF_A_HANDSHAKE = {"HttpProtocol", "UpgradeProtocol", "Logger", "CIMultiDict", "WSUpgradeResponse"}
 
 
 async def test_http_and_websocket_share_a_port(server: EdgeServer, gateway: EchoGateway) -> None:
@@ -253,6 +257,32 @@ async def test_ping_of_ours_brings_a_pong(server: EdgeServer, gateway: EchoGatew
 async def test_head_that_dribbles_in_is_cut_off(server: EdgeServer) -> None:
     peer = await RawPeer.connect(server.port)
     peer.send(b"GET / HTTP/1.1\r\nHost: ")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await peer.reader.read() == b""
     await peer.end()
+
+
+async def test_open_websocket_keeps_nothing_of_its_handshake(
+    server: EdgeServer, gateway: EchoGateway
+) -> None:
+    """Thousands are open and quiet: what was needed once to make them would be most of them."""
+
+    def kept() -> Counter[str]:
+        names = [type(one).__name__ for one in gc.get_objects()]
+        return Counter(name for name in names if name in OF_A_HANDSHAKE)
+
+    await (await RawPeer.upgraded(server.port)).end()
+    gc.collect()
+    gc.disable()
+    try:
+        before = kept()
+        peers = [await RawPeer.upgraded(server.port) for _ in range(3)]
+        for peer in peers:
+            peer.frame(TEXT, b"hi")
+            assert await peer.receive() == (TEXT, b"hi")
+        more = kept() - before
+    finally:
+        gc.enable()
+    for peer in peers:
+        await peer.end()
+    assert more == Counter()

@@ -1,17 +1,21 @@
 """What a store should do, in the plainest way: every question is answered by looking at everything.
 
 Independent of `domain.access` and `domain.delivery`: the rules stand here once more, naively, in
-the words of DESIGN sections 4, 5 and 8 and of contract-facts section 9. Answers and events are
-tuples, so that they can be compared with what an engine gives.
+the words of docs/guarantees.md and of decisions 0002 to 0007; those about messages that change, in
+`entries_model`. Answers and events are tuples, so that they can be compared with what an engine
+gives.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from tests.model import entries_model
 from tidewire.domain.delivery import Advance
-from tidewire.domain.ids import ChatId, UserId
-from tidewire.domain.messages import Message, SendMessage
+from tidewire.domain.ids import SYSTEM, ChatId, UserId
+from tidewire.domain.messages import EntryKind, Message, SendMessage, said_by
 
 Answer = tuple[Any, ...]
 Told = tuple[Any, ...]
@@ -42,6 +46,8 @@ class ModelChat:
     is_closed: bool = False
     counter: int = 0
     log: list[Message] = field(default_factory=list)
+    written: list[Message] = field(default_factory=list)
+    """The same entries as they were before a deletion: what a device may still hold."""
     joined: dict[UserId, int] = field(default_factory=dict)
     delivered: dict[UserId, int] = field(default_factory=dict)
     read: dict[UserId, int] = field(default_factory=dict)
@@ -61,9 +67,10 @@ class ModelChat:
             default=self.head,
         )
 
-    def unread(self, user: UserId) -> int:
+    def unread(self, user: UserId) -> list[Message]:
         read = self.effective(self.read, user)
-        return min(100, len([m for m in self.log if m.sequence > read and m.sender_id != user]))
+        above = [message for message in self.log if message.sequence > read]
+        return [message for message in above if entries_model.is_unread(message, user)]
 
     def digest_entry(self, user: UserId) -> Answer:
         return (
@@ -76,7 +83,8 @@ class ModelChat:
             self.read.get(user, 0),
             self.others(self.delivered, user),
             self.others(self.read, user),
-            self.unread(user),
+            min(100, len(self.unread(user))),
+            min(100, len([one for one in self.unread(user) if entries_model.mentions(one, user)])),
         )
 
 
@@ -91,9 +99,11 @@ class Model:
     # Messages.
 
     def append(self, sends: Sequence[SendMessage], now_ms: int) -> list[Answer]:
-        return [self._append(send, now_ms) for send in sends]
+        before = {chat_id: chat.counter for chat_id, chat in self.chats.items()}
+        return [self._append(send, now_ms, before.get(send.chat_id, 0)) for send in sends]
 
-    def _append(self, send: SendMessage, now_ms: int) -> Answer:
+    def _append(self, send: SendMessage, now_ms: int, before: int) -> Answer:
+        """`before` is where the chat ended before the batch."""
         chat = self.chats.get(send.chat_id)
         same_key = [
             message
@@ -103,12 +113,18 @@ class Model:
         for message in same_key:
             if message.sender_id == send.sender_id:
                 numbers = numbers_of(message)
-                is_same = message.content == send.content
+                # Of what was erased there is nothing left to compare; of what this very batch
+                # erases there may be.
+                if message.deleted_by is not None and message.deleted_by > before:
+                    return ("own key", *numbers)
+                is_same = message.is_deleted or said_by(message) == said_by(send)
                 return ("again", *numbers) if is_same else ("KeyReused", *numbers)
-        if chat is None or send.sender_id not in chat.roles:
+        if chat is None or (send.sender_id not in chat.roles and send.sender_id != SYSTEM):
             return NOT_A_MEMBER
         if same_key:
             return ("KeyReused",)
+        if refusal := entries_model.refusal_of(chat.log, chat.roles, send):
+            return refusal
         message = Message(
             chat_id=send.chat_id,
             sequence=chat.counter + 1,
@@ -119,12 +135,22 @@ class Model:
             content=send.content,
             content_type=send.content_type,
             created_at_ms=now_ms,
+            reply_to=send.reply_to,
+            mentions=send.mentions,
+            amends=send.amends,
         )
+        message = replace(message, count=entries_model.count_of(chat.log, message))
+        moderated = entries_model.moderated(chat.log, send)
         self.told.append(("message", message, chat.version))
-        self._move_author(chat, message, send.seen_sequence)
+        if send.sender_id != SYSTEM:
+            # Who corrects an old message has not read what came since.
+            self._move_author(chat, message, send.seen_sequence if send.amends is None else 0)
         chat.log.append(message)
+        chat.written.append(message)
         chat.counter = message.sequence
-        return ("stored", *numbers_of(message))
+        if message.kind is EntryKind.DELETE:
+            chat.log = entries_model.erased(chat.log, message)
+        return ("stored", *numbers_of(message), moderated, message.count)
 
     def _move_author(self, chat: ModelChat, message: Message, seen: int | None) -> None:
         author, prev = message.sender_id, message.prev_sequence

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Coroutine
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
+import msgspec
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
@@ -20,7 +21,20 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.model.storage_model import DONE, Answer, Model, Told
+from tests.model import entries_model
+from tests.model.changes import PEOPLE, RANDOM, change_of, keys, some, who
+from tests.model.plain import (
+    done,
+    history,
+    latest_positions,
+    plain_advance,
+    plain_append,
+    plain_entry,
+    plain_event,
+    plain_member,
+)
+from tests.model.storage_model import Answer, Model, ModelChat, Told
+from tests.support import views
 from tests.support.engines import (
     ENGINES,
     IN_PROCESS_ENGINES,
@@ -29,20 +43,13 @@ from tests.support.engines import (
     MemoryHarness,
     SqliteHarness,
 )
+from tests.support.inspectors import verify_engine, violated
 from tests.support.world import PLENTY, World
-from tidewire.domain.chats import CreateDirect, CreateGroup, Member, Role
-from tidewire.domain.delivery import Advance, Advanced, AdvanceOutcome, DigestEntry
-from tidewire.domain.errors import CursorAhead, KeyReused, Refused, SequenceAboveHead
-from tidewire.domain.events import (
-    ChatClosed,
-    ChatCreated,
-    ChatRenamed,
-    Event,
-    MembershipChanged,
-    MessageAppended,
-)
+from tidewire.domain.chats import CreateDirect, CreateGroup, Role
+from tidewire.domain.delivery import Advance, DigestEntry
+from tidewire.domain.errors import CursorAhead, Refused, SequenceAboveHead
 from tidewire.domain.ids import ChatId, ClientMessageId, UserId
-from tidewire.domain.messages import Appended, AppendOutcome, SendMessage
+from tidewire.domain.messages import Message, SendMessage
 
 Result = TypeVar("Result")
 
@@ -53,25 +60,19 @@ SIZES: Final[dict[type[EngineHarness], tuple[int, int]]] = {
 }
 """How many runs of how many acts: each act costs its engine's time."""
 
-PEOPLE: Final = 5
-"""Four who exist, and one whom the store does not know."""
 GROUP_MEMBERS_MAX: Final = 4
 CHATS_MAX: Final = 4
-KEYS: Final = [ClientMessageId(f"{n:08x}-1111-4000-8000-000000000000") for n in range(6)]
 
 anybody = st.integers(0, PEOPLE - 1)
-# Who and where, as numbers that the machine turns into somebody who fits, most of the time: acts of
-# people picked blindly would nearly all be refused. From RANDOM on they are picked blindly.
-RANDOM: Final = 12
-who = st.integers(0, RANDOM + PEOPLE - 1)
 chats = st.integers(0, 15)
 """The last one does not exist."""
 sequences = st.integers(0, 40)
 """Up to the head most of the time; from 30 on, a little above it."""
 roles = st.sampled_from([Role.MEMBER, Role.MEMBER, Role.ADMIN, Role.OWNER])
 drafts = st.tuples(
+    st.just("message"),
     who,
-    st.sampled_from(KEYS) | st.none(),
+    keys,
     st.sampled_from(["a", "b", "c" * 40]),
     st.none() | sequences,
 )
@@ -82,6 +83,7 @@ class StorageMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self._is_verified = self.harness in IN_PROCESS_ENGINES
         self._directory = tempfile.TemporaryDirectory(prefix="tidewire-model-")
         self._runner = asyncio.Runner()
         self.engine = self.harness(Path(self._directory.name))
@@ -91,11 +93,16 @@ class StorageMachine(RuleBasedStateMachine):
         self.sent: list[SendMessage] = []
         self.highest: dict[tuple[UserId, ChatId], tuple[int, int]] = {}
         """The highest boundaries that each user has ever been shown."""
+        self.touched: set[ChatId] = set()
+        """Where something was sent in the last act."""
+        self.acts = 0
 
     def teardown(self) -> None:
+        faults = violated(verify_engine(self.engine)) if self.people and self._is_verified else []
         self._run(self.engine.close())
         self._runner.close()
         self._directory.cleanup()
+        assert not faults, f"verify finds at the end: {faults}"
 
     def _run(self, act: Coroutine[Any, Any, Result]) -> Result:
         return self._runner.run(act)
@@ -141,42 +148,90 @@ class StorageMachine(RuleBasedStateMachine):
         self.create_group(0, [1, 2])
         self.create_direct(0, 1)
         # Somebody has something to lose from the start.
-        self.send(0, (0, None, "a", None), [(0, (0, None, "b", None)), (1, (0, None, "c", None))])
+        first, *others = [("message", 0, None, text, None) for text in "abc"]
+        self.send(0, first, [(0, others[0]), (1, others[1])])
         self.advance([(1, 0, 1, 0), (2, 0, 2, 0)])
 
     # Messages.
 
-    @rule(chat=chats, batch=st.lists(st.tuples(chats, drafts), max_size=4), draft=drafts)
+    @rule(
+        chat=chats,
+        batch=st.lists(st.tuples(chats, drafts), max_size=4),
+        draft=drafts,
+    )
     def send(self, chat: int, draft: Any, batch: list[Any]) -> None:
         """A batch of any senders to any chats, each key at most once, as the batcher sees to it."""
         sends: dict[tuple[ChatId, ClientMessageId], SendMessage] = {}
-        for number, (sender, key, content, seen) in [(chat, draft), *batch]:
+        for number, (kind, *wish) in [(chat, draft), *batch]:
             chat_id = self._chat(number)
-            author = self._member(sender, chat_id)
-            had_seen = None if seen is None else self._sequence(seen, chat_id)
-            send = self.world.draft(chat_id, author, content, key=key, seen=had_seen)
+            model = self.model.chats.get(chat_id)
+            if kind == "message" or model is None:
+                send = self._message(chat_id, *wish)
+            else:
+                send = self._change(model, kind, *wish)
             sends.setdefault((send.chat_id, send.client_message_id), send)
         self._append(list(sends.values()))
 
+    @rule(chat=chats, wishes=some("edit", "edit", "rebase", "delete"), at_once=st.booleans())
+    def edit_and_delete(self, chat: int, wishes: list[Any], at_once: bool) -> None:
+        self._meet(chat, wishes, at_once)
+
+    @rule(chat=chats, wishes=some("react", "react", "unreact", "delete"), at_once=st.booleans())
+    def react_and_delete(self, chat: int, wishes: list[Any], at_once: bool) -> None:
+        self._meet(chat, wishes, at_once)
+
+    @rule(chat=chats, wishes=some("reply", "mention", "edit", "delete"), at_once=st.booleans())
+    def reply_and_mention(self, chat: int, wishes: list[Any], at_once: bool) -> None:
+        self._meet(chat, wishes, at_once)
+
+    def _meet(self, chat: int, wishes: list[Any], at_once: bool) -> None:
+        """Things that meet in one chat, in one batch or one after the other."""
+        batches = [wishes] if at_once else [[wish] for wish in wishes]
+        for first, *others in batches:
+            self.send(chat, first, [(chat, wish) for wish in others])
+
+    def _message(
+        self,
+        chat_id: ChatId,
+        sender: int,
+        key: ClientMessageId | None,
+        content: str,
+        seen: int | None,
+    ) -> SendMessage:
+        had_seen = None if seen is None else self._sequence(seen, chat_id)
+        author = self._member(sender, chat_id)
+        return self.world.draft(chat_id, author, content, key=key, seen=had_seen)
+
+    def _change(
+        self,
+        chat: ModelChat,
+        kind: str,
+        sender: int,
+        key: ClientMessageId | None,
+        content: str,
+        number: int,
+    ) -> SendMessage:
+        author = self._member(sender, chat.chat_id)
+        meant = self._member(number % 16, chat.chat_id)
+        return change_of(self.world, chat, kind, author, meant, key, content, number)
+
     @rule(index=st.integers(0, 99))
     def retry(self, index: int) -> None:
-        """Something that was sent before, whatever became of it; half of the time by one who is
-        no longer there."""
+        """Something that was sent before, whatever became of it; often by one who is no longer
+        there, or of what was deleted."""
         gone = [send for send in self.sent if self._has_gone(send)]
-        choice = gone if gone and index % 2 else self.sent
+        erased = [send for send in self.sent if self._is_erased(send)]
+        choice = (self.sent, gone or self.sent, erased or self.sent)[index % 3]
         if choice:
             send = choice[index % len(choice)]
-            self._append(
-                [
-                    self.world.draft(
-                        send.chat_id,
-                        send.sender_id,
-                        send.content,
-                        key=send.client_message_id,
-                        seen=send.seen_sequence,
-                    )
-                ]
-            )
+            message_id = self.world.ids.message_id(self.world.now())
+            self._append([msgspec.structs.replace(send, message_id=message_id)])
+
+    def _is_erased(self, send: SendMessage) -> bool:
+        chat = self.model.chats.get(send.chat_id)
+        key = send.client_message_id
+        log: list[Message] = [] if chat is None else chat.log
+        return any(one.client_message_id == key and one.is_deleted for one in log)
 
     def _has_gone(self, send: SendMessage) -> bool:
         chat = self.model.chats.get(send.chat_id)
@@ -189,7 +244,11 @@ class StorageMachine(RuleBasedStateMachine):
             outcomes = self._run(storage.append(batch, now_ms=now_ms))
             self.sent += batch
             expected = self.model.append(batch, now_ms)
-            assert [plain_append(outcome) for outcome in outcomes] == expected
+            for outcome, told in zip(outcomes, expected, strict=True):
+                answer = plain_append(outcome)
+                is_own_key = told[0] == "own key" and answer[0] in {"again", "KeyReused"}
+                assert answer[is_own_key:] == told[is_own_key:]
+            self.touched.update(send.chat_id for send in batch)
 
     @rule(chat=chats, jump=st.integers(1, 5))
     def leave_a_hole(self, chat: int, jump: int) -> None:
@@ -376,12 +435,56 @@ class StorageMachine(RuleBasedStateMachine):
             self._check_told()
             self._run(self._check_chats())
             self._run(self._check_digests())
+            self._run(self._check_views())
 
     def _check_told(self) -> None:
-        told = [plain_event(event) for event in self.world.new_events()]
-        expected, self.model.told = self.model.told, []
+        told = [self._as_now(plain_event(event)) for event in self.world.new_events()]
+        expected = [self._as_now(event) for event in self.model.told]
+        self.model.told = []
         assert history(told) == history(expected)
         assert latest_positions(told) == latest_positions(expected)
+
+    def _as_now(self, told: Told) -> Told:
+        """An event of what the same act has deleted may come with its text or without."""
+        if told[0] != "message":
+            return told
+        log = self.model.chats[told[1].chat_id].log
+        [now] = [one for one in log if one.sequence == told[1].sequence]
+        return (told[0], now if now.is_deleted else told[1], told[2])
+
+    async def _check_views(self) -> None:
+        """Where something was sent: what one of the members sees, in every way to see it."""
+        touched, self.touched = self.touched, set()
+        for chat_id in sorted(touched & self.model.chats.keys()):
+            chat = self.model.chats[chat_id]
+            self.acts += 1
+            if chat.roles and chat.log:
+                reader = sorted(chat.roles)[self.acts % len(chat.roles)]
+                await self._check_view(chat, reader, split=self.acts * 7 % (len(chat.log) + 1))
+
+    async def _check_view(self, chat: ModelChat, reader: UserId, split: int) -> None:
+        storage, chat_id = self.engine.storage, chat.chat_id
+        bounds = {"count_max": PLENTY, "bytes_max": PLENTY}
+        page = await storage.messages_before(reader, chat_id, None, **bounds)
+        sequences = [one.sequence for one in page.messages]
+        fresh = views.view_in(page.messages, await storage.messages_now(reader, chat_id, sequences))
+        assert fresh == views.view_of(chat.log, reader)
+        # What a device knew at some time, texts that were deleted since then included, and what
+        # a sync from there gives.
+        known = chat.written[:split]
+        cursor = known[-1].sequence if known else 0
+        missed = await storage.messages_after(reader, chat_id, cursor, **bounds)
+        stale = views.view_of(known, reader)
+        assert views.catch_up(stale, missed.messages, reader) == fresh
+        one = chat.log[split % len(chat.log)]
+        assert await storage.message(reader, chat_id, one.message_id) == one
+        await self._check_preview(chat, reader)
+
+    async def _check_preview(self, chat: ModelChat, reader: UserId) -> None:
+        listed = await self.engine.storage.chat_list(reader, cursor=None, count_max=CHATS_MAX + 9)
+        [shown] = [one.last_message for one in listed.items if one.chat.chat_id == chat.chat_id]
+        found = None if shown is None else (shown.sequence, shown.preview, shown.is_deleted)
+        assert found == entries_model.preview(chat.log)
 
     async def _check_chats(self) -> None:
         storage = self.engine.storage
@@ -393,7 +496,7 @@ class StorageMachine(RuleBasedStateMachine):
                 continue
             assert floors is not None
             assert roster is not None
-            assert floors.head == model.head
+            assert (floors.head, floors.membership_version) == (model.head, model.version)
             assert (sorted(roster.user_ids), roster.membership_version) == (
                 sorted(model.roles),
                 model.version,
@@ -443,101 +546,9 @@ def by_chat(sends: list[SendMessage]) -> list[list[SendMessage]]:
     return list(batches.values())
 
 
-# How an engine's values look to the model.
-
-
-async def done(act: Awaitable[None]) -> Answer:
-    await act
-    return DONE
-
-
-async def plain_member(act: Awaitable[Member]) -> Answer:
-    member = await act
-    return ("member", member.role.value, member.joined_sequence)
-
-
-def plain_append(outcome: AppendOutcome) -> Answer:
-    if isinstance(outcome, Appended):
-        return ("again" if outcome.deduplicated else "stored", *plain_numbers(outcome))
-    if isinstance(outcome, KeyReused) and outcome.original is not None:
-        return ("KeyReused", *plain_numbers(outcome.original))
-    return (type(outcome).__name__,)
-
-
-def plain_numbers(answer: Appended) -> Answer:
-    return (answer.sequence, answer.prev_sequence, answer.message_id, answer.created_at_ms)
-
-
-def plain_advance(outcome: AdvanceOutcome) -> Answer:
-    if isinstance(outcome, Advanced):
-        return ("positions", outcome.positions.delivered, outcome.positions.read, outcome.moved)
-    if isinstance(outcome, SequenceAboveHead):
-        return ("SequenceAboveHead", outcome.head)
-    return (type(outcome).__name__,)
-
-
-def plain_entry(entry: DigestEntry) -> Answer:
-    return (
-        entry.chat_id,
-        entry.chat_type.value,
-        entry.head,
-        entry.membership_version,
-        entry.joined_sequence,
-        entry.delivered,
-        entry.read,
-        entry.others_delivered,
-        entry.others_read,
-        entry.unread,
-    )
-
-
-def history(told: list[Told]) -> list[Told]:
-    """Everything but positions, which are state: an engine may tell of them apart from messages,
-    and of two moves in one commit only the last."""
-    return [event for event in told if event[0] != "positions"]
-
-
-def latest_positions(told: list[Told]) -> dict[Told, Told]:
-    return {event[1:3]: event[3:] for event in told if event[0] == "positions"}
-
-
-def plain_event(event: Event) -> Told:
-    match event:
-        case MessageAppended():
-            return ("message", event.message, event.membership_version)
-        case ChatCreated():
-            chat = event.chat
-            return ("created", chat.chat_id, chat.chat_type.value, sorted(event.member_ids))
-        case ChatRenamed():
-            chat = event.chat
-            return ("renamed", chat.chat_id, chat.name, chat.membership_version, event.changed_by)
-        case MembershipChanged():
-            return (
-                event.change.value,
-                event.chat.chat_id,
-                event.user_id,
-                event.role.value,
-                event.joined_sequence,
-                event.chat.membership_version,
-                event.changed_by,
-            )
-        case ChatClosed():
-            chat = event.chat
-            return ("closed", chat.chat_id, sorted(event.member_ids), chat.membership_version)
-        case _:
-            positions = event.positions
-            return (
-                "positions",
-                event.chat_id,
-                event.user_id,
-                positions.delivered,
-                positions.read,
-            )
-
-
 # Thousands of acts, each checked against the whole state: that is what takes the time.
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda harness: harness.name)
 def test_engine_does_what_the_model_does(engine: type[EngineHarness]) -> None:
     class Machine(StorageMachine):

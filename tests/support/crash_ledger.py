@@ -10,14 +10,16 @@ from typing import Final
 
 import msgspec
 
+from tests.support import history
 from tests.support.crash_cast import Cast
 from tests.support.crash_records import Fault, OnLine, Placed, Record
 from tests.support.crash_snapshot import Snapshot
+from tests.support.trace import check_history
+from tests.support.trace_entries import is_stored_as_sent, subject_of
+from tests.support.views import View, catch_up, counted, take_in, view_of
 from tidewire.domain.delivery import NOWHERE, Positions
-from tidewire.domain.ids import ChatId, ClientMessageId, MessageId
-from tidewire.domain.messages import Message
-from tidewire.ops import history
-from tidewire.ops.trace import check_history
+from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
+from tidewire.domain.messages import EntryKind, Message
 
 FAULTS_MAX: Final = 20
 """More than this many are not worth reading."""
@@ -30,6 +32,14 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     sequence: int
     prev_sequence: int
     created_at_ms: int
+
+
+class Device(msgspec.Struct):
+    """What somebody's device shows of a chat, and up to where it is complete. It outlives the
+    process that it syncs from."""
+
+    view: View = msgspec.field(default_factory=dict)
+    covered: int = 0
 
 
 def place_of(message: Message | Placed) -> Place:
@@ -58,6 +68,7 @@ class Ledger:
         self._shown: dict[tuple[str, str], Positions] = {}
         # What a membership may be: one answer if the last change was confirmed, else both.
         self._members: dict[tuple[str, str], set[bool]] = {}
+        self._devices: defaultdict[tuple[str, ChatId], Device] = defaultdict(Device)
         self._faults: list[str] = []
 
     def feed(self, record: Record) -> None:
@@ -75,6 +86,11 @@ class Ledger:
             self._answer(self._questions.pop(record.op), record)
         elif isinstance(record, history.Published):
             self._entries.append(record)
+
+    def kinds(self) -> Counter[str]:
+        """How many entries of each kind somebody was told about."""
+        known = [self.sends[key].amends for key in self.promises if key in self.sends]
+        return Counter("message" if one is None else one.kind.value for one in known)
 
     def end_life(self) -> None:
         """The process is gone: nothing that it was asked is answered any more."""
@@ -99,7 +115,8 @@ class Ledger:
     def trace_faults(self, snapshot: Snapshot) -> list[str]:
         """Every trace invariant over the whole history. Takes its time: for the end of a run."""
         violations = check_history(self._entries, snapshot.final_state())
-        return [f"{one.invariant}: {one.chat_id}: {one.found}" for one in violations[:FAULTS_MAX]]
+        found = [f"{one.invariant}: {one.chat_id}: {one.found}" for one in violations]
+        return [*found, *self._wrong_views(snapshot)][:FAULTS_MAX]
 
     def faults_in(self, snapshot: Snapshot) -> list[str]:
         """Everything in which the store does not keep what was promised."""
@@ -108,6 +125,7 @@ class Ledger:
             *self._faults,
             *self._lost(by_key),
             *self._strange(snapshot.messages),
+            *self._readable(snapshot.messages),
             *_broken_chains(snapshot.messages),
             *self._out_of_line(by_key),
             *self._wrong_positions(snapshot),
@@ -153,6 +171,8 @@ class Ledger:
         elif isinstance(answer, history.Synced):
             for message in answer.messages:
                 self._promise(message.client_message_id, place_of(message))
+            if isinstance(question, history.SyncAsked):
+                self._show(question, answer)
         elif isinstance(answer, history.PositionShown):
             if not isinstance(answer, history.BoundaryShown):
                 now = Positions(answer.delivered, answer.read)
@@ -164,6 +184,15 @@ class Ledger:
         first = self.promises.setdefault(key, place)
         if first != place:
             self._faults.append(f"{key} was told as {first}, now as {place}")
+
+    def _show(self, asked: history.SyncAsked, page: history.Synced) -> None:
+        """A page on the user's device, if it goes on where that is complete."""
+        device = self._devices[asked.user_id, asked.chat_id]
+        if asked.after <= device.covered:
+            for message in page.messages:
+                if message.sequence > device.covered:
+                    take_in(device.view, message, asked.user_id)
+            device.covered = max(device.covered, page.synced_through)
 
     def _refuse(self, sent: history.Sent) -> None:
         key = sent.client_message_id
@@ -197,10 +226,45 @@ class Ledger:
                 yield f"{key} is there, but nobody has sent it"
             elif (message.chat_id, message.sender_id) != (sent.chat_id, sent.user_id):
                 yield f"{key} is in the wrong place: {message.chat_id}, {message.sender_id}"
-            elif message.content != sent.content:
-                yield f"{key} has another text: {message.content[:80]!r}"
+            elif not is_stored_as_sent(message, sent):
+                yield f"{key} has another text: {message.content[:80]!r} ({message.amends})"
             elif key in self._refused:
                 yield f"{key} was refused, but is there at {place_of(message)}"
+
+    def _readable(self, messages: list[Message]) -> Iterable[str]:
+        """A deletion that somebody was told of has taken the texts: of the message, of its edits,
+        and not without a deletion."""
+        deleted: dict[tuple[ChatId, int | None], int] = {
+            (sent.chat_id, sent.deletes): place.sequence
+            for key, place in self.promises.items()
+            if (sent := self.sends.get(key)) is not None and sent.deletes is not None
+        }
+        stored: dict[tuple[ChatId, int | None], int] = {
+            (message.chat_id, message.amends.target): message.sequence
+            for message in messages
+            if message.amends is not None and message.kind is EntryKind.DELETE
+        }
+        for message in messages:
+            subject = subject_of(message)
+            deleted_by = deleted.get((message.chat_id, subject))
+            if deleted_by is not None and (message.deleted_by != deleted_by or message.content):
+                yield f"readable: {message.sequence} in {message.chat_id}, deleted by {deleted_by}"
+            elif message.deleted_by != stored.get((message.chat_id, subject)):
+                yield f"{message.sequence} in {message.chat_id} is erased without a deletion"
+
+    def _wrong_views(self, snapshot: Snapshot) -> Iterable[str]:
+        """Each device, once it has the rest, shows what all others show: the fold of the log."""
+        logs = snapshot.final_state().messages
+        for (user_id, chat_id), device in self._devices.items():
+            rest = [one for one in logs.get(chat_id, ()) if one.sequence > device.covered]
+            shown = counted(catch_up(device.view, rest, UserId(user_id)))
+            wanted = counted(view_of(logs.get(chat_id, ()), UserId(user_id)))
+            wrong = sorted(n for n in shown | wanted if shown.get(n) != wanted.get(n))
+            if wrong:
+                yield (
+                    f"{user_id} sees {wrong[0]} in {chat_id} as {shown.get(wrong[0])}, "
+                    f"not {wanted.get(wrong[0])} ({len(wrong)} such)"
+                )
 
     def _out_of_line(self, by_key: dict[ClientMessageId, Message]) -> Iterable[str]:
         """What one connection sends to one chat is stored in its order, without a hole (P-13)."""
@@ -209,7 +273,9 @@ class Ledger:
             for key in keys:
                 message = by_key.get(key)
                 if message is None:
-                    missing = missing or key
+                    # What concerns another entry may have been refused, and not be answered yet.
+                    if self.sends[key].is_plain:
+                        missing = missing or key
                 elif missing is not None:
                     yield f"{line}: {key} is there, {missing} before it is not"
                 elif message.sequence <= last:

@@ -13,23 +13,24 @@ from typing import Final
 
 import msgspec
 
+from tests.support import history
 from tests.support.crash_cast import MEMBERS_MAX, START_MS, Cast
+from tests.support.crash_changes import Changes, new_draft
 from tests.support.crash_records import (
     PAGE_MESSAGES_MAX,
     Fault,
     OnLine,
     Placed,
     Record,
-    content_of,
 )
+from tests.support.trace_entries import subject_of
 from tidewire.domain.chats import Role
 from tidewire.domain.delivery import Advance, Advanced
 from tidewire.domain.errors import NotAMember, Refused, StoreUnusable, Unavailable
 from tidewire.domain.events import Event, MessageAppended
-from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, UserId
-from tidewire.domain.messages import Appended, AppendOutcome
+from tidewire.domain.ids import ChatId, ConnectionId, UserId
+from tidewire.domain.messages import Appended, AppendOutcome, MessageBody
 from tidewire.ingest.service import IngestService
-from tidewire.ops import history
 from tidewire.ports.event_log import CommitListener
 from tidewire.ports.storage import Storage
 
@@ -77,6 +78,7 @@ class Load:
         self._ops = count(life * OPS_PER_LIFE)
         self._heads: dict[ChatId, int] = {}
         self._places: dict[UserId, deque[tuple[ChatId, int]]] = {}
+        self._changes = Changes(cast)
         self._is_stopping = False
 
     def stop(self) -> None:
@@ -115,6 +117,8 @@ class Load:
         random = sender.random
         acts = (
             (50, self._send_some),
+            (30, self._change_some),
+            (10, self._look_at_texts),
             (5, self._send_twice),
             (10, self._send_again),
             (25, self._advance),
@@ -145,6 +149,14 @@ class Load:
         drafts = [self._draft(sender, chat_id) for _ in range(count)]
         await asyncio.gather(*[self._submit(sent, sender.connection) for sent in drafts])
 
+    async def _change_some(self, sender: _Sender) -> None:
+        """One to three edits, deletions, reactions, replies or mentions in one chat, likewise."""
+        chat_id = sender.random.choice(sender.chats)
+        count = sender.random.choice((1, 1, 1, 2, 3))
+        drafts = [self._changes.draft(sender.user_id, chat_id, sender.random) for _ in range(count)]
+        sender.sent.extend(drafts)
+        await asyncio.gather(*[self._submit(sent, sender.connection) for sent in drafts])
+
     async def _send_twice(self, sender: _Sender) -> None:
         """The same message twice at once, as an impatient device does."""
         sent = self._draft(sender, sender.random.choice(sender.chats))
@@ -156,16 +168,7 @@ class Load:
             await self._submit(sender.random.choice(sender.sent))
 
     def _draft(self, sender: _Sender, chat_id: ChatId) -> history.Sent:
-        digits = f"{sender.random.getrandbits(128):032x}"
-        parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-        key = ClientMessageId("-".join(parts))
-        sent = history.Sent(
-            op=0,
-            chat_id=chat_id,
-            user_id=sender.user_id,
-            client_message_id=key,
-            content=content_of(key, sender.random.choice((20, 40, 80, 160, 160, 1000, 2000))),
-        )
+        sent = new_draft(sender.user_id, chat_id, sender.random)
         sender.sent.append(sent)
         return sent
 
@@ -184,12 +187,14 @@ class Load:
             self._report(OnLine(line))
         self._report(sent)
         self._ingest.submit_nowait(
+            MessageBody(content=sent.content, reply_to=sent.reply_to, mentions=sent.mentions),
             chat_id=sent.chat_id,
             sender_id=sent.user_id,
             client_message_id=sent.client_message_id,
-            content=sent.content,
             done=done,
             origin_connection_id=None if line is None else ConnectionId(line),
+            amends=sent.amends,
+            base=sent.base,
         )
         outcome = await answer
         if isinstance(outcome, Unavailable):
@@ -210,9 +215,10 @@ class Load:
             self._heads[sent.chat_id] = max(self._heads.get(sent.chat_id, 0), outcome.sequence)
             places = self._places.setdefault(sent.user_id, deque(maxlen=KNOWN_MAX))
             places.append((sent.chat_id, outcome.sequence))
+            self._changes.placed(sent, outcome.sequence)
         elif isinstance(outcome, Refused):
             self._report(history.Refused(op=sent.op, code=outcome.code))
-            if not isinstance(outcome, NotAMember) or sent.user_id != self._cast.guest:
+            if not self._changes.may_refuse(sent, outcome):
                 self._report(Fault(f"{sent.client_message_id} was refused: {outcome}"))
 
     # Positions and reading.
@@ -274,6 +280,38 @@ class Load:
                 has_more=page.has_more,
             )
         )
+
+    async def _look_at_texts(self, sender: _Sender) -> None:
+        """The last messages as they are now, or the last one of the chat in the list of chats."""
+        chat_id, who = sender.random.choice(sender.chats), sender.user_id
+        way = sender.random.choice(("history", "the list of chats"))
+        op = next(self._ops)
+        self._report(history.TextsAsked(op=op, chat_id=chat_id, user_id=who, way=way))
+        try:
+            look = self._in_history if way == "history" else self._in_list
+            texts = await look(who, chat_id)
+        except NotAMember as refusal:
+            self._report(history.Refused(op=op, code=refusal.code))
+        else:
+            self._report(history.TextsShown(op=op, texts=texts))
+
+    async def _in_history(self, who: UserId, chat_id: ChatId) -> dict[int, str]:
+        page = await self._storage.messages_before(
+            who, chat_id, None, count_max=PAGE_MESSAGES_MAX, bytes_max=64 * 1024
+        )
+        found = [one.sequence for one in page.messages if one.amends is None]
+        now = await self._storage.messages_now(who, chat_id, found)
+        texts: dict[int, str] = {}
+        for message in page.messages:
+            subject = subject_of(message)
+            if subject is not None:
+                texts[subject] = texts.get(subject) or message.content
+        return texts | {sequence: one.content or "" for sequence, one in now.items() if one.content}
+
+    async def _in_list(self, who: UserId, chat_id: ChatId) -> dict[int, str]:
+        listed = await self._storage.chat_list(who, cursor=None, count_max=MEMBERS_MAX)
+        shown = [one.last_message for one in listed.items if one.chat.chat_id == chat_id]
+        return {one.sequence: one.preview for one in shown if one is not None}
 
     async def _look(self, sender: _Sender) -> None:
         """His own positions in a chat, and the lowest of the others."""

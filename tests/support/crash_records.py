@@ -1,18 +1,20 @@
 """What a load reports while it runs, one line each: what it asks for, and what it was told.
 
 A line is written before the act and after its answer, so whatever happens to the process, the
-reader of the lines knows what was promised and what was still open. Most of them are entries of an
-`ops.history`, so that all trace invariants can be checked in the end. A line is short enough for a
-pipe to take it in one piece (PIPE_BUF): the text of a message follows from its key and its length.
+reader of the lines knows what was promised and what was still open. Most of them are entries of a
+history (`history.py`), so that all trace invariants can be checked in the end. A line is short
+enough for a pipe to take it in one piece (PIPE_BUF): the text of a message follows from its key and
+its length.
 """
 
 from typing import Any, Final, get_args
 
 import msgspec
 
+from tests.support import history
 from tidewire.domain.ids import ClientMessageId
 from tidewire.domain.messages import Message
-from tidewire.ops import history
+from tidewire.domain.rows import entry_of_row, row_of
 
 
 class Placed(history.Acked, frozen=True, kw_only=True):
@@ -55,6 +57,8 @@ Record = (
     | history.Refused
     | history.SyncAsked
     | history.Synced
+    | history.TextsAsked
+    | history.TextsShown
     | history.AdvanceSent
     | history.AdvanceAcked
     | history.PositionAsked
@@ -81,6 +85,9 @@ LINE_BYTES_MAX: Final = 4096
 PAGE_MESSAGES_MAX: Final = 12
 """As many as fit into a line."""
 
+TEXT_MAX: Final = 40
+"""How much of a text is reported where its key does not come along."""
+
 _KINDS: Final = {kind.__name__: kind for kind in get_args(Record)}
 
 
@@ -95,14 +102,10 @@ def encode_line(record: Record) -> bytes:
     if isinstance(record, history.Sent):
         fields["content"] = _length(record.client_message_id, record.content)
     elif isinstance(record, history.Synced):
-        fields["messages"] = [
-            msgspec.structs.astuple(
-                msgspec.structs.replace(
-                    message, content=str(_length(message.client_message_id, message.content))
-                )
-            )
-            for message in record.messages
-        ]
+        fields["messages"] = [_shortened(message) for message in record.messages]
+    elif isinstance(record, history.TextsShown):
+        # A text begins with the key of its entry, which is what tells it from others.
+        fields["texts"] = {key: text[:TEXT_MAX] for key, text in record.texts.items()}
     line = msgspec.json.encode((type(record).__name__, fields)) + b"\n"
     assert len(line) <= LINE_BYTES_MAX
     return line
@@ -113,14 +116,22 @@ def decode_line(line: bytes) -> Record:
     if name == "Sent":
         fields["content"] = content_of(fields["client_message_id"], fields["content"])
     elif name == "Synced":
-        fields["messages"] = [_expanded(Message(*row)) for row in fields["messages"]]
+        fields["messages"] = [_expanded(row) for row in fields["messages"]]
+    elif name == "TextsShown":
+        fields["texts"] = {int(sequence): text for sequence, text in fields["texts"].items()}
     record: Record = msgspec.convert(fields, _KINDS[name])
     return record
 
 
-def _expanded(message: Message) -> Message:
+def _shortened(message: Message) -> tuple[object, ...]:
+    length = str(_length(message.client_message_id, message.content))
+    return *row_of(msgspec.structs.replace(message, content=length)), message.is_damaged
+
+
+def _expanded(row: list[Any]) -> Message:
+    message = entry_of_row(row[:-1])
     content = content_of(message.client_message_id, int(message.content))
-    return msgspec.structs.replace(message, content=content)
+    return msgspec.structs.replace(message, content=content, is_damaged=row[-1])
 
 
 def _length(key: ClientMessageId, content: str) -> int:

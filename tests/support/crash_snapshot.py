@@ -9,17 +9,18 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from tests.support.history import FinalState
 from tidewire.domain.delivery import Positions
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.messages import Message
+from tidewire.domain.rows import NOT_PLAIN, entry_of_row
 from tidewire.engines.sqlite.database import DATABASE_NAME
 from tidewire.engines.sqlite.inspect import SqliteInspector
-from tidewire.ops.history import FinalState
 from tidewire.ops.verify import verify
 
 _MESSAGES: Final = """
 SELECT chat_id, sequence, prev_sequence, message_id, sender_id, client_message_id,
-    content, content_type, created_at
+    content, content_type, created_at, target, extra, deleted_by
 FROM messages NOT INDEXED ORDER BY position
 """
 _POSITIONS: Final = """
@@ -51,7 +52,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 def read_snapshot(directory: Path) -> Snapshot:
     with _reading(directory) as database:
-        messages = [Message(*row) for row in _whole(database, _MESSAGES)]
+        messages = [_entry(row) for row in _whole(database, _MESSAGES, columns=NOT_PLAIN)]
         counters = dict(_whole(database, "SELECT chat_id, sequence_counter FROM chat_counters"))
         positions = {
             (user_id, chat_id): Positions(delivered, read)
@@ -61,11 +62,19 @@ def read_snapshot(directory: Path) -> Snapshot:
     return Snapshot(messages, counters, positions, members)
 
 
-def _whole(database: apsw.Connection, query: str) -> Iterator[Any]:
-    """Rows of columns that are all NOT NULL. SQLite reads a torn page as it is: what is missing
-    from a row comes out as NULL, and is damage like any that it notices itself."""
+def _entry(row: Any) -> Message:
+    try:
+        return entry_of_row(row)
+    except ValueError as error:
+        raise apsw.CorruptError(f"a row is torn: {row[:3]}") from error
+
+
+def _whole(database: apsw.Connection, query: str, *, columns: int | None = None) -> Iterator[Any]:
+    """Rows of columns of which the first ones, or all, are NOT NULL. SQLite reads a torn page as
+    it is: what is missing from a row comes out as NULL, and is damage like any that it notices
+    itself."""
     for row in database.execute(query):
-        if None in row:
+        if None in row[:columns]:
             raise apsw.CorruptError(f"a row is torn: {row[:3]}")
         yield row
 

@@ -8,19 +8,18 @@ one that wants a request decides what becomes of it.
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidewire.engines.dynamodb.schema import BY_NAME
+from tidewire_bench.dynamodb_relay import Answer, Body, DynamoRelay, Request
 
-HEAD_END: Final = b"\r\n\r\n"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 NAMESPACE: Final = "com.amazonaws.dynamodb.v20120810#"
-UPSTREAM_SECONDS_MAX: Final = 30
 
-Body = dict[str, Any]
 ItemKey = tuple[str, str]
 """A table, and a key as text."""
 
@@ -33,6 +32,7 @@ class Fate(Enum):
     DENY = "it is carried out, and the answer says that a condition failed"
     DROP = "it is lost before anything happens"
     UNAVAILABLE = "the service says that it is not available"
+    FAIL = "it is carried out, and the service says that it has failed"
 
 
 @dataclass
@@ -65,13 +65,11 @@ class Hidden:
     until: float
 
 
-class Proxy:
+class Proxy(DynamoRelay):
     """Counts and bends what passes between an engine and DynamoDB Local."""
 
     def __init__(self, upstream_port: int) -> None:
-        self._upstream_port = upstream_port
-        self._connections: dict[asyncio.Task[None], None] = {}
-        self.port = 0
+        super().__init__(upstream_port)
         self.rules: list[Rule] = []
         self.operations: list[str] = []
         self.answers = 0
@@ -84,45 +82,13 @@ class Proxy:
         self._withheld: dict[ItemKey, float] = {}
         self._hidden: dict[ItemKey, Hidden] = {}
 
-    @classmethod
-    @asynccontextmanager
-    async def running(cls, upstream_port: int) -> AsyncIterator["Proxy"]:
-        proxy = cls(upstream_port)
-        server = await asyncio.start_server(proxy._accepted, "127.0.0.1", 0)
-        proxy.port = server.sockets[0].getsockname()[1]
-        try:
-            yield proxy
-        finally:
-            server.close()
-            await server.wait_closed()
-            for task in list(proxy._connections):
-                task.cancel()
-            await asyncio.gather(*proxy._connections, return_exceptions=True)
-
     def rule(self, operation: str, fate: Fate, **more: Any) -> Rule:
         rule = Rule(operation, fate, **more)
         self.rules.append(rule)
         return rule
 
-    # Connections.
-
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections[task] = None
-        try:
-            # Cancelled: the proxy ends, and a task that says so only makes noise.
-            with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-                while True:
-                    await self._exchange(reader, writer)
-        finally:
-            del self._connections[task]
-            writer.close()
-
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head, content = await _read_message(reader)
-        operation = _header(head, "x-amz-target").rpartition(".")[2]
-        body: Body = json.loads(content) if content else {}
+    async def exchange(self, request: Request, reader: asyncio.StreamReader) -> Answer:
+        operation, body = request.operation, request.body
         self.operations.append(operation)
         rule = next((one for one in self.rules if one.wants(operation, body)), None)
         fate = Fate.PASS
@@ -136,45 +102,26 @@ class Proxy:
             await reader.read()  # Until the client gives up.
             raise ConnectionResetError
         if fate in _REFUSALS:
-            writer.write(_answer(*_REFUSALS[fate](body)))
-            await writer.drain()
-            return
-        answer_head, answer = await self._forward(operation, head, content, body)
+            return Answer.of(*_REFUSALS[fate](body))
+        answer = await self._forward(request, operation, body)
         if fate is Fate.SWALLOW:
             await reader.read()
             raise ConnectionResetError
+        if fate is Fate.FAIL:
+            return Answer.of(500, {"__type": NAMESPACE + "InternalServerError", "message": "oh"})
         if fate is Fate.DENY:
-            writer.write(_answer(*_cancelled(body, "ConditionalCheckFailed")))
-            await writer.drain()
-            return
+            return Answer.of(*_cancelled(body, "ConditionalCheckFailed"))
         changed = self._bent(operation, body, answer)
-        if changed is not None:
-            status = int(answer_head.split(b" ", 2)[1])
-            writer.write(_answer(status, changed))
-        else:
-            writer.write(answer_head + answer)
-        await writer.drain()
+        return answer if changed is None else Answer.of(answer.status, changed)
 
-    async def _forward(
-        self, operation: str, head: bytes, content: bytes, body: Body
-    ) -> tuple[bytes, bytes]:
+    async def _forward(self, request: Request, operation: str, body: Body) -> Answer:
         if self.stale_seconds and operation in _WRITES:
-            await self._remember(head, body)
-        answer_head, answer = await self._ask(head, content)
+            await self._remember(request, body)
+        answer = await self.ask(request)
         self.answers += 1
-        if operation == "TransactWriteItems" and b" 200 " in answer_head.split(b"\r\n", 1)[0]:
+        if operation == "TransactWriteItems" and answer.status == 200:
             self._start_withholding(body)
-        return answer_head, answer
-
-    async def _ask(self, head: bytes, content: bytes) -> tuple[bytes, bytes]:
-        async with asyncio.timeout(UPSTREAM_SECONDS_MAX):
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._upstream_port)
-            try:
-                writer.write(head + content)
-                await writer.drain()
-                return await _read_message(reader)
-            finally:
-                writer.close()
+        return answer
 
     # Transactions that show themselves in parts.
 
@@ -187,17 +134,17 @@ class Proxy:
                 key = _key_of(put["TableName"], put["Item"])
                 self._withheld[key] = time.monotonic() + self.withhold_seconds
 
-    def _bent(self, operation: str, request: Body, answer: bytes) -> Body | None:
+    def _bent(self, operation: str, request: Body, answer: Answer) -> Body | None:
         """The answer with what cannot be seen yet taken out; None: as it is."""
         if operation == "Query" and self._withheld:
-            return self._without_withheld(request, json.loads(answer))
+            return self._without_withheld(request, answer.body)
         if self.stale_seconds and self._hidden:
             if operation == "GetItem" and not request.get("ConsistentRead"):
-                return self._stale_item(request, json.loads(answer))
+                return self._stale_item(request, answer.body)
             if operation == "BatchGetItem":
-                return self._stale_items(request, json.loads(answer))
+                return self._stale_items(request, answer.body)
             if operation == "Query" and not request.get("ConsistentRead"):
-                return self._stale_query(request, json.loads(answer))
+                return self._stale_query(request, answer.body)
         return None
 
     def _without_withheld(self, request: Body, answer: Body) -> Body:
@@ -211,7 +158,7 @@ class Proxy:
 
     # Reads that are not strong.
 
-    async def _remember(self, head: bytes, body: Body) -> None:
+    async def _remember(self, request: Request, body: Body) -> None:
         """Keep the items that a write is about to change as they are now."""
         writes = body.get("TransactItems") or [{"Write": body}]
         for [(kind, write)] in (one.items() for one in writes):
@@ -219,12 +166,12 @@ class Proxy:
                 continue
             table = write["TableName"]
             key = write.get("Key") or _key_item(table, write["Item"])
-            asked = json.dumps({"TableName": table, "Key": key, "ConsistentRead": True}).encode()
-            _, answer = await self._ask(_retargeted(head, "GetItem", len(asked)), asked)
+            asked: Body = {"TableName": table, "Key": key, "ConsistentRead": True}
+            answer = await self.ask(request.asking("GetItem", asked))
             hidden = self._hidden.get(_key_of(table, key))
             if hidden is None or hidden.until < time.monotonic():
                 until = time.monotonic() + self.stale_seconds
-                self._hidden[_key_of(table, key)] = Hidden(json.loads(answer).get("Item"), until)
+                self._hidden[_key_of(table, key)] = Hidden(answer.body.get("Item"), until)
 
     def _old(self, table: str, key: Body) -> Hidden | None:
         hidden = self._hidden.get(_key_of(table, key))
@@ -304,37 +251,3 @@ def _key_item(table: str, item: Body) -> Body:
 
 def _key_of(table: str, item: Body) -> ItemKey:
     return table, json.dumps(_key_item(table, item), sort_keys=True)
-
-
-async def _read_message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    head = await reader.readuntil(HEAD_END)
-    length = _header(head, "content-length")
-    return head, await reader.readexactly(int(length or 0))
-
-
-def _header(head: bytes, name: str) -> str:
-    for line in head.decode("latin-1").split("\r\n")[1:]:
-        found, _, value = line.partition(":")
-        if found.lower() == name:
-            return value.strip()
-    return ""
-
-
-def _retargeted(head: bytes, operation: str, length: int) -> bytes:
-    """The head of another request, with the same credentials."""
-    lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
-    kept = [
-        line for line in lines if not line.lower().startswith(("x-amz-target", "content-length"))
-    ]
-    kept += [f"X-Amz-Target: DynamoDB_20120810.{operation}", f"Content-Length: {length}"]
-    return "\r\n".join(kept).encode("latin-1") + HEAD_END
-
-
-def _answer(status: int, body: Body) -> bytes:
-    content = json.dumps(body).encode()
-    head = (
-        f"HTTP/1.1 {status} Answer\r\n"
-        "Content-Type: application/x-amz-json-1.0\r\n"
-        f"Content-Length: {len(content)}\r\n\r\n"
-    )
-    return head.encode() + content

@@ -5,6 +5,7 @@ then run over it. Every harness starts empty; tests run in parallel processes an
 so two harnesses must not share data.
 """
 
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,15 +16,19 @@ import apsw
 
 from tests.support import stack
 from tests.support.dynamodb import LocalTables, a_backdoor, watch
+from tests.support.memory import MemoryStorage, MemoryTables
 from tidewire.domain.events import Event
 from tidewire.domain.ids import ChatId
 from tidewire.domain.messages import Message
+from tidewire.domain.rows import entry_of_row
 from tidewire.engines.dynamodb import rows
+from tidewire.engines.dynamodb.entries import entry_of
 from tidewire.engines.dynamodb.storage import DynamoStorage
-from tidewire.engines.dynamodb.values import message_of
-from tidewire.engines.memory import MemoryStorage, MemoryTables
 from tidewire.engines.sqlite import DATABASE_NAME, SqliteStorage
 from tidewire.ports.storage import Storage
+from tidewire.processes.link import Link
+from tidewire.processes.remote import CALLS, reach_store
+from tidewire.runtime.supervise import TaskSupervisor
 
 BUSY_TIMEOUT_MS: Final = 10_000
 
@@ -117,6 +122,40 @@ class MemoryHarness(EngineHarness):
         return list(self._tables.chats[chat_id].messages)
 
 
+class LinkedHarness(MemoryHarness):
+    """The same store at the other end of a link, as a gateway process has it."""
+
+    name = "linked"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._ends: list[Link] = []
+
+    async def _open(self) -> Storage:
+        store = await super()._open()
+        acts = {name: getattr(store, name) for name in (*CALLS, "append_nowait")}
+        acts["hello"] = lambda: (store.epoch, store.appends_per_chat)
+        tasks = TaskSupervisor()
+        self._ends = [
+            Link(one, tasks=tasks, on_lost=lambda: None, bytes_max=1 << 26) for one in (acts, {})
+        ]
+        for link, end in zip(self._ends, socket.socketpair(), strict=True):
+            await link.connect(end)
+        self._store = store
+        return await reach_store(self._ends[1])
+
+    async def close(self) -> None:
+        if self._storage is None:
+            return
+        await super().close()
+        # What is on its way arrives first, there and back.
+        await self._ends[1].call("hello")
+        await self._store.close()
+        await self._ends[1].call("hello")
+        for link in self._ends:
+            link.cut()
+
+
 class SqliteHarness(EngineHarness):
     """Works on the database file beside the engine, which must be idle meanwhile."""
 
@@ -150,11 +189,11 @@ class SqliteHarness(EngineHarness):
         with self._database() as database:
             rows: list[tuple[Any, ...]] = database.execute(
                 "SELECT chat_id, sequence, prev_sequence, message_id, sender_id,"
-                " client_message_id, content, content_type, created_at"
+                " client_message_id, content, content_type, created_at, target, extra, deleted_by"
                 " FROM messages WHERE chat_id = ? ORDER BY sequence",
                 (chat_id,),
             ).fetchall()
-        return [Message(*row) for row in rows]
+        return [entry_of_row(row) for row in rows]
 
     @contextmanager
     def _database(self) -> Iterator[apsw.Connection]:
@@ -192,12 +231,13 @@ class DynamoHarness(EngineHarness):
         change = rows.update(
             "chat_counters",
             {"chat_id": chat_id},
-            "SET #sequence_counter = :sequence",
+            "SET #sequence_counter = :sequence REMOVE #open_above",
             condition="attribute_exists(#chat_id)",
             sequence=sequence,
         )
         async with a_backdoor(self.tables.options) as database:
             await database.write(change)
+        self._forget_numbers(chat_id)
 
     async def drop_counter(self, chat_id: ChatId) -> None:
         drop = rows.delete(
@@ -205,11 +245,19 @@ class DynamoHarness(EngineHarness):
         )
         async with a_backdoor(self.tables.options) as database:
             await database.write(drop)
+        self._forget_numbers(chat_id)
+
+    def _forget_numbers(self, chat_id: ChatId) -> None:
+        """The store looks at a counter now and then only; these tests are about what it does when
+        it looks. How late that is at most is tested in tests/engines/dynamodb."""
+        if isinstance(self._storage, DynamoStorage):
+            self._storage._tails.forget(chat_id)
 
     async def messages(self, chat_id: ChatId) -> list[Message]:
         async with a_backdoor(self.tables.options) as database:
             found = await database.query("messages", chat_id)
-        return [message_of(row) for row in found]
+            found += await database.query("amendments", chat_id)
+        return sorted(map(entry_of, found), key=lambda entry: entry.sequence)
 
 
 IN_PROCESS_ENGINES: Final[tuple[type[EngineHarness], ...]] = (MemoryHarness, SqliteHarness)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from tests.support.engines import DynamoHarness, EngineHarness, MemoryHarness
+from tests.support.memory.inspect import MemoryInspector
 from tidewire.engines.dynamodb.inspect import DynamoInspector
-from tidewire.engines.memory.inspect import MemoryInspector
 from tidewire.engines.sqlite.database import DATABASE_NAME
 from tidewire.engines.sqlite.inspect import SqliteInspector
 from tidewire.ops.verify import Report, verify

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.support import stack
+from tests.support.ports import free_port
 from tidewire.engines.kafka.options import KafkaOptions
 from tidewire.engines.kafka.topics import create_topics
 
@@ -63,7 +63,7 @@ class OwnBroker:
         self._directory = directory
         self._environment = os.environ | {
             "STACK_DIR": str(directory),
-            "STACK_KAFKA_PORT": str(_free_port()),
+            "STACK_KAFKA_PORT": str(free_port()),
             "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
         }
 
@@ -106,10 +106,3 @@ def an_own_broker() -> Iterator[OwnBroker]:
     finally:
         broker.stop()
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

@@ -53,6 +53,10 @@ class FaultyProxy:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
+    def lead_to(self, port: int) -> None:
+        """New connections go to another port from now on."""
+        self._upstream_port = port
+
     # Faults.
 
     def heal(self) -> None:

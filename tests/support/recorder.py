@@ -4,13 +4,7 @@ from collections.abc import Awaitable, Sequence
 from itertools import count
 from typing import TypeVar
 
-from tests.support.world import PLENTY, World
-from tidewire.domain import errors
-from tidewire.domain.delivery import Advance, Advanced, Positions
-from tidewire.domain.events import MessageAppended
-from tidewire.domain.ids import ChatId, ClientMessageId, UserId
-from tidewire.domain.messages import Appended
-from tidewire.ops.history import (
+from tests.support.history import (
     Acked,
     AdvanceAcked,
     AdvanceSent,
@@ -33,6 +27,12 @@ from tidewire.ops.history import (
     SyncAsked,
     Synced,
 )
+from tests.support.world import PLENTY, World
+from tidewire.domain import errors
+from tidewire.domain.delivery import Advance, Advanced, Positions
+from tidewire.domain.events import MessageAppended
+from tidewire.domain.ids import ChatId, ClientMessageId, UserId
+from tidewire.domain.messages import Appended
 from tidewire.ports.inspection import Inspector
 
 Result = TypeVar("Result")

@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 import signal
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -13,25 +12,20 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from tests.support import stack
+from tests.support.ports import free_port
 from tidewire.domain.accounts import Secret
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
+from tidewire.domain.news import ChatNews
 from tidewire.domain.resync import ResyncReason
 from tidewire.engines.redis.inbox import Inbox
 from tidewire.engines.redis.options import RedisOptions
 from tidewire.engines.redis.router import RedisRouter
-from tidewire.ports.router import LocalRouter, Route
+from tidewire.ports.router import LocalRouter, Push, Route
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.supervise import TaskSupervisor
 
 PATIENCE_S: Final = 20
 """A busy machine is no fault."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class OwnRedis:
@@ -89,21 +83,16 @@ class Local:
         self.resynced: list[list[UserId] | None] = []
         self.reasons: list[ResyncReason] = []
         self.resynced_connections: list[ConnectionId] = []
-        self.closed_users: list[UserId] = []
         self.closed_connections: list[ConnectionId] = []
         self.revoked: list[SessionId] = []
         self.rosters: list[ChatId] = []
+        self.news: list[ChatNews] = []
+        self.unrouted: list[UserId] = []
         self.lost = 0
         self._changed = asyncio.Event()
 
-    def push(
-        self,
-        user_ids: Sequence[UserId],
-        framed: bytes,
-        *,
-        except_connection: ConnectionId | None = None,
-    ) -> None:
-        self.pushed.append((list(user_ids), framed, except_connection))
+    def push(self, push: Push) -> None:
+        self.pushed.append((list(push.user_ids), push.framed, push.except_connection))
         self._changed.set()
 
     def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
@@ -117,9 +106,11 @@ class Local:
         self.resynced_connections += connection_ids
         self._changed.set()
 
-    def close_user(self, user_id: UserId) -> None:
-        self.closed_users.append(user_id)
-        self._changed.set()
+    async def presence(self, user_ids: Sequence[UserId]) -> dict[UserId, int]:
+        return {}
+
+    async def settled(self) -> None:
+        return
 
     def close_duplicate(self, connection_id: ConnectionId) -> None:
         self.closed_connections.append(connection_id)
@@ -131,6 +122,14 @@ class Local:
 
     def on_roster_changed(self, chat_id: ChatId) -> None:
         self.rosters.append(chat_id)
+        self._changed.set()
+
+    def on_news(self, news: ChatNews) -> None:
+        self.news.append(news)
+        self._changed.set()
+
+    def on_unrouted(self, user_ids: Sequence[UserId]) -> None:
+        self.unrouted += user_ids
         self._changed.set()
 
     def on_lost(self) -> None:
@@ -170,6 +169,8 @@ class Node:
             tasks=tasks,
             on_revoked=self.local.on_revoked,
             on_roster_changed=self.local.on_roster_changed,
+            on_news=self.local.on_news,
+            on_unrouted=self.local.on_unrouted,
             on_lost=self.local.on_lost,
         )
 

@@ -10,9 +10,18 @@ from typing import Final
 from tests.support.engines import EngineHarness
 from tidewire.domain.chats import Chat, CreateDirect, CreateGroup, Member, Role
 from tidewire.domain.delivery import Advance, Advanced, AdvanceOutcome, DigestEntry, Positions
+from tidewire.domain.errors import TidewireError
 from tidewire.domain.events import Event
+from tidewire.domain.fold import AS_WRITTEN, MessageNow
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, UlidSource, UserId
-from tidewire.domain.messages import Appended, AppendOutcome, Message, SendMessage
+from tidewire.domain.messages import (
+    Amendment,
+    Appended,
+    AppendOutcome,
+    EntryKind,
+    Message,
+    SendMessage,
+)
 from tidewire.domain.users import User
 from tidewire.ports.storage import Storage
 
@@ -135,6 +144,10 @@ class World:
         key: ClientMessageId | None = None,
         seen: int | None = None,
         connection: ConnectionId | None = None,
+        reply_to: int | None = None,
+        mentions: tuple[UserId, ...] = (),
+        amends: Amendment | None = None,
+        base: int | None = None,
     ) -> SendMessage:
         """A send that is not sent yet. The same key again makes it a retry, with a new id."""
         return SendMessage(
@@ -145,7 +158,65 @@ class World:
             message_id=self.ids.message_id(self.now()),
             seen_sequence=seen,
             origin_connection_id=connection,
+            reply_to=reply_to,
+            mentions=mentions,
+            amends=amends,
+            base=base,
         )
+
+    def edit(
+        self,
+        chat_id: ChatId,
+        sender: UserId,
+        target: int,
+        content: str = "edited",
+        *,
+        base: int | None = None,
+        key: ClientMessageId | None = None,
+    ) -> SendMessage:
+        amends = Amendment(kind=EntryKind.EDIT, target=target)
+        return self.draft(chat_id, sender, content, amends=amends, base=base, key=key)
+
+    def deletion(
+        self,
+        chat_id: ChatId,
+        sender: UserId,
+        target: int,
+        *,
+        reason: str | None = None,
+        key: ClientMessageId | None = None,
+    ) -> SendMessage:
+        amends = Amendment(kind=EntryKind.DELETE, target=target, reason=reason)
+        return self.draft(chat_id, sender, "", amends=amends, key=key)
+
+    def reaction(
+        self,
+        chat_id: ChatId,
+        sender: UserId,
+        target: int,
+        emoji: str = "👍",
+        *,
+        is_on: bool = True,
+        key: ClientMessageId | None = None,
+    ) -> SendMessage:
+        amends = Amendment(kind=EntryKind.REACT, target=target, emoji=emoji, is_on=is_on)
+        return self.draft(chat_id, sender, "", amends=amends, key=key)
+
+    async def store(self, draft: SendMessage) -> Appended:
+        """Append what must be taken."""
+        [outcome] = await self.append(draft)
+        return taken(outcome)
+
+    async def refusal(self, draft: SendMessage) -> TidewireError:
+        """Append what must be refused."""
+        [outcome] = await self.append(draft)
+        assert isinstance(outcome, TidewireError), outcome
+        return outcome
+
+    async def now_of(self, reader: UserId, chat_id: ChatId, sequence: int) -> MessageNow:
+        """What a message is now."""
+        found = await self.storage.messages_now(reader, chat_id, [sequence])
+        return found.get(sequence, AS_WRITTEN)
 
     async def append(self, *drafts: SendMessage) -> list[AppendOutcome]:
         return await self.storage.append(drafts, now_ms=self.now())

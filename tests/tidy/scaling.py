@@ -22,9 +22,12 @@ OUTBOX_WRITES: Final = 3
 FANOUT_PARTITIONS: Final = 64
 REASSERTED_SECONDS: Final = 5
 LIMITS_A_MESSAGE: Final = 2
-SEND_CALLS, MOVE_CALLS, TOLD_CALLS, ROSTER_CALLS = 5, 2, 2, 3
-"""Requests to DynamoDB: of a commit with one author, of a position's move, of reading the ticks
-of a chat, of reading a roster. Moves and ticks of several chats share theirs (`gather`)."""
+COMMIT_WRITES, MESSAGE_WRITES, MOVE_WRITES = 5, 5, 1
+"""Write units, as docs/aws.md counts them: of a commit, of each message in it, of a position's
+move."""
+SEND_CALLS, MOVE_CALLS, ROSTER_CALLS = 2, 1, 3
+"""Requests to DynamoDB: of a commit and its row of the outbox, of a position's move, of reading a
+roster."""
 
 Inputs = dict[str, float]
 
@@ -46,24 +49,18 @@ class Load:
         self.frames = self.messages * self.recipients_online * given["devices"]
 
     @property
-    def members(self) -> float:
-        return self._given["recipients"] + 1
-
-    @property
     def write_units(self) -> float:
-        """As docs/aws.md counts, with one author a commit."""
-        return self.commits * 7 + self.messages * (5 + 4 * self._given["moves"])
+        after = MOVE_WRITES * self._given["moves"]
+        return self.commits * COMMIT_WRITES + self.messages * (MESSAGE_WRITES + after)
 
     @property
     def read_units(self) -> float:
-        told = self._given["told"] * (1 + self.members)
-        return self.commits * 2 + self.messages * (1 + 3 * self._given["moves"] + told)
+        return self.messages * self._given["reads"]
 
     @property
     def gateway_calls(self) -> float:
         """Requests to DynamoDB."""
-        after = MOVE_CALLS * self._given["moves"] + TOLD_CALLS * self._given["told"]
-        return self.commits * SEND_CALLS + self.messages * after / self._given["gather"]
+        return self.commits * SEND_CALLS + self.messages * MOVE_CALLS * self._given["moves"]
 
     @property
     def gateway_cores(self) -> float:

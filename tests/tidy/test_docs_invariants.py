@@ -1,8 +1,8 @@
 """docs/guarantees.md lists every invariant as ops/invariants.py has it, no more and no less."""
 
+from tests.support.trace import CHECKS
 from tests.tidy.repository import ROOT
 from tidewire.ops.invariants import INVARIANTS, Kind
-from tidewire.ops.trace import CHECKS
 
 PAGE = ROOT / "docs/guarantees.md"
 

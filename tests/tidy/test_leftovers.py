@@ -11,6 +11,7 @@ from tests.tidy.repository import relative, tracked_files
 
 OPEN_END = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X])\b(?!\(#\d+\))")
 EVERYWHERE = {
+    "a mark of a merge that was not finished": re.compile(r"^(<{7}|={7}|>{7})( |$)"),
     "a path of one machine; write it relative to the repository": re.compile(
         r"(?<![\w.~$}/-])/(work|root|home/[a-z]\w*|Users/[A-Za-z]\w*)(?![\w-])"
     ),
@@ -49,6 +50,7 @@ def test_no_leftovers() -> None:
     [
         "# TO" + "DO: later",
         "# FIX" + "ME",
+        "<<<<" + "<<< HEAD",
         "cd /wo" + "rk/main",
         "see /ro" + "ot/.config",
         "'/ho" + "me/anna/tidewire'",

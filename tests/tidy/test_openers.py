@@ -20,7 +20,7 @@ LOOKS_FIRST = {
 OTHER_FILES = {
     "src/tidewire/engines/sqlite/copying.py::_copy_pages": "a new file, under a name of its own",
     "src/tidewire/engines/sqlite/migrate.py::_definitions": "a database in memory",
-    "src/tidewire/client/tables.py": "the client's own store",
+    "src/tidewire/client/schema.py": "the client's own store",
 }
 
 

@@ -37,7 +37,7 @@ FORBIDDEN_IMPORTS = {
     "uuid": "take an IdSource",
 }
 ALLOWED_FOR_TYPING = {"random"}
-ALLOWED_VENDORS = {"msgspec", "tidewire"}
+ALLOWED_VENDORS = {"msgspec", "tests", "tidewire", "tidewire_bench"}
 FORBIDDEN_CALLS = {
     "id": "an address differs from run to run",
     "input": "take an argument",

@@ -9,5 +9,5 @@ from tests.wired.site import HandClock
 def clock(monkeypatch: pytest.MonkeyPatch) -> type[HandClock]:
     """The server's clock for lengths stands still until the test moves it."""
     monkeypatch.setattr(HandClock, "now_ms", HandClock.now_ms)
-    monkeypatch.setattr("tidewire.runtime.bootstrap.SystemClock", HandClock)
+    monkeypatch.setattr("tidewire.runtime.wiring.SystemClock", HandClock)
     return HandClock

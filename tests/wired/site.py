@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.chatting import ROOMY, Address, eventually
+from tests.support.every_option import every_option
+from tests.support.memory import MemoryStorage
 from tidewire.domain.accounts import Secret
-from tidewire.engines.memory import MemoryStorage
 from tidewire.ports.event_log import CommitListener
 from tidewire.ports.storage import Storage
 from tidewire.runtime import lifecycle
 from tidewire.runtime.bootstrap import Server, build_server
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.config import Config, load
-from tidewire.runtime.secret_files import KeyFile
 from tidewire.runtime.supervise import TaskSupervisor
+from tidewire.runtime.token_keys import KeyFile
 
 KEY = Secret("k" * 48)
 
@@ -52,11 +53,15 @@ class WiredSite(Address):
     def break_store(self, *methods: str) -> None:
         """Make these methods of the store raise what no code expects, until `mend_store`."""
 
-        async def broken(*_: object, **__: object) -> Any:
+        def broken_nowait(*_: object, **__: object) -> Any:
             raise Surprise("a byte was flipped")
 
+        async def broken(*_: object, **__: object) -> Any:
+            broken_nowait()
+
         for method in methods:
-            setattr(self.server.planes.store, method, broken)
+            is_awaited = not method.endswith("_nowait")
+            setattr(self.server.planes.store, method, broken if is_awaited else broken_nowait)
 
     def mend_store(self, *methods: str) -> None:
         for method in methods:
@@ -83,7 +88,8 @@ async def wired(
 
     named = {**ROOMY, **{name.replace("__", "."): value for name, value in settings.items()}}
     flags = {"server.port": "0", **{name: str(value) for name, value in named.items()}}
-    config = load(data_dir=data_dir, flags=flags, environ={}).config
+    with every_option():
+        config = load(data_dir=data_dir, flags=flags, environ={}).config
     deaths: list[str] = []
     tasks = TaskSupervisor(lambda name, _: deaths.append(name))
     server = await build_server(config, key=key, tasks=tasks, open_store=open_memory)

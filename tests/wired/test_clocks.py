@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.wired.site import wired
-from tidewire.ingest.stamps import HELD_MS_MAX
+from tidewire.ingest.service import HELD_MS_MAX
 from tidewire.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ class WrongClock(SystemClock):
 def clock(monkeypatch: pytest.MonkeyPatch) -> type[WrongClock]:
     monkeypatch.setattr(WrongClock, "ahead_ms", 0)
     monkeypatch.setattr(WrongClock, "passed_ms", 0)
-    monkeypatch.setattr("tidewire.runtime.bootstrap.SystemClock", WrongClock)
+    monkeypatch.setattr("tidewire.runtime.wiring.SystemClock", WrongClock)
     return WrongClock
 
 

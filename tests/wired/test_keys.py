@@ -11,7 +11,7 @@ from tests.wired.site import WiredSite, wired
 from tidewire.accounts.keys import without_key
 from tidewire.runtime import lifecycle
 from tidewire.runtime.clock import SystemClock
-from tidewire.runtime.secret_files import KeyFile
+from tidewire.runtime.token_keys import KeyFile
 
 pytestmark = pytest.mark.slow
 

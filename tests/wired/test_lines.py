@@ -108,10 +108,10 @@ async def test_store_that_fails_takes_later_sends_along_until_the_first_comes_ag
         ann, ben = await site.people("ann", "ben")
         chat_id = await site.direct(ann, ben)
         async with site.phone(ann) as phone:
-            site.break_store("append")
+            site.break_store("append_nowait")
             await phone.post("send_message", message(chat_id, 0), "0")
             assert refusals(await answers(phone, 1)) == [0]
-            site.mend_store("append")
+            site.mend_store("append_nowait")
             await phone.post("send_message", message(chat_id, 1), "1")
             refused = (await answers(phone, 1))[1]["payload"]
             assert refused["code"] == "SERVICE_UNAVAILABLE"
@@ -136,10 +136,10 @@ async def test_new_connection_begins_a_new_line(tmp_path: Path) -> None:
         ann, ben = await site.people("ann", "ben")
         chat_id = await site.direct(ann, ben)
         async with site.phone(ann) as phone:
-            site.break_store("append")
+            site.break_store("append_nowait")
             await phone.post("send_message", message(chat_id, 0), "0")
             await answers(phone, 1)
-        site.mend_store("append")
+        site.mend_store("append_nowait")
         async with site.phone(ann) as phone:
             await phone.say(chat_id, "1")
             assert await stored(site, phone, chat_id) == [1]

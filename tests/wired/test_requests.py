@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -19,6 +20,7 @@ from tests.e2e.chatting import Phone
 from tests.wired.site import Surprise, WiredSite, wired
 from tidewire.domain.errors import StoreUnusable
 from tidewire.ports.runtime import RequestKind
+from tidewire.ports.transport import SocketTransport
 from tidewire.runtime import control
 
 pytestmark = pytest.mark.slow
@@ -152,12 +154,12 @@ async def test_message_that_cannot_be_appended_may_be_sent_again(
 ) -> None:
     key = "00000000-0000-4000-8000-00000000000a"
     message = {"chat_id": talk.chat_id, "content": "again", "client_message_id": key}
-    talk.site.break_store("append")
+    talk.site.break_store("append_nowait")
     answer = await talk.ben.ask("send_message", message)
     assert answer["payload"]["code"] == "SERVICE_UNAVAILABLE"
     assert talk.site.failures == {"send": 1}
     assert len(failures_logged(caplog, RequestKind.SEND)) == 1
-    talk.site.mend_store("append")
+    talk.site.mend_store("append_nowait")
     assert (await talk.ben.say(talk.chat_id, "again", key))["client_message_id"] == key
     await talk.ann.get("message", content="again")
     await talk.goes_on()
@@ -229,6 +231,19 @@ async def test_connection_whose_core_fails_closes_with_1011_and_no_other(
     await talk.goes_on()
 
 
+class Unwritable:
+    """A connection's transport, of which only writing fails."""
+
+    def __init__(self, transport: SocketTransport) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, _: bytes) -> None:
+        raise Surprise("a byte was flipped")
+
+
 async def test_socket_that_cannot_be_written_to_keeps_no_other_from_its_frames(talk: Talk) -> None:
     """The flush of a turn goes through all connections that have something to write."""
     carl = await talk.site.login(await talk.site.person("carl"))
@@ -236,10 +251,7 @@ async def test_socket_that_cannot_be_written_to_keeps_no_other_from_its_frames(t
     async with talk.site.phone(carl) as phone:
         [driver] = hub._by_user[carl.user_id]  # type: ignore[index]
 
-        def broken(_: bytes) -> None:
-            raise Surprise("a byte was flipped")
-
-        driver._transport.write = broken  # type: ignore[assignment,method-assign]
+        driver._transport = cast("Any", Unwritable(driver._transport))
         await phone.post("heartbeat", {}, "r1")
         assert await phone.closed() == 1011
     assert talk.site.failures["connection"] >= 1
@@ -267,10 +279,10 @@ async def test_socket_of_commands_survives_a_client_that_hangs_up(talk: Talk) ->
 
 
 async def test_store_in_doubt_still_ends_the_process(talk: Talk) -> None:
-    async def in_doubt(*_: object, **__: object) -> None:
+    def in_doubt(*_: object, **__: object) -> None:
         raise StoreUnusable("a commit failed and its outcome is unknown")
 
-    talk.site.server.planes.store.append = in_doubt  # type: ignore[assignment,method-assign]
+    talk.site.server.planes.store.append_nowait = in_doubt  # type: ignore[method-assign]
     message = {
         "chat_id": talk.chat_id,
         "content": "x",

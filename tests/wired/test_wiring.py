@@ -139,3 +139,11 @@ async def test_resync_before_the_digest_returns_is_not_lost(tmp_path: Path) -> N
                 "chat_digest",
             ]
             await phone.end()
+
+
+async def test_server_brings_its_own_page(tmp_path: Path) -> None:
+    async with wired(tmp_path) as site:
+        answer = await site.call("GET", "/")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert (await site.call("GET", "/nothing")).status_code == 404

@@ -1,17 +1,15 @@
 """What an operator does with accounts: makes users, disables them, gives out tokens and invites.
 
-Nobody is asked for a password here: whoever may call this owns the data directory.
+No password is asked for here: the caller owns the data directory.
 """
+
+from functools import partial
 
 import msgspec
 
-from tidewire.accounts.authenticator import TokenAuthenticator
+from tidewire.accounts.codes import INVITE_BYTES, encode_invite, invite_hash
 from tidewire.accounts.deletion import AccountDeletion
-from tidewire.accounts.invites import INVITE_BYTES, encode_invite, invite_hash
-from tidewire.accounts.options import AccountOptions
-from tidewire.accounts.passwords import Passwords
-from tidewire.accounts.service import OnRevoked
-from tidewire.accounts.tokens import AccessTokens
+from tidewire.accounts.plane import AccountPlane
 from tidewire.domain.accounts import (
     ExternalIdentity,
     Invite,
@@ -26,12 +24,9 @@ from tidewire.domain.accounts import (
 )
 from tidewire.domain.audit import OPERATOR, AuditAction
 from tidewire.domain.errors import InvalidOperation, UsernameTaken, UserNotFound
-from tidewire.domain.ids import SessionId, UserId
+from tidewire.domain.ids import UserId
 from tidewire.domain.limits import USERS_PAGE_MAX
 from tidewire.domain.users import User, check_display_name, check_username, fallback_username
-from tidewire.ports.audit import NO_TRAIL, AuditTrail
-from tidewire.ports.runtime import Clock, IdSource, RandomBytes
-from tidewire.ports.storage import Storage
 
 SWEEP_ROWS_MAX = 1_000
 _DAY_MS = 86_400_000
@@ -57,56 +52,31 @@ class AccountAdmin:
     """The operator's side of accounts, and its housekeeping."""
 
     def __init__(
-        self,
-        *,
-        store: Storage,
-        passwords: Passwords,
-        tokens: AccessTokens,
-        clock: Clock,
-        ids: IdSource,
-        random_bytes: RandomBytes,
-        options: AccountOptions,
-        on_revoked: OnRevoked,
-        external_issuer: str | None = None,
-        authenticator: TokenAuthenticator | None = None,
-        trail: AuditTrail = NO_TRAIL,
-        deletion: AccountDeletion,
+        self, plane: AccountPlane, deletion: AccountDeletion, *, external_issuer: str
     ) -> None:
-        """Without an authenticator (a command beside no server) there is nothing to note."""
-        self._store = store
-        self._passwords = passwords
-        self._tokens = tokens
-        self._clock = clock
-        self._ids = ids
-        self._random_bytes = random_bytes
-        self._options = options
-        self._on_revoked = on_revoked
-        self._external_issuer = external_issuer
-        self._authenticator = authenticator
-        self._trail = trail
+        """`external_issuer` is the identity provider's name; empty if there is none."""
+        self._plane = plane
+        self._store = plane.store
+        self._clock = plane.clock
+        self._options = plane.options
         self._deletion = deletion
+        self._external_issuer = external_issuer
+        self._note = partial(plane.trail.record, actor=OPERATOR)
 
     async def add_user(
         self, username: str, password: Secret | None, *, display_name: str | None = None
     ) -> User:
-        """A new user; without a password he cannot log in (a bot). Raises UsernameTaken,
+        """A new user; one without a password cannot log in (a bot). Raises UsernameTaken,
         InvalidOperation."""
-        now_ms = self._clock.wall_ms()
-        user = User(
-            user_id=self._ids.user_id(now_ms),
-            username=check_username(username),
-            display_name=check_display_name(display_name or username),
-            created_at_ms=now_ms,
-            updated_at_ms=now_ms,
-        )
+        user = self._new_user(username, display_name)
         if password is None:
             user = await self._store.add_user(user)
         else:
-            password_hash = await self._passwords.hash(check_password(password))
+            password_hash = await self._plane.passwords.hash(check_password(password))
             user = await self._store.register(
-                NewAccount(user=user, password_hash=password_hash), now_ms=now_ms
+                NewAccount(user=user, password_hash=password_hash), now_ms=user.created_at_ms
             )
-        self._note(AuditAction.ACCOUNT_CREATED, user.user_id)
+        self._note(AuditAction.ACCOUNT_CREATED, target=user.user_id)
         return user
 
     async def add_external_user(
@@ -120,19 +90,17 @@ class AccountAdmin:
         known = await self._store.external_user(identity)
         if known is not None:
             raise InvalidOperation(f"this subject has an account already: {known.username}")
-        if await self._store.user_named(check_username(username)) is not None:
+        user = self._new_user(username, display_name)
+        if await self._store.user_named(username) is not None:
             raise UsernameTaken(username)
-        now_ms = self._clock.wall_ms()
-        user = User(
-            user_id=self._ids.user_id(now_ms),
-            username=username,
-            display_name=check_display_name(display_name or username),
-            created_at_ms=now_ms,
-            updated_at_ms=now_ms,
-        )
         return await self._store.ensure_external_user(
             identity, user, fallback_username=fallback_username(user.user_id, username)
         )
+
+    def _new_user(self, username: str, display_name: str | None) -> User:
+        check_username(username)
+        check_display_name(display_name or username)
+        return self._plane.new_user(username, display_name)
 
     async def external_user(self, subject: str) -> User:
         """The account of a subject of the identity provider. Raises UserNotFound,
@@ -143,7 +111,7 @@ class AccountAdmin:
         return user
 
     def _external_identity(self, subject: str) -> ExternalIdentity:
-        if self._external_issuer is None:
+        if not self._external_issuer:
             raise InvalidOperation("there is no identity provider: identity.issuer is not set")
         return ExternalIdentity(self._external_issuer, check_subject(subject))
 
@@ -173,18 +141,17 @@ class AccountAdmin:
         return await self._store.sessions(user_id, now_ms=self._clock.wall_ms())
 
     async def set_password(self, user_id: UserId, password: Secret) -> int:
-        """Give a user another password and end his logins; how many. Raises UserNotFound,
+        """Give a user another password and end the user's logins; how many. Raises UserNotFound,
         InvalidOperation."""
         ended = await self._store.set_password(
             user_id,
-            await self._passwords.hash(check_password(password)),
+            await self._plane.passwords.hash(check_password(password)),
             expected_hash=None,
             keep=None,
             now_ms=self._clock.wall_ms(),
         )
-        if ended:
-            self._on_revoked(ended)
-        self._note(AuditAction.PASSWORD_CHANGED, user_id, count=len(ended))
+        self._plane.revoked(ended)
+        self._note(AuditAction.PASSWORD_CHANGED, target=user_id, count=len(ended))
         return len(ended)
 
     async def disable_user(self, user_id: UserId) -> int:
@@ -192,15 +159,15 @@ class AccountAdmin:
         ended. Raises UserNotFound."""
         found = await self._store.users((user_id,))
         ended = await self._store.disable_user(user_id, now_ms=self._clock.wall_ms())
-        # His identity provider may have let him in: those connections end too.
-        self._on_revoked((*ended, *(external_session_id(user) for user in found)))
-        self._note(AuditAction.ACCOUNT_DISABLED, user_id, count=len(ended))
+        # An identity provider may have let the person in: those connections end too.
+        self._plane.revoked((*ended, *(external_session_id(user) for user in found)))
+        self._note(AuditAction.ACCOUNT_DISABLED, target=user_id, count=len(ended))
         return len(ended)
 
     async def enable_user(self, user_id: UserId) -> User:
-        """Let him in again. Raises UserNotFound."""
+        """Let a disabled user in again. Raises UserNotFound."""
         user = await self._store.enable_user(user_id, now_ms=self._clock.wall_ms())
-        self._note(AuditAction.ACCOUNT_ENABLED, user_id)
+        self._note(AuditAction.ACCOUNT_ENABLED, target=user_id)
         return user
 
     async def issue_bot_token(
@@ -225,7 +192,7 @@ class AccountAdmin:
             raise UserNotFound(user_id)
         now_ms = self._clock.wall_ms()
         session = Session(
-            session_id=self._ids.session_id(now_ms),
+            session_id=self._plane.ids.session_id(now_ms),
             user_id=user_id,
             device_id=None,
             kind=SessionKind.BOT,
@@ -239,14 +206,14 @@ class AccountAdmin:
             sessions_max=self._options.sessions_max,
             now_ms=now_ms,
         )
-        self._note(AuditAction.TOKEN_ISSUED, user_id, session_id=session.session_id)
-        token, expires_at_ms = self._tokens.issue(session, life_ms=life_ms, now_ms=now_ms)
+        self._note(AuditAction.TOKEN_ISSUED, target=user_id, session_id=session.session_id)
+        token, expires_at_ms = self._plane.tokens.issue(session, life_ms=life_ms, now_ms=now_ms)
         return BotToken(user=found[0], session=session, token=token, expires_at_ms=expires_at_ms)
 
     async def create_invite(self, *, created_by: UserId | None = None) -> NewInvite:
         """A code for one new account."""
         now_ms = self._clock.wall_ms()
-        code = encode_invite(self._random_bytes(INVITE_BYTES))
+        code = encode_invite(self._plane.random_bytes(INVITE_BYTES))
         invite = Invite(
             code_hash=invite_hash(code),
             created_by=created_by,
@@ -262,23 +229,11 @@ class AccountAdmin:
         delete some of what has expired; how many rows.
 
         To be called now and then (each minute). Raises StoreUnavailable; then nothing is lost but
-        the exact time of somebody's last use.
+        the exact time of a session's last use.
         """
         now_ms = self._clock.wall_ms()
-        touched = [] if self._authenticator is None else self._authenticator.take_touched()
+        touched = self._plane.authenticator.take_touched()
         if touched:
             await self._store.touch_sessions(touched, now_ms=now_ms)
         await self._deletion.resume()
         return await self._store.sweep_accounts(now_ms=now_ms, count_max=SWEEP_ROWS_MAX)
-
-    def _note(
-        self,
-        action: AuditAction,
-        target: UserId | None = None,
-        *,
-        session_id: SessionId | None = None,
-        count: int | None = None,
-    ) -> None:
-        self._trail.record(
-            action, actor=OPERATOR, target=target, session_id=session_id, count=count
-        )

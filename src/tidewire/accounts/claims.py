@@ -54,7 +54,7 @@ def issuer_of(token: str) -> str:
     payload = check_form(token).split(".")[1]
     try:
         return _decode_issuer(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))).iss
-    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Unauthorized(AuthFailure.INVALID_TOKEN) from error
 
 
@@ -62,7 +62,7 @@ def read_claims(payload: bytes) -> Claims:
     """The claims of a token whose signature is good. Those that must be there are there."""
     try:
         return _decode_claims(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Unauthorized(AuthFailure.INVALID_TOKEN) from error
 
 

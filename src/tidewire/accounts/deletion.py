@@ -1,8 +1,9 @@
 """Deleting an account, in steps that a crash may interrupt anywhere.
 
 The mark comes first, in one act with the end of all sessions: from then on the account is gone for
-everybody. Leaving groups and forgetting blocks is many acts, each of which may be repeated; whoever
-keeps house does them again until nothing is left.
+all others. Leaving groups and forgetting blocks is many acts, each of which may be repeated;
+`AccountAdmin.keep_house` does them again until nothing is left. A person may have asked that the
+messages go too: that takes as long as there are messages, and is a task of its own.
 """
 
 import asyncio
@@ -11,24 +12,26 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tidewire.accounts.people import OnRosterChanged
-from tidewire.accounts.service import OnRevoked
+from tidewire.accounts.plane import AccountPlane
 from tidewire.domain.accounts import external_session_id
 from tidewire.domain.audit import AuditAction
 from tidewire.domain.chats import ChatType
-from tidewire.domain.errors import NotAMember, Unavailable
+from tidewire.domain.errors import NotAMember, TidewireError, Unavailable
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import CHAT_LIST_MAX, USERS_PAGE_MAX
 from tidewire.domain.users import User
-from tidewire.ports.audit import AuditTrail
-from tidewire.ports.runtime import Clock
-from tidewire.ports.storage import Storage
 
 Depart = Callable[[UserId, ChatId], Awaitable[None]]
 """Takes a user out of a group, whatever the role; an owner's group passes on, or closes. May be
 called again. Raises NotAMember if that is done already."""
 
+Erase = Callable[[UserId], Awaitable[None]]
+"""Deletes all messages of a user who cannot write any more. May be called again, and goes on with
+what is left. Raises what a send raises."""
+
 AT_ONCE_S: Final = 5.0
-"""How long the one who deletes an account waits for its groups; the rest is done later."""
+"""How long the one who deletes an account waits for its groups, and for its messages if they are to
+go; the rest is done later."""
 SETTLE_MS: Final = 60_000
 """Another process may have looked before the mark and be about to add the user to a group: what
 was begun is looked at once more after this, which is longer than any request takes."""
@@ -38,39 +41,42 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class AccountDeletion:
-    """For the account plane, and for whoever keeps house."""
+    """Deletes accounts at once as far as it can, and the rest later."""
 
     def __init__(
         self,
+        plane: AccountPlane,
         *,
-        store: Storage,
-        clock: Clock,
         depart: Depart,
-        on_revoked: OnRevoked,
+        erase: Erase,
         on_roster_changed: OnRosterChanged,
-        trail: AuditTrail,
     ) -> None:
-        self._store = store
-        self._clock = clock
+        self._plane = plane
+        self._store = plane.store
+        self._clock = plane.clock
         self._depart = depart
-        self._on_revoked = on_revoked
+        self._erase = erase
         self._on_roster_changed = on_roster_changed
-        self._trail = trail
 
-    async def delete(self, user: User, *, actor: str) -> int:
+    async def delete(self, user: User, *, actor: str, erases: bool = False) -> int:
         """Delete the account; how many sessions ended. It is deleted when this returns; what is
-        left of its groups by then is done by `resume`. Raises UserNotFound."""
+        left of its groups by then is done by `resume`, of its messages, if it `erases` them, by
+        `resume_erasures`. Raises UserNotFound."""
         is_new = user.deleted_at_ms is None
-        ended = await self._store.begin_deletion(user.user_id, now_ms=self._clock.wall_ms())
+        ended = await self._store.begin_deletion(
+            user.user_id, now_ms=self._clock.wall_ms(), erases=erases
+        )
         # An identity provider may have let the person in: those connections end too.
-        self._on_revoked((*ended, external_session_id(user)))
+        self._plane.revoked((*ended, external_session_id(user)))
         if is_new:
-            self._trail.record(
+            self._plane.trail.record(
                 AuditAction.ACCOUNT_DELETED, actor=actor, target=user.user_id, count=len(ended)
             )
         try:
             async with asyncio.timeout(AT_ONCE_S):
                 await self._clear(user.user_id)
+                if erases:
+                    await self._try_to_erase(user.user_id)
         except (TimeoutError, Unavailable) as error:
             _logger.warning("the deletion of %s goes on later: %s", user.user_id, error)
         return len(ended)
@@ -78,19 +84,49 @@ class AccountDeletion:
     async def resume(self) -> int:
         """Go on with what was begun; how many are done for good. Raises Unavailable."""
         done = 0
-        for user in await self._store.pending_deletions(count_max=PENDING_AT_ONCE):
+        for pending in await self._store.pending_deletions(count_max=PENDING_AT_ONCE):
+            user = pending.user
             await self._clear(user.user_id)
-            if self._clock.wall_ms() - (user.deleted_at_ms or 0) >= SETTLE_MS:
+            if not pending.erases and self._is_settled(user):
                 await self._store.finish_deletion(user.user_id)
                 done += 1
         return done
+
+    async def resume_erasures(self) -> int:
+        """Go on with the messages that are to go; how many accounts are done for good. The name
+        goes last, when nothing is left that it could be seen beside. Raises Unavailable."""
+        done = 0
+        for pending in await self._store.pending_deletions(count_max=PENDING_AT_ONCE):
+            user = pending.user
+            # Before it begins: what was about to be stored for the user is there by then.
+            is_settled = self._is_settled(user)
+            if not pending.erases or not await self._try_to_erase(user.user_id) or not is_settled:
+                continue
+            await self._clear(user.user_id)
+            await self._store.erase_name(user.user_id, now_ms=self._clock.wall_ms())
+            await self._store.finish_deletion(user.user_id)
+            done += 1
+        return done
+
+    def _is_settled(self, user: User) -> bool:
+        return self._clock.wall_ms() - (user.deleted_at_ms or 0) >= SETTLE_MS
+
+    async def _try_to_erase(self, user_id: UserId) -> bool:
+        """Whether all messages that were found are gone. A fault must not keep other people's from
+        going."""
+        try:
+            await self._erase(user_id)
+        except TidewireError as error:
+            _logger.warning("the messages of %s are erased later: %s", user_id, error)
+            return False
+        return True
 
     async def _clear(self, user_id: UserId) -> None:
         for chat_id in await self._groups(user_id):
             try:
                 await self._depart(user_id, chat_id)
             except NotAMember:
-                # Somebody else did it: another process, or an admin.
+                # It is done already, by another process or an admin.
                 continue
         while blocked := await self._store.blocked_users(
             user_id, after=None, count_max=USERS_PAGE_MAX

@@ -1,28 +1,34 @@
 """Tokens of the team's own identity provider: a shared secret, or its published keys.
 
-The keys are fetched by whoever can reach the network, kept for a while, and asked for again when a
-token names one that is not known, but not at the pace of whoever sends such tokens.
+The keys are fetched by a function that the caller gives, and kept for a while. They are fetched
+again when a token names one that is not known, but not at the pace at which such tokens come.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from tidewire.accounts.claims import check_claims, check_form, read_claims
-from tidewire.accounts.options import ExternalOptions, FetchKeys
+from tidewire.accounts.options import FetchKeys, IdentityOptions
 from tidewire.accounts.signatures import VerifyingKey, key_id_of, read_key_set, secret_key
 from tidewire.domain.accounts import ExternalIdentity, check_subject
 from tidewire.domain.errors import AuthFailure, IdentityUnavailable, InvalidOperation, Unauthorized
 from tidewire.domain.users import check_chosen_display_name, check_chosen_username
 from tidewire.ports.runtime import Clock
 
+KEYS_CACHED_MS: Final = 300_000
+"""How long the provider's public keys hold before they are fetched again."""
+KEYS_STALE_MS_MAX: Final = 3_600_000
+"""How long old keys are used while the new ones cannot be fetched."""
+
 _logger: Final = logging.getLogger(__name__)
 
 
 class ExternalPerson(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody as his identity provider describes him; names only if they can be used here."""
+    """A person as the identity provider describes them; names only if they can be used here."""
 
     identity: ExternalIdentity
     username: str | None
@@ -34,10 +40,10 @@ class ExternalPerson(msgspec.Struct, frozen=True, kw_only=True):
 class KeySet:
     """The provider's keys, as fresh as is needed."""
 
-    def __init__(self, fetch: FetchKeys, *, clock: Clock, options: ExternalOptions) -> None:
+    def __init__(self, fetch: FetchKeys, *, clock: Clock, cooldown_ms: int) -> None:
         self._fetch = fetch
         self._clock = clock
-        self._options = options
+        self._cooldown_ms = cooldown_ms
         self._keys: dict[str | None, VerifyingKey] = {}
         self._fetched_at_ms: int | None = None
         self._tried_at_ms: int | None = None
@@ -48,11 +54,11 @@ class KeySet:
 
         Raises Unauthorized if there is none, IdentityUnavailable if that cannot be known.
         """
-        is_stale = self._age_ms() >= self._options.keys_stale_ms_max
+        is_stale = self._age_ms() >= KEYS_STALE_MS_MAX
         # While another one fetches, keys that are merely old are good enough.
-        if is_stale or (self._age_ms() >= self._options.keys_cached_ms and not self._is_fetching):
+        if is_stale or (self._age_ms() >= KEYS_CACHED_MS and not self._fetching.locked()):
             await self._refresh()
-        if self._age_ms() >= self._options.keys_stale_ms_max:
+        if self._age_ms() >= KEYS_STALE_MS_MAX:
             raise IdentityUnavailable
         found = self._find(key_id)
         if found is None:
@@ -72,15 +78,11 @@ class KeySet:
             return float("inf")
         return self._clock.monotonic_ms() - self._fetched_at_ms
 
-    @property
-    def _is_fetching(self) -> bool:
-        return self._fetching.locked()
-
     async def _refresh(self) -> None:
-        """Fetch the keys, unless somebody just has or just failed to. If it fails, the old stay."""
+        """Fetch the keys, unless that was just done or tried. If it fails, the old ones stay."""
         async with self._fetching:
-            tried_at_ms, cooldown_ms = self._tried_at_ms, self._options.keys_cooldown_ms
-            if tried_at_ms is not None and self._clock.monotonic_ms() - tried_at_ms < cooldown_ms:
+            tried_at_ms, now_ms = self._tried_at_ms, self._clock.monotonic_ms()
+            if tried_at_ms is not None and now_ms - tried_at_ms < self._cooldown_ms:
                 return
             try:
                 self._keys = read_key_set(await self._fetch())
@@ -93,19 +95,13 @@ class KeySet:
 class ExternalTokens:
     """Checks tokens of one identity provider."""
 
-    def __init__(self, options: ExternalOptions, *, clock: Clock) -> None:
+    def __init__(self, options: IdentityOptions, keys: KeySet | None, *, clock: Clock) -> None:
+        """`keys` are asked for one if the options have no secret."""
+        self.issuer = options.issuer
         self._options = options
         self._clock = clock
         self._secret_key = None if options.secret is None else secret_key(options.secret)
-        self._keys = (
-            None
-            if options.fetch_keys is None
-            else KeySet(options.fetch_keys, clock=clock, options=options)
-        )
-
-    @property
-    def issuer(self) -> str:
-        return self._options.issuer
+        self._keys = keys
 
     async def verify(self, token: str) -> ExternalPerson:
         """Who the token's bearer is. Raises Unauthorized, IdentityUnavailable."""
@@ -126,7 +122,9 @@ class ExternalTokens:
         return ExternalPerson(
             identity=ExternalIdentity(claims.iss, claims.sub),
             username=_username(everything.get(self._options.username_claim)),
-            display_name=_display_name(everything.get(self._options.display_name_claim)),
+            display_name=_chosen(
+                everything.get(self._options.display_name_claim), check_chosen_display_name
+            ),
             device_id=claims.did.lower() if claims.did else None,
             expires_at_ms=claims.expires_at_ms + self._options.leeway_ms,
         )
@@ -140,20 +138,15 @@ class ExternalTokens:
 
 def _username(claimed: object) -> str | None:
     """The name, or what stands before the @ of an address, if it is a user name."""
-    if not isinstance(claimed, str):
-        return None
-    for name in (claimed, claimed.partition("@")[0]):
-        try:
-            return check_chosen_username(name)
-        except InvalidOperation:
-            continue
-    return None
+    name = _chosen(claimed, check_chosen_username)
+    if name is None and isinstance(claimed, str):
+        name = _chosen(claimed.partition("@")[0], check_chosen_username)
+    return name
 
 
-def _display_name(claimed: object) -> str | None:
-    if not isinstance(claimed, str):
-        return None
+def _chosen(claimed: object, check: Callable[[str], str]) -> str | None:
+    """The name if it can be one here."""
     try:
-        return check_chosen_display_name(claimed)
+        return check(claimed) if isinstance(claimed, str) else None
     except InvalidOperation:
         return None

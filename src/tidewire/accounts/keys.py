@@ -2,7 +2,7 @@
 
 A token names its key, so keys can be changed while people are logged in: the new key signs from a
 given instant on, when every process has it, and the old one goes when the last token that it may
-have signed has expired. Refresh tokens are derived with the oldest key (`refresh`), so a change of
+have signed has expired. Refresh tokens are derived with the oldest key (`codes`), so a change of
 keys does not touch sessions; when that key goes, the next one takes its place.
 """
 
@@ -54,9 +54,9 @@ class KeyRing:
         self.replace(keys)
 
     @classmethod
-    def of(cls, secret: "Secret | KeyRing") -> "KeyRing":
-        """A ring of one key, or the ring itself."""
-        return secret if isinstance(secret, KeyRing) else cls([TokenKey(secret=secret)])
+    def of(cls, secret: Secret) -> "KeyRing":
+        """A ring of one key. Raises ValueError if it is too short."""
+        return cls([TokenKey(secret=secret)])
 
     @property
     def keys(self) -> tuple[TokenKey, ...]:

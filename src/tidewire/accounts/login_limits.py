@@ -1,4 +1,4 @@
-"""Whether somebody may try to log in now, and how soon it is their turn. PURE.
+"""Whether a login may be tried now, and when it is its turn. PURE.
 
 An account has several budgets for tries, and each try is counted in one of them:
 
@@ -10,22 +10,50 @@ An account has several budgets for tries, and each try is counted in one of them
 What strangers do uses up the last one only, so an owner with the right password gets in from a
 known device or address all the same. A guesser who pretends to be a known device has the third,
 which is small; to have the first two, one has to be at the owner's address.
+
+The queue before the password hash (`Turns`) is short, and fair by address, not by arrival alone.
+The next one is whose sender has asked for the least lately; equals are served in the order in which
+they came. That is looked at when a place becomes free, not when it was taken: an address that goes
+on asking moves back with all it has in the queue. When the queue is full, its last place is given
+up for a better one. So a flood waits behind itself, and a person who logs in once passes it.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from tidewire.accounts.options import ThrottleOptions
-from tidewire.accounts.throttle import UNKNOWN_ADDRESS, Throttle
-from tidewire.accounts.turns import Rank
 from tidewire.domain.accounts import Credentials
+from tidewire.domain.addresses import UNKNOWN_ADDRESS
 from tidewire.domain.ids import UserId
 from tidewire.domain.login_places import PlaceKind, place_mark
-from tidewire.domain.shared_limits import SharedView
+from tidewire.domain.rates import Limiter, Rate, SharedView
 
+KEYS_MAX: Final = 50_000
+"""How many keys of each limit are remembered."""
+GUESS_INTERVAL_MS: Final = 30_000
+"""How soon strangers have one more guess at one account, and known addresses one of theirs."""
+ADDRESS_INTERVAL_MS: Final = 2_000
+"""How soon one address has one more guess, for whatever names."""
+DEVICE_BURST: Final = 5
+"""How many guesses there are with the id of a device that got in before, from all addresses where
+the account never did. Few: a device's id is no secret, and may be a guesser's pretence."""
+DEVICE_INTERVAL_MS: Final = 60_000
+EFFORT_INTERVAL_MS: Final = 60_000
+"""How long a login counts against the next one in the queue before the password hash. An address
+that logs in once in this time is served before those that do it often."""
+REGISTER_INTERVAL_MS: Final = 30_000
+"""How soon one address may make one more account, after its burst."""
+REFRESH_BURST: Final = 30
+"""How many refreshes of one session are taken at once."""
+REFRESH_INTERVAL_MS: Final = 2_000
 _EFFORT_MAX: Final = 64
 """More tries than that make a rank no worse."""
 _HEAD_START: Final = 3
-"""How many tries somebody at a known place may make before a stranger's first one is as good."""
+"""How many tries may come from a known place before a stranger's first one is as good."""
+
+Ticket = TypeVar("Ticket")
+Rank = Callable[[], int]
+"""How much the sender has asked for lately, as of now: the lower, the sooner."""
 
 
 class Admitted(NamedTuple):
@@ -33,21 +61,23 @@ class Admitted(NamedTuple):
 
     rank: Rank
     efforts: tuple[str, ...]
-    counted_in: tuple[tuple[Throttle, str], ...] = ()
+    counted_in: tuple[tuple[Limiter[str], str], ...] = ()
 
 
 class LoginLimits:
     """The budgets of all accounts and addresses, in bounded memory."""
 
     def __init__(self, options: ThrottleOptions) -> None:
-        self._keys_max = options.keys_max
-        self._strangers = self._throttle(options.login_name_burst, options.login_name_interval_ms)
-        self._addresses = self._throttle(options.login_ip_burst, options.login_ip_interval_ms)
-        self._known = self._throttle(options.login_known_burst, options.login_known_interval_ms)
-        self._devices = self._throttle(options.login_device_burst, options.login_device_interval_ms)
+        self._strangers = a_limiter(options.login_name_burst, GUESS_INTERVAL_MS)
+        self._addresses = a_limiter(options.login_ip_burst, ADDRESS_INTERVAL_MS)
+        self._known = a_limiter(options.login_known_burst, GUESS_INTERVAL_MS)
+        self._devices = a_limiter(DEVICE_BURST, DEVICE_INTERVAL_MS)
+        self.password_changes = a_limiter(options.login_name_burst, GUESS_INTERVAL_MS)
+        self.registrations = a_limiter(options.register_ip_burst, REGISTER_INTERVAL_MS)
+        self.refreshes = a_limiter(REFRESH_BURST, REFRESH_INTERVAL_MS)
         # Never refuses: it counts what was hashed for whom lately, the good ones too.
-        self._effort = self._throttle(_EFFORT_MAX, options.effort_interval_ms)
-        # The last time that somebody told us: ranks are compared as of one instant.
+        self._effort = a_limiter(_EFFORT_MAX, EFFORT_INTERVAL_MS)
+        # The last time that a caller gave us: ranks are compared as of one instant.
         self._now_ms = 0
 
     def share(self) -> dict[str, SharedView]:
@@ -57,6 +87,9 @@ class LoginLimits:
             "login_ip": self._addresses.share(),
             "login_known": self._known.share(),
             "login_device": self._devices.share(),
+            "password_change": self.password_changes.share(),
+            "register_ip": self.registrations.share(),
+            "refresh": self.refreshes.share(),
         }
 
     def stranger(self, address: str, now_ms: int) -> Admitted:
@@ -93,22 +126,23 @@ class LoginLimits:
     def was_good(self, admitted: Admitted, now_ms: int) -> None:
         """The password was right: its budgets are as if the try had not been made."""
         for budget, key in admitted.counted_in:
-            budget.give_back(key, now_ms)
+            budget.spend(key, now_ms, -1)
 
     def was_not_made(self, admitted: Admitted, now_ms: int) -> None:
         """There was no room in the queue, so nothing was tried, and nothing is counted."""
         self.was_good(admitted, now_ms)
         for key in admitted.efforts:
-            self._effort.give_back(key, now_ms)
+            self._effort.spend(key, now_ms, -1)
 
     def _count_effort(self, key: str, now_ms: int) -> Rank:
         self._now_ms = now_ms
         self._effort.take(key, now_ms)
-        return lambda: self._effort.used(key, self._now_ms)
+        interval_us = self._effort.rate.interval_us
+        return lambda: -(-self._effort.used_us(key, self._now_ms) // interval_us)
 
     def _known_budget(
         self, credentials: Credentials | None, device_id: str, address: str
-    ) -> tuple[Throttle, str] | None:
+    ) -> tuple[Limiter[str], str] | None:
         if credentials is None:
             return None
         user_id, places = credentials.user.user_id, credentials.places
@@ -120,8 +154,10 @@ class LoginLimits:
             return self._devices, f"{user_id} {device_id}"
         return (self._known, f"{user_id} {address}") if is_known_here else None
 
-    def _throttle(self, burst: int, interval_ms: int) -> Throttle:
-        return Throttle(burst=burst, interval_ms=interval_ms, keys_max=self._keys_max)
+
+def a_limiter(burst: int, interval_ms: int) -> Limiter[str]:
+    """So many tries at once, then one each interval."""
+    return Limiter(Rate(1, per_ms=interval_ms, burst=burst), keys_max=KEYS_MAX)
 
 
 def places_of(user_id: UserId, device_id: str, address: str) -> tuple[str, ...]:
@@ -130,3 +166,42 @@ def places_of(user_id: UserId, device_id: str, address: str) -> tuple[str, ...]:
     if address == UNKNOWN_ADDRESS:
         return (device,)
     return device, place_mark(user_id, PlaceKind.ADDRESS, address)
+
+
+class _Place(NamedTuple, Generic[Ticket]):
+    ticket: Ticket
+    rank: Rank
+
+
+class Turns(Generic[Ticket]):
+    """Tickets that wait. At most `waiting_max`: few enough to look at all of them each time."""
+
+    def __init__(self, *, waiting_max: int) -> None:
+        assert waiting_max >= 0
+        self._waiting_max = waiting_max
+        # In the order in which they came.
+        self._places: list[_Place[Ticket]] = []
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def enter(self, ticket: Ticket, rank: Rank) -> Ticket | None:
+        """Take a place. At the bound one ticket has to go, which is returned: the last one in
+        line, which may be the one that came."""
+        self._places.append(_Place(ticket, rank))
+        if len(self._places) <= self._waiting_max:
+            return None
+        ranks = [place.rank() for place in self._places]
+        worst = max(range(len(ranks)), key=lambda index: (ranks[index], index))
+        return self._places.pop(worst).ticket
+
+    def leave(self, ticket: Ticket) -> None:
+        """Give the place up, if there is still one."""
+        self._places = [place for place in self._places if place.ticket is not ticket]
+
+    def take(self) -> Ticket | None:
+        """Whose turn it is."""
+        if not self._places:
+            return None
+        ranks = [place.rank() for place in self._places]
+        return self._places.pop(ranks.index(min(ranks))).ticket

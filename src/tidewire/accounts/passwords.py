@@ -1,7 +1,7 @@
 """Passwords: argon2id, off the event loop, and the same work whether or not there is an account.
 
 Few hash at a time, so that a core is left for the event loop; the others wait in a short queue,
-those who have asked for little before those who have asked for much (`turns`).
+those who have asked for little before those who have asked for much (`login_limits.Turns`).
 """
 
 import asyncio
@@ -14,15 +14,20 @@ import argon2
 import msgspec
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from tidewire.accounts.login_limits import Rank, Turns
 from tidewire.accounts.options import PasswordOptions
-from tidewire.accounts.turns import Rank, Turns
 from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import TooManyLogins
 from tidewire.ports.runtime import RandomBytes, RunBlocking
 
 SALT_BYTES: Final = 16
+WAITING_MAX: Final = 64
+"""How many may wait for a slot, those from busy addresses last. When there is one more, the last
+one is refused. 64 are served in 2 s by one core."""
+WAITING_MS_MAX: Final = 15_000
+"""How long one may wait; then it is refused. Clients wait about as long."""
 RETRY_MS: Final = 2_000
-"""When somebody for whom there was no room may try again: by then the queue has been served."""
+"""When a client for which there was no room may try again: by then the queue has been served."""
 
 Result = TypeVar("Result")
 
@@ -40,11 +45,11 @@ class PasswordHasher(Protocol):
 
 
 class Argon2Hasher:
-    """argon2id with the parameters of the options."""
+    """argon2id with the parameters of the options, one thread for each hash."""
 
     def __init__(self, options: PasswordOptions, random_bytes: RandomBytes) -> None:
         self._argon2 = argon2.PasswordHasher(
-            time_cost=options.passes, memory_cost=options.memory_kib, parallelism=options.lanes
+            time_cost=options.passes, memory_cost=options.memory_kib, parallelism=1
         )
         self._random_bytes = random_bytes
 
@@ -62,7 +67,7 @@ class Argon2Hasher:
 
 
 def operators() -> int:
-    """The rank of what an operator asks for: before everybody else."""
+    """The rank of what an operator asks for: before all others."""
     return 0
 
 
@@ -80,18 +85,22 @@ class Passwords:
         self,
         hasher: PasswordHasher,
         *,
-        options: PasswordOptions,
         run_blocking: RunBlocking,
         random_bytes: RandomBytes,
+        running_max: int | None = None,
+        waiting_max: int = WAITING_MAX,
+        waiting_ms_max: int = WAITING_MS_MAX,
     ) -> None:
+        """`running_max` is how many are hashed at the same time; if it is not given, one less than
+        the processor has cores, so that one is left for messages while many people log in."""
         self._hasher = hasher
-        self._options = options
+        self._waiting_ms_max = waiting_ms_max
         self._run_blocking = run_blocking
         self._random_bytes = random_bytes
-        self._running_max = options.running_max or max(1, _cores() - 1)
-        # A slot that was given to somebody who has not begun to use it counts as taken.
+        self._running_max = running_max or max(1, _cores() - 1)
+        # A slot that was given away counts as taken, also before its taker uses it.
         self._slots_taken = 0
-        self._turns: Turns[asyncio.Future[None]] = Turns(waiting_max=options.waiting_max)
+        self._turns: Turns[asyncio.Future[None]] = Turns(waiting_max=waiting_max)
         self._nobodys_hash: str | None = None
 
     async def hash(self, password: Secret, *, rank: Rank = operators) -> str:
@@ -103,13 +112,13 @@ class Passwords:
     ) -> PasswordCheck:
         """Is it the password of this hash? With None it is not, and that takes as long.
 
-        `rank` is the place in the queue (`turns`). Raises TooManyLogins.
+        `rank` is the place in the queue (`login_limits.Turns`). Raises TooManyLogins.
         """
         return await self._run(lambda: self._check(stored, password), rank)
 
     def _check(self, stored: str | None, password: Secret) -> PasswordCheck:
         if self._nobodys_hash is None:
-            # At the first login of all, whoever it is, so that it tells nothing.
+            # At the first login of all, for whatever account, so that it tells nothing.
             self._nobodys_hash = self._hasher.hash(Secret(self._random_bytes(32).hex()))
         is_right = self._hasher.matches(stored or self._nobodys_hash, password)
         if stored is None or not is_right:
@@ -134,7 +143,7 @@ class Passwords:
         if evicted is not None and not evicted.done():
             evicted.set_exception(TooManyLogins(retry_after_ms=RETRY_MS))
         try:
-            async with asyncio.timeout(self._options.waiting_ms_max / 1000):
+            async with asyncio.timeout(self._waiting_ms_max / 1000):
                 await ticket
         except BaseException as error:
             self._turns.leave(ticket)

@@ -1,7 +1,6 @@
-"""People as others see them: names, lookups, and who does not want to hear from whom."""
+"""People as others see them: names, lookups, and who blocks whom."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -10,20 +9,15 @@ from tidewire.domain.ids import ChatId, UserId, is_safe_token
 from tidewire.domain.limits import LOOKUP_NAMES_MAX, USERS_PAGE_MAX
 from tidewire.domain.names import RESERVED_NAMES, name_key
 from tidewire.domain.users import User, check_chosen_display_name, check_display_name
-from tidewire.ports.accounts import BlockStore
 from tidewire.ports.runtime import Clock
-from tidewire.ports.storage import UserStore
+from tidewire.ports.storage import Storage
 
 OnRosterChanged = Callable[[ChatId], None]
 """Is told that a chat's roster has another version, and no event says so: read it again."""
 
 
-class PeopleStore(UserStore, BlockStore, Protocol):
-    """What of the store this service needs."""
-
-
 class Lookup(msgspec.Struct, frozen=True):
-    """Who has these names, and which of them nobody has, as they were asked for."""
+    """The users with these names, and the names that no user has, as they were asked for."""
 
     users: Sequence[User]
     not_found: Sequence[str]
@@ -32,12 +26,18 @@ class Lookup(msgspec.Struct, frozen=True):
 class PeopleService:
     """Every method acts for `actor`."""
 
-    def __init__(
-        self, *, store: PeopleStore, clock: Clock, on_roster_changed: OnRosterChanged
-    ) -> None:
+    def __init__(self, *, store: Storage, clock: Clock, on_roster_changed: OnRosterChanged) -> None:
         self._store = store
         self._clock = clock
         self._on_roster_changed = on_roster_changed
+        self._has_anybody = False
+
+    async def has_anybody(self) -> bool:
+        """False while no account was ever made."""
+        if not self._has_anybody:
+            # Accounts that are deleted keep their rows: from the first one on it stays true.
+            self._has_anybody = bool(await self._store.list_users(after=None, count_max=1))
+        return self._has_anybody
 
     async def user(self, user_id: UserId) -> User:
         """Raises UserNotFound."""
@@ -76,14 +76,14 @@ class PeopleService:
         return await self._store.set_display_name(actor, display_name, now_ms=self._clock.wall_ms())
 
     async def block(self, actor: UserId, other: UserId) -> None:
-        """Refuse messages of somebody. Again changes nothing. Raises UserNotFound,
+        """Refuse messages of another user. Again changes nothing. Raises UserNotFound,
         InvalidOperation (oneself, or too many)."""
         change = await self._store.block(actor, other, now_ms=self._clock.wall_ms())
         if change.chat_id is not None:
             self._on_roster_changed(change.chat_id)
 
     async def unblock(self, actor: UserId, other: UserId) -> None:
-        """Undo it. Of somebody who is not blocked it changes nothing."""
+        """Undo it. Of a user who is not blocked it changes nothing."""
         change = await self._store.unblock(actor, other)
         if change.chat_id is not None:
             self._on_roster_changed(change.chat_id)

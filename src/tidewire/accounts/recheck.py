@@ -7,15 +7,14 @@ that cannot be read for a reason that no code expected counts as ended: nothing 
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final
 
 from tidewire.domain.accounts import external_session_id
 from tidewire.domain.errors import Unavailable
 from tidewire.domain.ids import SessionId, UserId
-from tidewire.ports.accounts import SessionStore
-from tidewire.ports.pausing import pause
-from tidewire.ports.runtime import Clock, RequestKind, Tasks
-from tidewire.ports.storage import UserStore
+from tidewire.ports.runtime import Clock, RequestKind, Tasks, pause
+from tidewire.ports.storage import Storage
 
 SESSIONS_AT_ONCE: Final = 50
 RETRY_MS: Final = 1_000
@@ -23,28 +22,19 @@ RETRY_MS: Final = 1_000
 Connected = tuple[UserId, SessionId]
 
 
-class RecheckStore(SessionStore, UserStore, Protocol):
-    """Sessions, and users for those whose sessions another identity provider keeps."""
-
-
+@dataclass(eq=False, kw_only=True)
 class SessionRecheck:
     """One at a time, however often it is asked for."""
 
-    def __init__(
-        self,
-        *,
-        store: RecheckStore,
-        clock: Clock,
-        tasks: Tasks,
-        connected: Callable[[], Sequence[Connected]],
-        on_ended: Callable[[Sequence[SessionId]], None],
-    ) -> None:
-        """`connected` names the sessions of all connections; `on_ended` closes them."""
-        self._store = store
-        self._clock = clock
-        self._tasks = tasks
-        self._connected = connected
-        self._on_ended = on_ended
+    store: Storage
+    clock: Clock
+    tasks: Tasks
+    connected: Callable[[], Sequence[Connected]]
+    """Names the sessions of all connections."""
+    on_ended: Callable[[Sequence[SessionId]], None]
+    """Closes those connections."""
+
+    def __post_init__(self) -> None:
         self._is_due = False
         self._is_running = False
 
@@ -53,13 +43,13 @@ class SessionRecheck:
         self._is_due = True
         if not self._is_running:
             self._is_running = True
-            self._tasks.start_service("sessions-recheck", self._run())
+            self.tasks.start_service("sessions-recheck", self._run())
 
     async def _run(self) -> None:
         try:
             while self._is_due:
                 self._is_due = False
-                connected = list(self._connected())
+                connected = list(self.connected())
                 for start in range(0, len(connected), SESSIONS_AT_ONCE):
                     await self._check(connected[start : start + SESSIONS_AT_ONCE])
         finally:
@@ -74,7 +64,7 @@ class SessionRecheck:
                 continue
             ended = [one[1] for one, is_live in zip(connected, lives, strict=True) if not is_live]
             if ended:
-                self._on_ended(ended)
+                self.on_ended(ended)
             return
 
     async def _lives(self, user_id: UserId, session_id: SessionId) -> bool:
@@ -84,14 +74,14 @@ class SessionRecheck:
             raise
         except Exception as error:  # noqa: BLE001 - it concerns this session alone
             names = {"user_id": user_id, "session_id": session_id}
-            self._tasks.request_failed(RequestKind.SESSION, error, names)
+            self.tasks.request_failed(RequestKind.SESSION, error, names)
             return False
 
     async def _is_live(self, user_id: UserId, session_id: SessionId) -> bool:
-        found = await self._store.session(session_id)
+        found = await self.store.session(session_id)
         if found is not None:
-            return found.expires_at_ms > self._clock.wall_ms()
+            return found.expires_at_ms > self.clock.wall_ms()
         return any(
             user.disabled_at_ms is None and external_session_id(user) == session_id
-            for user in await self._store.users([user_id])
+            for user in await self.store.users([user_id])
         )

@@ -1,24 +1,30 @@
-"""Signatures of tokens, with PyJWT: each key goes with one algorithm, whatever a token says.
+"""Signatures of tokens: each key goes with one algorithm, whatever a token says.
 
 That is what keeps a token from choosing how it is checked: `none`, or a public key taken for a
-shared secret. The time and the claims are not looked at here (`claims`).
+shared secret. The time and the claims are not looked at here (`claims`). Public keys are PyJWT's
+business; a shared secret is checked here, because every client that comes back brings such a token.
 """
 
 import base64
+import hmac
+from functools import lru_cache
 from typing import Any, Final
 
 import jwt
 import msgspec
-from jwt.algorithms import RSAAlgorithm
 
 from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import AuthFailure, Unauthorized
 
 RSA_BITS_MIN: Final = 2048
+PUBLIC_KEYS_KEPT: Final = 64
+"""How many public keys are not read again when they come from another process."""
 
 HS256: Final = "HS256"
 RS256: Final = "RS256"
 EDDSA: Final = "EdDSA"
+_ALGORITHMS: Final = {("RSA", None): RS256, ("OKP", "Ed25519"): EDDSA}
+"""By the type and the curve of a key; shared secrets are not among them."""
 
 _jws: Final = jwt.PyJWS(algorithms=[HS256, RS256, EDDSA])
 
@@ -39,15 +45,30 @@ class VerifyingKey:
         """The payload of a token that this key has signed. Raises Unauthorized."""
         try:
             payload = _jws.decode(token, self._key, algorithms=[self.algorithm])
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, RecursionError) as error:
             raise Unauthorized(AuthFailure.INVALID_TOKEN) from error
         assert isinstance(payload, bytes)
         return payload
 
 
-def secret_key(secret: Secret) -> VerifyingKey:
+class _SecretKey(VerifyingKey):
     """A shared secret: HS256 and nothing else."""
-    return VerifyingKey(HS256, secret.reveal().encode())
+
+    __slots__ = ()
+
+    def verified_payload(self, token: str) -> bytes:
+        header = _header_of(token)
+        if header.alg != HS256 or header.crit is not msgspec.UNSET or not header.b64:
+            raise Unauthorized(AuthFailure.INVALID_TOKEN)
+        signed, _, signature = token.rpartition(".")
+        made = base64.urlsafe_b64encode(hmac.digest(self._key, signed.encode(), "sha256"))
+        if not hmac.compare_digest(made.rstrip(b"="), signature.encode()):
+            raise Unauthorized(AuthFailure.INVALID_TOKEN)
+        return _decoded(signed.rpartition(".")[2])
+
+
+def secret_key(secret: Secret) -> VerifyingKey:
+    return _SecretKey(HS256, secret.reveal().encode())
 
 
 def sign(claims: dict[str, object], secret: Secret, *, key_id: str) -> Secret:
@@ -59,14 +80,38 @@ def sign(claims: dict[str, object], secret: Secret, *, key_id: str) -> Secret:
 
 def key_id_of(token: str) -> str | None:
     """The key that a token says it was signed with. Raises Unauthorized if it is no token."""
-    try:
-        key_id = _jws.get_unverified_header(token).get("kid")
-    except jwt.PyJWTError as error:
-        raise Unauthorized(AuthFailure.INVALID_TOKEN) from error
+    key_id = _header_of(token).kid
     return key_id if isinstance(key_id, str) else None
 
 
-class _JsonWebKey(msgspec.Struct, frozen=True):
+class _Header(msgspec.Struct, frozen=True):
+    """What we look at of a token's header. `crit` names what a reader has to understand, and `b64`
+    how the payload is written (RFC 7797): we know of none but the usual."""
+
+    alg: str
+    kid: str | msgspec.UnsetType = msgspec.UNSET
+    crit: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    b64: bool = True
+
+
+_decode_header: Final = msgspec.json.Decoder(_Header).decode
+
+
+def _header_of(token: str) -> _Header:
+    try:
+        return _decode_header(_decoded(token.partition(".")[0]))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Unauthorized(AuthFailure.INVALID_TOKEN) from error
+
+
+def _decoded(part: str) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    except ValueError as error:
+        raise Unauthorized(AuthFailure.INVALID_TOKEN) from error
+
+
+class _JsonWebKey(msgspec.Struct, frozen=True, omit_defaults=True):
     """The public members that we use; others, private ones among them, are not looked at."""
 
     kty: str
@@ -83,6 +128,32 @@ class _JsonWebKeySet(msgspec.Struct, frozen=True):
     keys: list[msgspec.Raw]
 
 
+class _PublicKey(VerifyingKey):
+    """Goes to another process of the server as it was published."""
+
+    __slots__ = ("_described",)
+
+    def __init__(self, algorithm: str, key: Any, described: _JsonWebKey) -> None:
+        super().__init__(algorithm, key)
+        self._described = described
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _public_key, (self._described,)
+
+
+@lru_cache(maxsize=PUBLIC_KEYS_KEPT)
+def _public_key(described: _JsonWebKey) -> VerifyingKey | None:
+    """The key if we can use it. Raises PyJWTError and ValueError for what is none."""
+    algorithm = _ALGORITHMS.get((described.kty, described.crv))
+    is_meant = described.use in (None, "sig") and described.alg in (None, algorithm)
+    if algorithm is None or not is_meant:
+        return None
+    key = jwt.PyJWK(msgspec.to_builtins(described), algorithm).key
+    if algorithm == RS256 and key.key_size < RSA_BITS_MIN:
+        return None
+    return _PublicKey(algorithm, key, described)
+
+
 def read_key_set(document: bytes) -> dict[str | None, VerifyingKey]:
     """The keys of a JWKS document that we can use, by key id. Raises ValueError if it is none.
 
@@ -91,33 +162,15 @@ def read_key_set(document: bytes) -> dict[str | None, VerifyingKey]:
     """
     try:
         published = msgspec.json.decode(document, type=_JsonWebKeySet).keys
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError("the document is no JSON Web Key Set") from error
     keys: dict[str | None, VerifyingKey] = {}
     for raw in published:
         try:
             described = msgspec.json.decode(raw, type=_JsonWebKey)
-            key = _verifying_key(described)
+            key = _public_key(described)
         except (msgspec.DecodeError, jwt.PyJWTError, ValueError):
             continue
         if key is not None:
             keys[described.kid] = key
     return keys
-
-
-def _verifying_key(key: _JsonWebKey) -> VerifyingKey | None:
-    if key.use not in (None, "sig"):
-        return None
-    if key.kty == "RSA" and key.alg in (None, RS256) and key.n and key.e:
-        if _bits(key.n) < RSA_BITS_MIN:
-            return None
-        return VerifyingKey(RS256, RSAAlgorithm.from_jwk({"kty": "RSA", "n": key.n, "e": key.e}))
-    if key.kty == "OKP" and key.crv == "Ed25519" and key.alg in (None, EDDSA) and key.x:
-        public = jwt.PyJWK({"kty": "OKP", "crv": "Ed25519", "x": key.x}, EDDSA)
-        return VerifyingKey(EDDSA, public.key)
-    return None
-
-
-def _bits(number: str) -> int:
-    decoded = base64.urlsafe_b64decode(number + "=" * (-len(number) % 4))
-    return int.from_bytes(decoded).bit_length()

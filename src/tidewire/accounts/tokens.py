@@ -10,13 +10,18 @@ from msgspec import structs
 
 from tidewire.accounts.claims import Claims, check_claims, check_form, read_claims
 from tidewire.accounts.keys import KeyRing
-from tidewire.accounts.options import AccountOptions
+from tidewire.accounts.options import OWN_ISSUER
 from tidewire.accounts.signatures import key_id_of, secret_key, sign
 from tidewire.domain.accounts import Secret, Session
 from tidewire.domain.errors import AuthFailure, Unauthorized
 from tidewire.domain.ids import SESSION_PREFIX, USER_PREFIX, has_form
 from tidewire.ports.runtime import RandomBytes
 
+AUDIENCE: Final = "tidewire"
+"""Whom our tokens are for: a Tidewire server."""
+LEEWAY_MS: Final = 5_000
+"""How long after its end one of our own tokens is still taken: the clocks of two servers differ a
+little."""
 ISSUED_AHEAD_MS_MAX: Final = 24 * 3_600_000
 """How far our clock may have been set back since a token of ours was issued. That it is ours its
 signature says, so this is no defence against forgery: it ends tokens of a day that never was."""
@@ -25,25 +30,17 @@ signature says, so this is no defence against forgery: it ends tokens of a day t
 class AccessTokens:
     """Issues and checks them."""
 
-    def __init__(
-        self, secret: Secret | KeyRing, *, options: AccountOptions, random_bytes: RandomBytes
-    ) -> None:
-        """Raises ValueError if the secret is too short."""
-        self._keys = KeyRing.of(secret)
-        self._options = options
+    def __init__(self, keys: KeyRing, random_bytes: RandomBytes) -> None:
+        self._keys = keys
         self._random_bytes = random_bytes
-
-    @property
-    def issuer(self) -> str:
-        return self._options.issuer
 
     def issue(self, session: Session, *, life_ms: int, now_ms: int) -> tuple[Secret, int]:
         """A token of this session, and when it expires: never later than the session."""
         issued_at_s = now_ms // 1000
         expires_at_s = min(now_ms + life_ms, session.expires_at_ms) // 1000
         claims: dict[str, object] = {
-            "iss": self._options.issuer,
-            "aud": self._options.audience,
+            "iss": OWN_ISSUER,
+            "aud": AUDIENCE,
             "sub": session.user_id,
             "sid": session.session_id,
             "iat": issued_at_s,
@@ -59,9 +56,9 @@ class AccessTokens:
         """The claims of a token of ours that holds now. Raises Unauthorized."""
         claims = check_claims(
             read_claims(self._verified_payload(check_form(token), now_ms)),
-            issuer=self._options.issuer,
-            audience=self._options.audience,
-            leeway_ms=self._options.leeway_ms,
+            issuer=OWN_ISSUER,
+            audience=AUDIENCE,
+            leeway_ms=LEEWAY_MS,
             now_ms=now_ms,
             issued_ahead_ms_max=ISSUED_AHEAD_MS_MAX,
         )

@@ -26,8 +26,14 @@ class ChatOptions:
     Bounds how many people one account can bother; lower it where strangers can register, raise it
     for bots that write to people first."""
 
+    edit_window_ms: int | None = None
+    """For how long its author can edit a message, from when it was stored; None: always. Deleting
+    it is always possible."""
+
     def __post_init__(self) -> None:
         if not 2 <= self.group_members_max <= GROUP_MEMBERS_MAX:
             raise ValueError(f"group_members_max is 2 to {GROUP_MEMBERS_MAX}")
         if not 1 <= self.strangers_per_hour <= STRANGERS_PER_HOUR_MAX:
             raise ValueError(f"strangers_per_hour is 1 to {STRANGERS_PER_HOUR_MAX}")
+        if self.edit_window_ms is not None and self.edit_window_ms < 1:
+            raise ValueError("edit_window_ms is at least 1, or none")

@@ -16,10 +16,12 @@ from tidewire.client.effects import ConnectionState, Status
 from tidewire.client.errors import (
     ClientClosed,
     ClientError,
+    EditConflict,
     FateUnknown,
     InvalidMessage,
     LoginNeeded,
     MessageFailed,
+    MessageIsDeleted,
     MessageTooLarge,
     OutboxFull,
     RefusedByServer,
@@ -27,9 +29,11 @@ from tidewire.client.errors import (
     StoreUnusable,
 )
 from tidewire.client.model import (
+    Change,
     ChatUpdated,
     Event,
     Message,
+    MessageChanged,
     MessageReceived,
     MessageRefused,
     MessageStored,
@@ -40,9 +44,13 @@ from tidewire.client.model import (
 from tidewire.client.options import ClientOptions
 from tidewire.client.sent import Sent
 from tidewire.domain.delivery import TICK_MARKS, Tick
+from tidewire.domain.fold import Reaction
+from tidewire.domain.messages import MENTION_ALL, EntryKind
 
 __all__ = [
+    "MENTION_ALL",
     "TICK_MARKS",
+    "Change",
     "Chat",
     "ChatUpdated",
     "Client",
@@ -50,17 +58,22 @@ __all__ = [
     "ClientError",
     "ClientOptions",
     "ConnectionState",
+    "EditConflict",
+    "EntryKind",
     "Event",
     "FateUnknown",
     "InvalidMessage",
     "LoginNeeded",
     "Message",
+    "MessageChanged",
     "MessageFailed",
+    "MessageIsDeleted",
     "MessageReceived",
     "MessageRefused",
     "MessageStored",
     "MessageTooLarge",
     "OutboxFull",
+    "Reaction",
     "RefusedByServer",
     "Sent",
     "ServerUnreachable",

@@ -9,8 +9,10 @@ acknowledgement that was lost with the old one is healed by that.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from tidewire.client.options import ClientOptions
-from tidewire.client.places import Place
+from tidewire.client.replica import Replica
 from tidewire.domain.chats import ChatType
 from tidewire.wire.client_frames import AckFrame, AckPayload, OneWayFrame, ReadFrame, ReadPayload
 
@@ -18,15 +20,12 @@ if TYPE_CHECKING:
     from tidewire.domain.ids import ChatId
 
 
-class _Due:
+class _Due(msgspec.Struct, eq=False):
     """What is to be told of one chat, and when."""
 
-    __slots__ = ("at_ms", "messages", "place")
-
-    def __init__(self, place: Place, at_ms: int) -> None:
-        self.place = place
-        self.at_ms = at_ms
-        self.messages = 0
+    replica: Replica
+    at_ms: int
+    messages: int = 0
 
 
 class Acks:
@@ -38,27 +37,27 @@ class Acks:
         self._due_at_ms: int | None = None
         self._not_before_ms = 0
 
-    def reconnected(self, places: Iterable[Place], now_ms: int) -> None:
+    def reconnected(self, replicas: Iterable[Replica], now_ms: int) -> None:
         """A new connection knows nothing of what the last one was told."""
         self._due.clear()
         self._due_at_ms = None
-        for place in places:
-            place.acked = place.read_told = 0
-            if place.is_member and _frames(place):
-                self._tell(place, now_ms)
+        for replica in replicas:
+            replica.acked = replica.read_told = 0
+            if replica.is_member and _frames(replica):
+                self._tell(replica, now_ms)
 
-    def stored(self, place: Place, count: int, now_ms: int) -> None:
-        """So many messages more are on the disk."""
+    def stored(self, replica: Replica, count: int, now_ms: int) -> None:
+        """So many entries more are on the disk."""
         if not count:
             return
-        due = self._tell(place, self._from_ms(place, now_ms))
+        due = self._tell(replica, self._from_ms(replica, now_ms))
         due.messages += count
         if due.messages >= self._options.ack_messages:
-            self._tell(place, now_ms)
+            self._tell(replica, now_ms)
 
-    def read(self, place: Place, now_ms: int) -> None:
+    def read(self, replica: Replica, now_ms: int) -> None:
         """The user has read on: that is told at once."""
-        self._tell(place, now_ms)
+        self._tell(replica, now_ms)
 
     def wait(self, until_ms: int) -> None:
         """The server wants fewer of these."""
@@ -77,7 +76,7 @@ class Acks:
                 break
             if due.at_ms <= now_ms or is_last:
                 del self._due[chat_id]
-                frames.extend(self._told(due.place, now_ms))
+                frames.extend(self._told(due.replica, now_ms))
         # The same rate for small bundles and full ones.
         pause_ms = -(-self._options.ack_interval_ms * len(frames) // frames_max)
         self._not_before_ms = max(self._not_before_ms, now_ms + pause_ms)
@@ -89,52 +88,52 @@ class Acks:
             return None
         return max(self._due_at_ms, self._not_before_ms)
 
-    def _told(self, place: Place, now_ms: int) -> list[AckFrame | ReadFrame]:
-        frames = _frames(place) if place.is_member else []
+    def _told(self, replica: Replica, now_ms: int) -> list[AckFrame | ReadFrame]:
+        frames = _frames(replica) if replica.is_member else []
         for frame in frames:
             if isinstance(frame, ReadFrame):
-                place.read_told = frame.payload.last_read_sequence
-                place.acked = max(place.acked, place.read_told)
+                replica.read_told = frame.payload.last_read_sequence
+                replica.acked = max(replica.acked, replica.read_told)
             else:
-                place.acked = frame.payload.last_acked_sequence
-            place.told_at_ms = now_ms
+                replica.acked = frame.payload.last_acked_sequence
+            replica.told_at_ms = now_ms
         return frames
 
-    def _from_ms(self, place: Place, now_ms: int) -> int:
-        """When one message more is told of, if no further ones come."""
+    def _from_ms(self, replica: Replica, now_ms: int) -> int:
+        """When one entry more is told of, if no further ones come."""
         options = self._options
-        if min(place.read, place.stored) > place.read_told:
+        if min(replica.read, replica.stored) > replica.read_told:
             # Read before it was on the disk: that was to be told at once.
             return now_ms
-        if place.others_through <= place.acked:
+        if replica.others_through <= replica.acked:
             # Only own ones are new: the server knows that their author has them.
             return now_ms + options.ack_ms
-        if place.told_at_ms is None:
+        if replica.told_at_ms is None:
             return now_ms
-        is_direct = place.chat_type is ChatType.DIRECT
+        is_direct = replica.chat_type is ChatType.DIRECT
         wait_ms = min(options.ack_direct_ms, options.ack_ms) if is_direct else options.ack_ms
-        return max(now_ms, place.told_at_ms + wait_ms)
+        return max(now_ms, replica.told_at_ms + wait_ms)
 
-    def _tell(self, place: Place, at_ms: int) -> _Due:
-        due = self._due.get(place.chat_id)
+    def _tell(self, replica: Replica, at_ms: int) -> _Due:
+        due = self._due.get(replica.chat_id)
         if due is None:
-            due = self._due[place.chat_id] = _Due(place, at_ms)
+            due = self._due[replica.chat_id] = _Due(replica, at_ms)
         due.at_ms = min(due.at_ms, at_ms)
         if self._due_at_ms is None or at_ms < self._due_at_ms:
             self._due_at_ms = at_ms
         return due
 
 
-def _frames(place: Place) -> list[AckFrame | ReadFrame]:
-    """What the server has not been told of this place on this connection."""
+def _frames(replica: Replica) -> list[AckFrame | ReadFrame]:
+    """What the server has not been told of this replica on this connection."""
     frames: list[AckFrame | ReadFrame] = []
-    read = min(place.read, place.stored)
+    read = min(replica.read, replica.stored)
     # What this device did not store itself is for others to acknowledge.
-    stored = place.stored if place.stored > place.start else 0
-    if read > place.read_told:
-        payload = ReadPayload(chat_id=place.chat_id, last_read_sequence=read)
+    stored = replica.stored if replica.stored > replica.start else 0
+    if read > replica.read_told:
+        payload = ReadPayload(chat_id=replica.chat_id, last_read_sequence=read)
         frames.append(ReadFrame(payload=payload))
-    if stored > max(place.acked, read if frames else 0):
-        ack = AckPayload(chat_id=place.chat_id, last_acked_sequence=stored)
+    if stored > max(replica.acked, read if frames else 0):
+        ack = AckPayload(chat_id=replica.chat_id, last_acked_sequence=stored)
         frames.append(AckFrame(payload=ack))
     return frames

@@ -8,43 +8,41 @@
 ['hi']
 
 A thread of its own runs the event loop; the connection lives while the program does other things.
+
+The classes are made from the async ones when this module is imported. What type checkers and
+editors know of them is in `blocking.pyi`, which `tools/blocking_stub.py` writes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import threading
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
 
 from tidewire.client import chat as chats
 from tidewire.client import client as clients
+from tidewire.client import sent as sents
 from tidewire.client.errors import ClientClosed
-from tidewire.client.tables import MEMORY
+from tidewire.client.model import Message
 
 if TYPE_CHECKING:
-    import concurrent.futures
-    import ssl as ssl_module
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
-    from os import PathLike
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from tidewire.client import sent as sents
-    from tidewire.client.credentials import TokenSource
-    from tidewire.client.effects import Status
-    from tidewire.client.logins import RegisterWish
-    from tidewire.client.model import Event, Message
-    from tidewire.client.options import ClientOptions
-    from tidewire.domain.chats import ChatType
-    from tidewire.domain.delivery import Tick
-    from tidewire.wire.rest_models import (
-        AccountView,
-        FoundUser,
-        MemberView,
-        SessionView,
-        UserView,
-    )
+    from tidewire.client.model import Event
 
-T = TypeVar("T")
+TIMED = frozenset({"Client.ready", "Client.flush", "Client.wait_closed"}) | frozenset(
+    {"Sent.stored", "Sent.delivered", "Sent.read"}
+)
+"""These take `timeout_s` besides, and raise TimeoutError."""
+DIRECT = frozenset({"Client.chat", "Client.reply_id"})
+"""These only compute: they need no loop, and work after the end and in a callback of the client."""
+LEFT_OUT = frozenset({"driver", "people", "replica", "names", "acts"})
+"""The inside of the client: not for another thread."""
 
 
 class _Loop:
@@ -57,28 +55,21 @@ class _Loop:
         )
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Raises TimeoutError; the work is then given up."""
+    def run(self, work: Callable[[], Any], timeout_s: float | None = None) -> Any:
+        """What the work returns, awaited if need be. Raises TimeoutError; then it is given up."""
 
-        async def bounded() -> T:
+        async def bounded() -> Any:
             async with asyncio.timeout(timeout_s):
-                return await work
+                result = work()
+                return await result if inspect.isawaitable(result) else result
 
-        future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(
-            bounded(), self._loop
-        )
+        future = asyncio.run_coroutine_threadsafe(bounded(), self._loop)
         try:
             return future.result()
         except BaseException:
             # Ctrl-C while waiting: the work is not to go on without us.
             future.cancel()
             raise
-
-    def call(self, act: Callable[[], T]) -> T:
-        async def acted() -> T:
-            return act()
-
-        return self.run(acted())
 
     def end(self) -> None:
         if self._thread.is_alive():
@@ -87,148 +78,152 @@ class _Loop:
             self._loop.close()
 
 
-class Client:
+class _Blocking:
+    """An object of the async client, `inner`, and the loop that it lives on."""
+
+    def __init__(self, loop: _Loop, inner: Any) -> None:
+        self._loop = loop
+        self.inner = inner
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.inner == self.inner  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(self.inner)
+
+    def __repr__(self) -> str:
+        return repr(self.inner)
+
+
+def _bridge(cls: type[_Blocking], original: type) -> None:
+    """Give a class every public name of the async one that it does not define itself."""
+    members = dict.fromkeys(original.__annotations__) | vars(original)
+    for name, member in members.items():
+        if name.startswith("_") or name in LEFT_OUT or name in vars(cls):
+            continue
+        if isinstance(member, classmethod):
+            setattr(cls, name, classmethod(_making(member.__func__)))
+        elif inspect.isfunction(member):
+            full_name = f"{cls.__name__}.{name}"
+            make = _timed if full_name in TIMED else _direct if full_name in DIRECT else _waiting
+            setattr(cls, name, make(member))
+        else:
+            setattr(cls, name, _attribute(name, None if member is None else member.__doc__))
+
+
+def _attribute(name: str, doc: str | None) -> property:
+    return property(lambda self: getattr(self.inner, name), doc=doc)
+
+
+def _direct(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method as it is, for its caller's thread."""
+
+    def calling(self: _Blocking, *given: Any, **named: Any) -> Any:
+        return _outer(self._loop, method(self.inner, *map(_inner, given), **named))
+
+    return _described(calling, method)
+
+
+def _waiting(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method as a call that waits for its result."""
+
+    def waiting(self: _Blocking, *given: Any, **named: Any) -> Any:
+        given = tuple(map(_inner, given))
+        named = {name: _inner(value) for name, value in named.items()}
+        return _outer(self._loop, self._loop.run(lambda: method(self.inner, *given, **named)))
+
+    return _described(waiting, method)
+
+
+def _timed(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, of a method without arguments that may take long."""
+
+    def waiting(self: _Blocking, timeout_s: float | None = None) -> Any:
+        return _outer(self._loop, self._loop.run(lambda: method(self.inner), timeout_s))
+
+    signature = inspect.signature(waiting)
+    described = _described(waiting, method)
+    described.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        return_annotation=inspect.signature(method).return_annotation
+    )
+    return described
+
+
+def _making(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, which makes an async client, as one that makes a client of this module."""
+
+    def making(cls: type[Client], *given: Any, **named: Any) -> Client:
+        client = cls.__new__(cls)
+        client._start(lambda: method(clients.Client, *given, **named))
+        return client
+
+    return _described(making, method)
+
+
+def _described(call: Callable[..., Any], method: Callable[..., Any]) -> Callable[..., Any]:
+    """With the name, signature and docstring of the async method."""
+    described = functools.wraps(method)(call)
+    described.__doc__ = blocking_doc(method.__doc__)
+    return described
+
+
+def blocking_doc(doc: str | None) -> str | None:
+    """A docstring of the async client, without its examples: these would not run here."""
+    if doc is None:
+        return None
+    text = doc.split(">>>", maxsplit=1)[0].rstrip()
+    return text.replace("async with await ", "with ").replace("async for ", "for ")
+
+
+def _inner(value: Any) -> Any:
+    return value.inner if isinstance(value, _Blocking) else value
+
+
+def _outer(loop: _Loop, value: Any) -> Any:
+    """Results of the async client as objects of this module."""
+    if isinstance(value, list):
+        return [_outer(loop, one) for one in value]
+    if isinstance(value, chats.Chat):
+        return Chat(loop, value)
+    if isinstance(value, Message):
+        return _message(loop, value)
+    return Sent(loop, value) if isinstance(value, sents.Sent) else value
+
+
+def _message(loop: _Loop, message: Message) -> Message:
+    """The same message; what it does is done by a chat of this module, so it waits."""
+    quoted = None if message.quoted is None else _message(loop, message.quoted)
+    acts = None if message.acts is None else Chat(loop, message.acts)
+    return msgspec.structs.replace(message, acts=acts, quoted=quoted)
+
+
+def _event(loop: _Loop, event: Event) -> Event:
+    messages = {
+        name: _message(loop, value)
+        for name in event.__struct_fields__
+        if isinstance(value := getattr(event, name), Message)
+    }
+    return msgspec.structs.replace(event, **messages)
+
+
+class Client(_Blocking):
     """See `tidewire.client.Client`. Use it in `with`."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        token: TokenSource | None = None,
-        store: str | PathLike[str] = MEMORY,
-        device_id: str | None = None,
-        options: ClientOptions | None = None,
-        ssl_context: ssl_module.SSLContext | None = None,
-        moved: bool = False,
-    ) -> None:
-        async def make() -> clients.Client:
-            return clients.Client(
-                url,
-                token=token,
-                store=store,
-                device_id=device_id,
-                options=options,
-                ssl_context=ssl_context,
-                moved=moved,
-            )
+    @functools.wraps(clients.Client.__init__)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        self._start(lambda: clients.Client(*given, **named))
 
-        self._start(make())
-
-    def _start(self, making: Coroutine[Any, Any, clients.Client]) -> None:
-        self._loop = _Loop()
+    def _start(self, make: Callable[[], Any]) -> None:
+        loop = _Loop()
         try:
-            self._client = self._loop.run(making)
+            super().__init__(loop, loop.run(make))
         except BaseException:
-            self._loop.end()
+            loop.end()
             raise
-
-    @classmethod
-    def _made(cls, making: Coroutine[Any, Any, clients.Client]) -> Self:
-        made = cls.__new__(cls)
-        made._start(making)
-        return made
-
-    @classmethod
-    def register(
-        cls,
-        url: str,
-        username: str,
-        password: str,
-        *,
-        store: str | PathLike[str] = MEMORY,
-        display_name: str | None = None,
-        invite: str | None = None,
-        options: ClientOptions | None = None,
-        ssl_context: ssl_module.SSLContext | None = None,
-    ) -> Self:
-        return cls._made(
-            clients.Client.register(
-                url,
-                username,
-                password,
-                store=store,
-                display_name=display_name,
-                invite=invite,
-                options=options,
-                ssl_context=ssl_context,
-            )
-        )
-
-    @classmethod
-    def login(
-        cls,
-        url: str,
-        username: str,
-        password: str,
-        *,
-        store: str | PathLike[str] = MEMORY,
-        options: ClientOptions | None = None,
-        ssl_context: ssl_module.SSLContext | None = None,
-        moved: bool = False,
-    ) -> Self:
-        return cls._made(
-            clients.Client.login(
-                url,
-                username,
-                password,
-                store=store,
-                options=options,
-                ssl_context=ssl_context,
-                moved=moved,
-            )
-        )
-
-    @classmethod
-    def open(
-        cls,
-        url: str,
-        username: str,
-        password: str,
-        *,
-        store: str | PathLike[str] = MEMORY,
-        register: RegisterWish = "if-missing",
-        display_name: str | None = None,
-        invite: str | None = None,
-        options: ClientOptions | None = None,
-        ssl_context: ssl_module.SSLContext | None = None,
-        moved: bool = False,
-    ) -> Self:
-        return cls._made(
-            clients.Client.open(
-                url,
-                username,
-                password,
-                store=store,
-                register=register,
-                display_name=display_name,
-                invite=invite,
-                options=options,
-                ssl_context=ssl_context,
-                moved=moved,
-            )
-        )
-
-    def logout(self) -> None:
-        self._loop.run(self._client.logout())
-
-    def change_password(self, current: str, new: str) -> int:
-        return self._loop.run(self._client.change_password(current, new))
-
-    def sessions(self) -> list[SessionView]:
-        return self._loop.run(self._client.sessions())
-
-    def end_session(self, session_id: str) -> None:
-        self._loop.run(self._client.end_session(session_id))
-
-    def end_other_sessions(self) -> int:
-        return self._loop.run(self._client.end_other_sessions())
-
-    def delete_account(self, password: str) -> None:
-        self._loop.run(self._client.delete_account(password))
 
     def __enter__(self) -> Self:
         try:
-            self._loop.run(self._client.__aenter__())
+            self._loop.run(self.inner.__aenter__)
         except BaseException:
             self._loop.end()
             raise
@@ -243,264 +238,35 @@ class Client:
         self.close(linger_s=clients.LINGER_S if error is None else 0.0)
 
     def close(self, linger_s: float = 0.0) -> None:
+        """End. What waits in the outbox is given so many seconds; the rest stays on the disk."""
         try:
-            self._loop.run(self._client.close(linger_s))
+            self._loop.run(lambda: self.inner.close(linger_s))
         finally:
             self._loop.end()
 
-    @property
-    def status(self) -> Status:
-        return self._client.status
-
-    @property
-    def user_id(self) -> str | None:
-        return self._client.user_id
-
-    def ready(self, timeout_s: float | None = None) -> None:
-        self._loop.run(self._client.ready(), timeout_s)
-
-    def flush(self, timeout_s: float | None = None) -> None:
-        self._loop.run(self._client.flush(), timeout_s)
-
-    def reconnect(self) -> None:
-        self._loop.call(self._client.reconnect)
-
-    def new_id(self) -> str:
-        return self._loop.call(self._client.new_id)
-
-    def chat(self, chat_id: str) -> Chat:
-        return Chat(self._loop, self._client.chat(chat_id))
-
-    def known_chats(self) -> list[Chat]:
-        return [Chat(self._loop, one) for one in self._loop.call(self._client.known_chats)]
-
-    def chats(self) -> list[Chat]:
-        return [Chat(self._loop, one) for one in self._loop.run(self._client.chats())]
-
-    def direct(self, username: str) -> Chat:
-        return Chat(self._loop, self._loop.run(self._client.direct(username)))
-
-    def group(self, name: str, *usernames: str) -> Chat:
-        return Chat(self._loop, self._loop.run(self._client.group(name, *usernames)))
-
-    def me(self) -> AccountView:
-        return self._loop.run(self._client.me())
-
-    def users(self, *usernames: str) -> list[FoundUser]:
-        return self._loop.run(self._client.users(*usernames))
-
-    def find(self, username: str) -> FoundUser:
-        return self._loop.run(self._client.find(username))
-
-    def user(self, user_id: str) -> UserView:
-        return self._loop.run(self._client.user(user_id))
-
     def events(self, timeout_s: float | None = None) -> Iterator[Event]:
         """As in the async client. Ends when nothing comes for so long, or the client is closed."""
-        events = self._client.events()
-
-        async def following() -> Event | None:
-            try:
-                return await anext(events)
-            except StopAsyncIteration:
-                return None
-
+        events = self.inner.events()
         while True:
             try:
-                event = self._loop.run(following(), timeout_s)
+                event = self._loop.run(lambda: anext(events, None), timeout_s)
             except TimeoutError:
                 return
             if event is None:
                 return
-            yield event
-
-    def confirm(self, event: Event) -> None:
-        self._loop.call(lambda: self._client.confirm(event))
-
-    def reply_id(self, message: Message, part: int = 0) -> str:
-        return self._client.reply_id(message, part)
-
-    def search(self, text: str, *, chat: Chat | None = None, limit: int = 50) -> list[Message]:
-        inner = None if chat is None else chat.inner
-        return self._loop.run(self._client.search(text, chat=inner, limit=limit))
-
-    def outbox(self) -> list[Sent]:
-        return [Sent(self._loop, one) for one in self._loop.call(self._client.outbox)]
-
-    def wait_closed(self, timeout_s: float | None = None) -> Status:
-        return self._loop.run(self._client.wait_closed(), timeout_s)
+            yield _event(self._loop, event)
 
 
-class Chat:
+class Chat(_Blocking):
     """See `tidewire.client.Chat`."""
 
-    def __init__(self, loop: _Loop, inner: chats.Chat) -> None:
-        self._loop = loop
-        self.inner = inner
-        self.chat_id = inner.chat_id
 
-    @property
-    def type(self) -> ChatType | None:
-        return self.inner.type
-
-    @property
-    def name(self) -> str | None:
-        return self.inner.name
-
-    @property
-    def is_member(self) -> bool:
-        return self.inner.is_member
-
-    @property
-    def is_synced(self) -> bool:
-        return self.inner.is_synced
-
-    @property
-    def unread(self) -> int:
-        return self.inner.unread
-
-    @property
-    def is_hidden(self) -> bool:
-        return self.inner.is_hidden
-
-    @property
-    def last_sequence(self) -> int:
-        return self.inner.last_sequence
-
-    def send(
-        self, text: str, *, client_message_id: str | None = None, seen: int | None = None
-    ) -> Sent:
-        sending = self.inner.send(text, client_message_id=client_message_id, seen=seen)
-        return Sent(self._loop, self._loop.run(sending))
-
-    def reply(self, message: Message, text: str, *, part: int = 0) -> Sent:
-        return Sent(self._loop, self._loop.run(self.inner.reply(message, text, part=part)))
-
-    def pending(self) -> list[Sent]:
-        return [Sent(self._loop, one) for one in self._loop.call(self.inner.pending)]
-
-    def typing(self, is_typing: bool = True) -> None:
-        self._loop.call(lambda: self.inner.typing(is_typing))
-
-    def read(self, through: Message | int | None = None) -> None:
-        self._loop.run(self.inner.read(through))
-
-    def messages(
-        self,
-        *,
-        before: int | None = None,
-        after: int = 0,
-        limit: int = chats.HISTORY_DEFAULT,
-    ) -> list[Message]:
-        return self._loop.run(self.inner.messages(before=before, after=after, limit=limit))
-
-    def lost(self, limit: int = chats.HISTORY_DEFAULT) -> list[Message]:
-        return self._loop.run(self.inner.lost(limit))
-
-    def history(
-        self,
-        *,
-        before: int | None = None,
-        after: int | None = None,
-        around: int | None = None,
-        limit: int = chats.HISTORY_DEFAULT,
-    ) -> list[Message]:
-        return self._loop.run(
-            self.inner.history(before=before, after=after, around=around, limit=limit)
-        )
-
-    def members(self) -> Sequence[MemberView]:
-        return self._loop.run(self.inner.members())
-
-    def add(self, who: str) -> None:
-        self._loop.run(self.inner.add(who))
-
-    def remove(self, who: str) -> None:
-        self._loop.run(self.inner.remove(who))
-
-    def leave(self, *, do_not_add_again: bool = False) -> None:
-        self._loop.run(self.inner.leave(do_not_add_again=do_not_add_again))
-
-    def allow_adding(self) -> None:
-        self._loop.run(self.inner.allow_adding())
-
-    def hand_over(self, user_id: str) -> None:
-        self._loop.run(self.inner.hand_over(user_id))
-
-    def close(self) -> None:
-        self._loop.run(self.inner.close())
-
-    def hide(self) -> None:
-        self._loop.run(self.inner.hide())
-
-    def unhide(self) -> None:
-        self._loop.run(self.inner.unhide())
-
-    def rename(self, name: str) -> None:
-        self._loop.run(self.inner.rename(name))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Chat) and other.chat_id == self.chat_id
-
-    def __hash__(self) -> int:
-        return hash(self.chat_id)
-
-    def __repr__(self) -> str:
-        return f"Chat({self.chat_id})"
-
-
-class Sent:
+class Sent(_Blocking):
     """See `tidewire.client.Sent`. The waits raise TimeoutError."""
 
-    def __init__(self, loop: _Loop, inner: sents.Sent) -> None:
-        self._loop = loop
-        self.inner = inner
 
-    @property
-    def client_message_id(self) -> str:
-        return self.inner.client_message_id
+_bridge(Client, clients.Client)
+_bridge(Chat, chats.Chat)
+_bridge(Sent, sents.Sent)
 
-    @property
-    def chat_id(self) -> str:
-        return self.inner.chat_id
-
-    @property
-    def text(self) -> str:
-        return self.inner.text
-
-    @property
-    def sequence(self) -> int | None:
-        return self.inner.sequence
-
-    @property
-    def code(self) -> str | None:
-        return self.inner.code
-
-    @property
-    def reason(self) -> str | None:
-        return self.inner.reason
-
-    @property
-    def tick(self) -> Tick:
-        return self.inner.tick
-
-    def stored(self, timeout_s: float | None = None) -> int:
-        return self._loop.run(self.inner.stored(), timeout_s)
-
-    def delivered(self, timeout_s: float | None = None) -> None:
-        self._loop.run(self.inner.delivered(), timeout_s)
-
-    def read(self, timeout_s: float | None = None) -> None:
-        self._loop.run(self.inner.read(), timeout_s)
-
-    def retry(self) -> bool:
-        return self._loop.run(self.inner.retry())
-
-    def drop(self) -> bool:
-        return self._loop.run(self.inner.drop())
-
-    def __repr__(self) -> str:
-        return repr(self.inner)
-
-
-__all__ = ["Chat", "Client", "ClientClosed", "Sent"]
+__all__ = ["Chat", "Client", "ClientClosed", "Message", "Sent"]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tidewire.client.errors import RefusedByServer, not_sendable
-from tidewire.client.model import Message, message_of, message_of_view, reply_id
-from tidewire.client.sent import Sent
+from msgspec.structs import replace
+
+from tidewire.client.errors import MessageIsDeleted, RefusedByServer
+from tidewire.client.model import Message, MessageRow, change_of, message_of, reply_id
+from tidewire.client.replica import Replica
+from tidewire.client.sending import Draft
+from tidewire.domain.chats import ChatType
 from tidewire.domain.delivery import is_hidden
-from tidewire.domain.errors import ErrorCode, Refused
-from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
-from tidewire.domain.limits import CONTENT_TYPE_DEFAULT, HISTORY_MESSAGES_MAX, UNREAD_MAX
-from tidewire.domain.messages import SendMessage, check_send
+from tidewire.domain.errors import ErrorCode
+from tidewire.domain.fold import AS_WRITTEN
+from tidewire.domain.ids import ChatId, ClientMessageId, UserId
+from tidewire.domain.limits import HISTORY_MESSAGES_MAX
+from tidewire.domain.messages import MENTION_ALL, EntryKind, MessageBody
 from tidewire.wire.rest_models import (
     AddedMember,
     AroundView,
@@ -23,23 +28,35 @@ from tidewire.wire.rest_models import (
     MessageView,
     Page,
 )
-from tidewire.wire.rest_requests import AddMember, LeaveChat, RenameChat, TransferChat
+from tidewire.wire.rest_requests import AddMember, LeaveChat, RenameChat, RequestBody, TransferChat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tidewire.client.client import Client
-    from tidewire.client.model import Kept
-    from tidewire.client.outbox import Entry
-    from tidewire.client.places import Place
+    from tidewire.client.model import Change
+    from tidewire.client.outbox import OutboxEntry
+    from tidewire.client.sent import Sent
     from tidewire.client.tables import Tables
-    from tidewire.domain.chats import ChatType
 
 HISTORY_DEFAULT: Final = 50
+_UNKNOWN: Final = Replica(
+    chat_id=ChatId(""),
+    chat_type=ChatType.DIRECT,
+    is_member=False,
+    is_in_doubt=True,
+    waiting_max=1,
+)
+
+T = TypeVar("T")
+Answer = type[T]
+"""Of a request. Inside of `Chat` the name `type` is a property."""
 
 
 class Chat:
     """A chat of the user's. Cheap to make, and never out of date: it looks at what is known now."""
+
+    chat_id: ChatId
 
     def __init__(self, client: Client, chat_id: str) -> None:
         self.chat_id = ChatId(chat_id)
@@ -51,50 +68,64 @@ class Chat:
     @property
     def type(self) -> ChatType | None:
         """None: nothing is known of this chat yet."""
-        place = self._place
-        return None if place is None else place.chat_type
+        replica = self._replica
+        return None if replica is None else replica.chat_type
 
     @property
     def name(self) -> str | None:
         """The group's name, or the other's name in a direct chat, once it is known."""
-        place = self._place
-        return None if place is None else place.name
+        return self._known.name
 
     @property
     def is_member(self) -> bool:
-        place = self._place
-        return place is not None and place.is_member
+        return self._known.is_member
 
     @property
     def is_hidden(self) -> bool:
         """This direct chat was hidden, here or on another device, and no message came since."""
-        place = self._place
-        return place is not None and is_hidden(place.hidden_through, place.head)
+        return is_hidden(self._known.hidden_through, self._known.head)
 
     @property
     def unread(self) -> int:
-        """Unread messages of others, counted up to 100."""
-        place = self._place
-        return 0 if place is None else place.unread
+        """Unread messages of others that are not deleted, counted up to 100."""
+        return self._known.unread
+
+    @property
+    def mentions_unread(self) -> int:
+        """How many of them mention the user, or all."""
+        return self._known.mentions_unread
 
     @property
     def last_sequence(self) -> int:
-        """The last message that is held here."""
-        place = self._place
-        return 0 if place is None else place.cursor
+        """The last entry that is held here: a message, or a change of one."""
+        return self._known.cursor
+
+    @property
+    def last_read(self) -> int:
+        """The last message that the user has read, on any device."""
+        return self._known.read
 
     @property
     def is_synced(self) -> bool:
         """Everything that the server is known to have is held."""
-        place = self._place
-        return place is not None and not place.is_behind
+        return not self._known.is_behind
 
     # Sending.
 
     async def send(
-        self, text: str, *, client_message_id: str | None = None, seen: int | None = None
+        self,
+        text: str,
+        *,
+        reply_to: Message | int | None = None,
+        mentions: Iterable[str] = (),
+        client_message_id: str | None = None,
+        seen: int | None = None,
     ) -> Sent:
         """Send a text; returns when it is on the disk, however long it takes to reach the server.
+
+        `reply_to` is the message that it answers, or its sequence. `mentions` are members, by user
+        name or user id, and `@all` for those who may; one who is no member when the message arrives
+        is left out by itself. Only a name that was not looked up before needs the server.
 
         With a `client_message_id` that was used before nothing is sent: what became of that message
         is returned. Raises InvalidMessage, MessageTooLarge, OutboxFull and ClientClosed.
@@ -109,34 +140,96 @@ class Chat:
         """
         # In lower case, as it comes back from the server.
         key = ClientMessageId((client_message_id or self._client.new_id()).lower())
-        if seen is None:
-            place = self._place
-            seen = 0 if place is None else place.seen
-        try:
-            check_send(
-                SendMessage(
-                    chat_id=self.chat_id,
-                    sender_id=UserId(""),
-                    client_message_id=key,
-                    content=text,
-                    message_id=MessageId(""),
-                    seen_sequence=seen,
-                )
-            )
-        except Refused as refusal:
-            raise not_sendable(refusal) from refusal
-        handle = Sent(self._driver, key, self.chat_id, text)
-        return await self._driver.send(handle, content_type=CONTENT_TYPE_DEFAULT, seen=seen)
+        body = MessageBody(
+            content=text,
+            reply_to=reply_to.sequence if isinstance(reply_to, Message) else reply_to,
+            mentions=await self._ids_of(mentions),
+        )
+        draft = Draft(
+            key=key,
+            chat_id=self.chat_id,
+            body=body,
+            seen=self._known.seen if seen is None else seen,
+        )
+        return await self._driver.sending.send(draft)
 
-    async def reply(self, message: Message, text: str, *, part: int = 0) -> Sent:
-        """Answer a message, once: the same answer again, in this life or another, sends nothing."""
+    async def _ids_of(self, mentions: Iterable[str]) -> tuple[UserId, ...]:
+        found = [one if one == MENTION_ALL else await self._client.id_of(one) for one in mentions]
+        return tuple(UserId(one) for one in dict.fromkeys(found))
+
+    async def reply(
+        self, message: Message, text: str, *, mentions: Iterable[str] = (), part: int = 0
+    ) -> Sent:
+        """Answer a message, once: the same answer again, in this run or another, sends nothing."""
         key = reply_id(self._client.user_id or "", message, part)
-        return await self.send(text, client_message_id=key, seen=message.sequence)
+        return await self.send(
+            text,
+            reply_to=message,
+            mentions=mentions,
+            client_message_id=key,
+            seen=message.sequence,
+        )
+
+    async def edit(
+        self,
+        message: Message | Sent | int,
+        text: str,
+        *,
+        base: int | None = None,
+        client_message_id: str | None = None,
+    ) -> Sent:
+        """Give an own message another text; a message, or the sequence of one. Returns when that is
+        on the disk, as `send` does, and works without a connection.
+
+        `base` is the sequence of the edit that was seen last (`message.now.edited_sequence`, 0 if
+        there was none): if another one came first, this one fails with EditConflict. Without it the
+        later edit wins. What has not left yet is changed in place.
+
+        Raises MessageIsDeleted, InvalidMessage, MessageTooLarge, OutboxFull and ClientClosed.
+        """
+        _check_shown(message)
+        return await self._driver.sending.edit(
+            self.chat_id, _target(message), text, base=base, key=client_message_id
+        )
+
+    async def delete(
+        self,
+        message: Message | Sent | int,
+        *,
+        reason: str | None = None,
+        client_message_id: str | None = None,
+    ) -> Sent:
+        """Delete a message for all: an own one, or, as an admin of the group, any. Its text goes
+        from the server and from the devices of all members. What was deleted already stays so, and
+        what has not left yet is dropped. Raises InvalidMessage, OutboxFull and ClientClosed."""
+        return await self._driver.sending.delete(
+            self.chat_id, _target(message), reason=reason, key=client_message_id
+        )
+
+    async def react(
+        self, message: Message | Sent | int, emoji: str, *, client_message_id: str | None = None
+    ) -> Sent:
+        """Put an emoji on a message; it is there once, however often that is said. Raises as `edit`
+        does."""
+        _check_shown(message)
+        return await self._driver.sending.react(
+            self.chat_id, _target(message), emoji, is_on=True, key=client_message_id
+        )
+
+    async def unreact(
+        self, message: Message | Sent | int, emoji: str, *, client_message_id: str | None = None
+    ) -> Sent:
+        """Take an own emoji back."""
+        _check_shown(message)
+        return await self._driver.sending.react(
+            self.chat_id, _target(message), emoji, is_on=False, key=client_message_id
+        )
 
     def pending(self) -> list[Sent]:
-        """What waits in the outbox for this chat, failed ones included, oldest first."""
-        entries: list[Entry] = self._driver.core.outbox.entries(self.chat_id)
-        return [self._driver.handle_of(entry) for entry in entries]
+        """What waits in the outbox for this chat, failed ones included, oldest first: messages, and
+        changes of messages (`amends`)."""
+        entries: list[OutboxEntry] = self._driver.core.outbox.entries(self.chat_id)
+        return [self._driver.sending.handle_of(entry) for entry in entries]
 
     def typing(self, is_typing: bool = True) -> None:
         """Let the others know. Without a connection nothing happens."""
@@ -145,17 +238,17 @@ class Chat:
 
     async def read(self, through: Message | int | None = None) -> None:
         """The user has seen everything up to here; without an argument: all that is held."""
-        driver, place = self._driver, self._place
-        if place is None:
+        driver, replica = self._driver, self._replica
+        if replica is None:
             return
         sequence = through.sequence if isinstance(through, Message) else through
-        sequence = place.cursor if sequence is None else sequence
+        sequence = replica.cursor if sequence is None else sequence
         driver.apply(driver.core.read(self.chat_id, sequence, driver.now()))
-        above = place.read
-        place.unread = await driver.look_up(
-            lambda tables: tables.count_unread(self.chat_id, above, UNREAD_MAX)
+        above = replica.read
+        replica.unread, replica.mentions_unread = await driver.look_up(
+            lambda tables: tables.count_unread(self.chat_id, above)
         )
-        driver.place_changed(place)
+        driver.replica_changed(replica)
 
     # Reading.
 
@@ -163,20 +256,32 @@ class Chat:
         self, *, before: int | None = None, after: int = 0, limit: int = HISTORY_DEFAULT
     ) -> list[Message]:
         """The newest messages of the store (before a sequence, if one is given), oldest first.
-        With `after` alone: the oldest above it. Nobody is asked, but for names not known yet."""
-        newest_first = before is not None or after == 0
+        With `after` alone: the oldest above it. The server is asked only for missing names."""
+        is_newest = before is not None or after == 0
+        return await self._held(before=before, after=after, limit=limit, newest_first=is_newest)
+
+    async def _held(
+        self, *, before: int | None = None, after: int, limit: int, newest_first: bool
+    ) -> list[Message]:
         return await self._stored(
             lambda tables: tables.messages(
                 self.chat_id, before=before, after=after, limit=limit, newest_first=newest_first
             )
         )
 
-    async def _stored(self, look: Callable[[Tables], list[Kept]]) -> list[Message]:
+    async def _stored(self, look: Callable[[Tables], list[MessageRow]]) -> list[Message]:
         people = self._client.people
         kept = await self._driver.look_up(look)
         await people.know(kept)
-        place = self._place
-        return [message_of(one, place, people.names) for one in kept]
+        replica = self._replica
+        return [message_of(one, replica, people.names, acts=self) for one in kept]
+
+    async def message(self, sequence: int) -> Message | None:
+        """The message of this sequence, if the store has it."""
+        found = await self._stored(
+            lambda tables: list(tables.at(self.chat_id, [sequence]).values())
+        )
+        return found[0] if found else None
 
     async def lost(self, limit: int = HISTORY_DEFAULT) -> list[Message]:
         """Messages that the server lost in a restore, and this device still has."""
@@ -198,32 +303,54 @@ class Chat:
             raise ValueError("give one of before, after and around")
         if around is not None:
             return await self._around(around, limit)
-        place = self._place
-        start = 0 if place is None else place.start
+        replica = self._replica
+        start = self._known.start
         if after is not None:
-            if after >= start and place is not None:
-                return (
-                    await self.messages(after=after, limit=limit)
-                    if after
-                    else (await self._oldest(limit))
-                )
+            if replica is not None and after >= start:
+                return await self._held(after=after, limit=limit, newest_first=False)
             return await self._ask(limit, after_sequence=after, direction="forward")
-        held = await self.messages(before=before, limit=limit) if place is not None else []
+        held = await self.messages(before=before, limit=limit) if replica is not None else []
         missing = limit - len(held)
-        if missing <= 0 or (place is not None and start == 0):
+        if missing <= 0 or (replica is not None and start == 0):
             return held
         bound = held[0].sequence if held else before
-        if place is not None and not held:
+        if replica is not None and not held:
             bound = min(start + 1, before) if before is not None else start + 1
         older = await self._ask(missing, before_sequence=bound, direction="backward")
         return [*reversed(older), *held]
 
-    async def _oldest(self, limit: int) -> list[Message]:
-        return await self._stored(
-            lambda tables: tables.messages(
-                self.chat_id, before=None, after=0, limit=limit, newest_first=False
+    async def changes(self, *, after: int, limit: int = HISTORY_DEFAULT) -> list[Change]:
+        """Edits, deletions and reactions above a sequence, in order: from the store as far down as
+        it reaches, else from the server."""
+        people, own_id = self._client.people, self._client.user_id
+        rows: Sequence[MessageRow | MessageView]
+        if self._replica is not None and after >= self._known.start:
+            rows = await self._driver.look_up(
+                lambda tables: tables.changes(self.chat_id, after=after, limit=limit)
             )
-        )
+            await people.know(row for row in rows if isinstance(row, MessageRow))
+        else:
+            rows = await self._views_after(after, limit)
+        found = [change_of(row, people.names, own_id) for row in rows]
+        return [change for change in found if change is not None]
+
+    async def _views_after(self, after: int, limit: int) -> list[MessageView]:
+        """Entries of the server's that change messages."""
+        found: list[MessageView] = []
+        cursor: str | None = None
+        while len(found) < limit:
+            params: dict[str, object] = {"after_sequence": after, "direction": "forward"}
+            params = params if cursor is None else {"cursor": cursor}
+            params["limit"] = HISTORY_MESSAGES_MAX
+            page = await self._call(Page[MessageView], "GET", "/messages", params=params)
+            self._client.people.take(
+                {one.sender_id: one.sender.display_name for one in page.data if not one.is_damaged}
+            )
+            found += [view for view in page.data if view.kind not in (None, EntryKind.MESSAGE)]
+            cursor = page.pagination.next_cursor
+            if cursor is None:
+                break
+        return found[:limit]
 
     async def _ask(self, limit: int, *, direction: str, **bounds: int | None) -> list[Message]:
         params: dict[str, object] = {
@@ -235,113 +362,124 @@ class Chat:
         while len(messages) < limit:
             count = min(limit - len(messages), HISTORY_MESSAGES_MAX)
             chosen = params if cursor is None else {"cursor": cursor}
-            page = await self._client.rest.call(
-                Page[MessageView],
-                "GET",
-                f"/chats/{self.chat_id}/messages",
-                params={**chosen, "limit": count},
+            page = await self._call(
+                Page[MessageView], "GET", "/messages", params={**chosen, "limit": count}
             )
-            messages += [self._shown(view) for view in page.data]
+            messages += await self._shown(page.data)
             cursor = page.pagination.next_cursor
             if cursor is None:
                 break
         return messages
 
     async def _around(self, sequence: int, limit: int) -> list[Message]:
-        view = await self._client.rest.call(
-            Envelope[AroundView],
-            "GET",
-            f"/chats/{self.chat_id}/messages/around/{sequence}",
-            params={"context": max(1, min(limit // 2, 50))},
-        )
-        return [self._shown(one) for one in view.data.messages]
+        params = {"context": max(1, min(limit // 2, 50))}
+        path = f"/messages/around/{sequence}"
+        view = await self._call(Envelope[AroundView], "GET", path, params=params)
+        return await self._shown(view.data.messages)
 
-    def _shown(self, view: MessageView) -> Message:
-        people = self._client.people
-        if not view.is_damaged:
-            people.take({view.sender_id: view.sender.display_name})
-        return message_of_view(view, self._place, self._client.user_id, people.names)
+    async def _shown(self, views: Sequence[MessageView]) -> list[Message]:
+        """The messages of a page of the server's, as they are now by what it says and by what is
+        held. Entries that change messages are no messages: what they did is told with these."""
+        people, driver, replica = self._client.people, self._driver, self._replica
+        views = [view for view in views if view.kind in (None, EntryKind.MESSAGE)]
+        people.take({one.sender_id: one.sender.display_name for one in views if not one.is_damaged})
+        told = {view.sequence: view.now or AS_WRITTEN for view in views}
+        quoted = [view.reply_to for view in views if view.reply_to is not None]
+        (nows, erased), held = await driver.look_up(
+            lambda tables: (tables.join_page(self.chat_id, told), tables.at(self.chat_id, quoted))
+        )
+        if replica is not None and erased:
+            driver.erased_elsewhere(replica, erased)
+        names, own_id = people.names, self._client.user_id
+        messages = [
+            message_of(view, replica, names, own_id=own_id, acts=self, now=nows[view.sequence])
+            for view in views
+        ]
+        quotes = {message.sequence: message for message in messages}
+        for sequence, row in held.items():
+            quotes[sequence] = message_of(row, replica, names, acts=self)
+        return [
+            message
+            if message.reply_to is None
+            else replace(message, quoted=quotes.get(message.reply_to))
+            for message in messages
+        ]
 
     # Members.
 
     async def members(self) -> Sequence[MemberView]:
-        return (await self._view()).members
+        view = (await self._call(Envelope[ChatView], "GET")).data
+        self._client.people.take_view(view)
+        return view.members
 
     async def add(self, who: str) -> None:
-        """Add somebody to a group, by user name or user id. Who is in already stays in."""
-        user_id = await self._client.id_of(who)
+        """Add a person to a group, by user name or user id. Who is in already stays in."""
+        body = AddMember(user_id=await self._client.id_of(who))
         try:
-            await self._client.rest.call(
-                Envelope[AddedMember],
-                "POST",
-                f"/chats/{self.chat_id}/members",
-                AddMember(user_id=user_id),
-                is_once=True,
-            )
+            await self._call(Envelope[AddedMember], "POST", "/members", body, is_once=True)
         except RefusedByServer as refusal:
             if refusal.reason != ErrorCode.ALREADY_A_MEMBER:
                 raise
 
     async def remove(self, who: str) -> None:
-        """Take somebody out of a group, by user name or user id (see `members`)."""
-        user_id = await self._client.id_of(who)
-        await self._client.rest.call(
-            type(None), "DELETE", f"/chats/{self.chat_id}/members/{user_id}"
-        )
+        """Take a person out of a group, by user name or user id (see `members`)."""
+        await self._call(type(None), "DELETE", f"/members/{await self._client.id_of(who)}")
 
     async def leave(self, *, do_not_add_again: bool = False) -> None:
-        """Leave this group; with `do_not_add_again` nobody can add this user to it again, until
+        """Leave this group; with `do_not_add_again` others cannot add this user to it again, until
         `allow_adding` takes that back."""
-        await self._client.rest.call(
-            type(None),
-            "POST",
-            f"/chats/{self.chat_id}/leave",
-            LeaveChat(do_not_add_again=do_not_add_again),
-        )
+        body = LeaveChat(do_not_add_again=do_not_add_again)
+        await self._call(type(None), "POST", "/leave", body)
 
     async def allow_adding(self) -> None:
         """Let others add this user again to a group that was left for good."""
-        await self._client.rest.call(
-            type(None), "DELETE", f"/users/me/refused-groups/{self.chat_id}"
-        )
+        path = f"/users/me/refused-groups/{self.chat_id}"
+        await self._client.rest.call(type(None), "DELETE", path)
 
     async def hand_over(self, user_id: str) -> None:
         """Make another member the owner of this group, by user id. The owner stays as an admin."""
-        await self._client.rest.call(
-            Envelope[ChangedMember],
-            "POST",
-            f"/chats/{self.chat_id}/transfer",
-            TransferChat(user_id=user_id),
-        )
+        body = TransferChat(user_id=user_id)
+        await self._call(Envelope[ChangedMember], "POST", "/transfer", body)
 
     async def close(self) -> None:
         """Close this group for good: all members are removed, the owner included."""
-        await self._client.rest.call(type(None), "POST", f"/chats/{self.chat_id}/close")
+        await self._call(type(None), "POST", "/close")
 
     async def hide(self) -> None:
         """Hide this direct chat until there is another message in it, or it is opened again."""
-        await self._client.rest.call(type(None), "POST", f"/chats/{self.chat_id}/hide")
-        if self._place is not None:
-            self._place.hidden_through = self._place.head
+        await self._call(type(None), "POST", "/hide")
+        if self._replica is not None:
+            self._replica.hidden_through = self._replica.head
 
     async def unhide(self) -> None:
-        await self._client.rest.call(type(None), "POST", f"/chats/{self.chat_id}/unhide")
-        if self._place is not None:
-            self._place.hidden_through = None
+        await self._call(type(None), "POST", "/unhide")
+        if self._replica is not None:
+            self._replica.hidden_through = None
 
     async def rename(self, name: str) -> None:
-        await self._client.rest.call(
-            Envelope[ChatSummary], "PATCH", f"/chats/{self.chat_id}", RenameChat(name=name)
+        await self._call(Envelope[ChatSummary], "PATCH", "", RenameChat(name=name))
+
+    async def _call(
+        self,
+        answer: Answer[T],
+        method: str,
+        path: str = "",
+        body: RequestBody | None = None,
+        **more: Any,
+    ) -> T:
+        """Ask the server something about this chat."""
+        return await self._client.rest.call(
+            answer, method, f"/chats/{self.chat_id}{path}", body, **more
         )
 
-    async def _view(self) -> ChatView:
-        answer = await self._client.rest.call(Envelope[ChatView], "GET", f"/chats/{self.chat_id}")
-        self._client.people.take_view(answer.data)
-        return answer.data
+    @property
+    def _known(self) -> Replica:
+        """What is known of the chat; of an unknown one that is nothing."""
+        return self._replica or _UNKNOWN
 
     @property
-    def _place(self) -> Place | None:
-        return self._driver.core.places.get(self.chat_id)
+    def _replica(self) -> Replica | None:
+        return self._driver.core.replicas.get(self.chat_id)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Chat) and other.chat_id == self.chat_id
@@ -351,3 +489,12 @@ class Chat:
 
     def __repr__(self) -> str:
         return f"Chat({self.chat_id})"
+
+
+def _target(message: Message | Sent | int) -> int | Sent:
+    return message.sequence if isinstance(message, Message) else message
+
+
+def _check_shown(message: Message | Sent | int) -> None:
+    if isinstance(message, Message) and message.is_deleted:
+        raise MessageIsDeleted(ErrorCode.MESSAGE_DELETED, "this message was deleted")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from tidewire.client.chat import Chat
 from tidewire.client.connection import READY
-from tidewire.client.credentials import Credentials, TokenSource
+from tidewire.client.credentials import Credentials, RegisterWish, TokenSource
 from tidewire.client.driver import Driver
 from tidewire.client.errors import (
     ClientClosed,
@@ -20,18 +20,16 @@ from tidewire.client.errors import (
     RefusedByServer,
 )
 from tidewire.client.listening import Confirmations, Events
-from tidewire.client.logins import Logins, RegisterWish
 from tidewire.client.model import Event, Message, message_of, reply_id
 from tidewire.client.options import ClientOptions
 from tidewire.client.people import People
-from tidewire.client.places import PlaceRecord
+from tidewire.client.replica import first_record
 from tidewire.client.rest import Rest
+from tidewire.client.schema import MEMORY
 from tidewire.client.store import Store
-from tidewire.client.tables import MEMORY
-from tidewire.client.tokens import facts_of
 from tidewire.domain.chats import ChatType
 from tidewire.domain.errors import ErrorCode
-from tidewire.domain.ids import USER_PREFIX, ChatId, has_form
+from tidewire.domain.ids import USER_PREFIX, has_form
 from tidewire.domain.limits import LOOKUP_NAMES_MAX
 from tidewire.wire.rest_models import (
     AccountView,
@@ -50,7 +48,6 @@ from tidewire.wire.rest_requests import (
     ChangePassword,
     CreateChat,
     DeleteMe,
-    Login,
     Logout,
     LookupUsers,
     Register,
@@ -73,7 +70,7 @@ SOCKET_PATH: Final = "/v1/ws"
 
 
 class Client:
-    """Somebody on a device. Use it in `async with`; it connects by itself and comes back by itself.
+    """A user on a device. Use it in `async with`; it connects by itself and comes back by itself.
 
     `url` is the server's (`https://chat.example.org`). `token` is an access token, or a function
     that gives one (it may be async); without it the login in the store is used. `store` is a file
@@ -108,7 +105,6 @@ class Client:
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self.options = options or ClientOptions()
         self.rest = Rest(self.url, ssl_context=ssl_context)
-        self._token = token
         self._store_path = str(store)
         self._device_id = None if device_id is None else device_id.lower()
         self._ssl_context = ssl_context
@@ -116,7 +112,6 @@ class Client:
         self._random = SystemRandom()
         self._credentials = Credentials(token, rest=self.rest, wall_ms=_wall_ms)
         self._store: Store | None = None
-        self._kept_logins: Logins | None = None
         self._driver: Driver | None = None
         self._people: People | None = None
         self._confirmations: Confirmations | None = None
@@ -140,15 +135,7 @@ class Client:
     ) -> Self:
         """Make an account, and log this device in: `async with await Client.register(…) as me`."""
         client = cls(url, store=store, options=options, ssl_context=ssl_context)
-        device_id = await client._open()
-        body = Register(
-            username=username,
-            password=password,
-            device_id=device_id,
-            display_name=display_name,
-            invite=invite,
-        )
-        return await client._enter(body)
+        return await client._enter(username, password, "always", display_name, invite)
 
     @classmethod
     async def login(
@@ -164,9 +151,7 @@ class Client:
     ) -> Self:
         """Log this device in. Afterwards `Client(url, store=…)` needs no password."""
         client = cls(url, store=store, options=options, ssl_context=ssl_context, moved=moved)
-        device_id = await client._open()
-        body = Login(username=username, password=password, device_id=device_id)
-        return await client._enter(body)
+        return await client._enter(username, password, None)
 
     @classmethod
     async def open(
@@ -183,7 +168,7 @@ class Client:
         ssl_context: ssl_module.SSLContext | None = None,
         moved: bool = False,
     ) -> Self:
-        """Be somebody, however often the program is started: `async with await Client.open(…)`.
+        """Be this user, however often the program is started: `async with await Client.open(…)`.
 
         With a login in the store that is used, without the server as well. Else this device is
         logged in; if there is no such account, it is made (`register="if-missing"`), or that is an
@@ -192,22 +177,30 @@ class Client:
         if register not in get_args(RegisterWish):
             raise ValueError(f"register is one of {', '.join(get_args(RegisterWish))}")
         client = cls(url, store=store, options=options, ssl_context=ssl_context, moved=moved)
-        device_id = await client._open()
-        new = Register(
-            username=username,
-            password=password,
-            device_id=device_id,
-            display_name=display_name,
-            invite=invite,
-        )
-        return await client._enter(new, register)
+        return await client._enter(username, password, register, display_name, invite)
 
-    async def _enter(self, body: Register | Login, wish: RegisterWish = "always") -> Self:
+    async def _enter(
+        self,
+        username: str,
+        password: str,
+        register: RegisterWish | None,
+        display_name: str | None = None,
+        invite: str | None = None,
+    ) -> Self:
+        """Log in; with a wish about registering, as `open` says."""
         try:
-            if isinstance(body, Login):
-                await self._logins.enter(body)
+            device_id = await self._open()
+            if register is None:
+                await self._credentials.login(username, password)
             else:
-                await self._logins.enter_as_told(body, wish)
+                new = Register(
+                    username=username,
+                    password=password,
+                    device_id=device_id,
+                    display_name=display_name,
+                    invite=invite,
+                )
+                await self._credentials.open(new, register)
         except BaseException:
             await self.close()
             raise
@@ -241,13 +234,14 @@ class Client:
         answer = await self.rest.call(Envelope[RevokedCount], "DELETE", "/sessions")
         return answer.data.revoked_count
 
-    async def delete_account(self, password: str) -> None:
+    async def delete_account(self, password: str, *, erase_messages: bool = False) -> None:
         """Delete the account, for ever: it leaves its groups, and all its sessions end. Messages
-        stay, as those of a deleted account; this store keeps what it has.
+        stay, as those of a deleted account; with `erase_messages` the server deletes them in all
+        chats, soon after. This store keeps what it has.
 
         Raises RefusedByServer (INVALID_CREDENTIALS, RATE_LIMITED).
         """
-        body = DeleteMe(password=password)
+        body = DeleteMe(password=password, erase_messages=erase_messages)
         await self.rest.call(type(None), "POST", "/users/me/deletion", body)
         await self._credentials.forget()
 
@@ -256,19 +250,17 @@ class Client:
     async def __aenter__(self) -> Self:
         try:
             device_id = await self._open()
-            if isinstance(self._token, str):
-                facts = facts_of(self._token)
-                if facts.sub is not None:
-                    await self._logins.check_owner(facts.sub)
+            assert self._store is not None
             driver = Driver(
                 socket_url=self.url.replace("http", "ws", 1) + SOCKET_PATH,
                 device_id=device_id,
                 ssl_context=self._ssl_context,
-                store=self._opened_store,
+                store=self._store,
                 credentials=self._credentials,
                 options=self.options,
                 random=self._random,
                 wall_ms=_wall_ms,
+                new_id=self.new_id,
             )
             await driver.load()
             people = People(driver, self.rest, list_chats=self.chats)
@@ -301,46 +293,16 @@ class Client:
         """Open the store, and see whose it is; the device's id."""
         if self._store is None:
             self._store = Store(self._store_path)
-            self._kept_logins = Logins(self.rest, self._store, self._credentials)
-            await self._check_server()
-        device_id = await self._settle_device()
+        device_id = await self._credentials.attach(
+            self._store,
+            url=self.url,
+            is_moved=self._is_moved,
+            device_id=self._device_id,
+            new_id=self.new_id(),
+        )
         self.rest.headers = {"X-Device-ID": device_id}
         self.rest.token = self._credentials.token
-        await self._credentials.attach(self._store, device_id)
         return device_id
-
-    async def _check_server(self) -> None:
-        known = await self._opened_store.do(lambda tables: tables.meta("server"))
-        if known is not None and known != self.url and not self._is_moved:
-            await self._logins.refuse_store(
-                f"belongs to the server {known}, not to {self.url}; "
-                "name another file, or say that the server has moved (moved=True)"
-            )
-        await self._opened_store.do(lambda tables: tables.set_meta(server=self.url))
-
-    async def _settle_device(self) -> str:
-        known = await self._opened_store.do(lambda tables: tables.meta("device_id"))
-        tokens = facts_of(self._token).did if isinstance(self._token, str) else None
-        wanted = self._device_id or (None if tokens is None else tokens.lower())
-        if known is not None and wanted is not None and known != wanted:
-            await self._logins.refuse_store(
-                f"belongs to the device {known}, but the token is "
-                f"for {wanted}; each device needs a store of its own"
-            )
-        device_id = known or wanted or self.new_id()
-        if known is None:
-            await self._opened_store.do(lambda tables: tables.set_meta(device_id=device_id))
-        return str(device_id)
-
-    @property
-    def _logins(self) -> Logins:
-        assert self._kept_logins is not None
-        return self._kept_logins
-
-    @property
-    def _opened_store(self) -> Store:
-        assert self._store is not None
-        return self._store
 
     # Who and how.
 
@@ -396,15 +358,15 @@ class Client:
     # Chats.
 
     def chat(self, chat_id: str) -> Chat:
-        """A chat by its id. Asks nobody."""
+        """A chat by its id. Does not ask the server."""
         return Chat(self, chat_id)
 
     def known_chats(self) -> list[Chat]:
-        """The chats that this device knows the user to be in. Asks nobody."""
+        """The chats that this device knows the user to be in. Does not ask the server."""
         return [
-            Chat(self, place.chat_id)
-            for place in self.driver.core.places.values()
-            if place.is_member
+            Chat(self, replica.chat_id)
+            for replica in self.driver.core.replicas.values()
+            if replica.is_member
         ]
 
     async def chats(self) -> list[Chat]:
@@ -422,27 +384,14 @@ class Client:
                 other = entry.other_member
                 if other is not None:
                     self.people.take({other.user_id: other.display_name})
-                start = max(
-                    entry.my_membership.last_acked_sequence, entry.my_membership.joined_sequence
-                )
-                self._adopt(
-                    PlaceRecord(
-                        chat_id=entry.chat_id,
-                        chat_type=entry.type,
-                        name=entry.name if other is None else other.display_name,
-                        membership_version=entry.membership_version,
-                        start=start,
-                        cursor=start,
-                        head=entry.current_sequence,
-                    )
-                )
+                self._adopt(entry, entry.name if other is None else other.display_name)
                 found.append(Chat(self, entry.chat_id))
             cursor = page.pagination.next_cursor
             if cursor is None:
                 return found
 
     async def direct(self, username: str) -> Chat:
-        """The direct chat with somebody, made if there is none. Raises RefusedByServer."""
+        """The direct chat with a user, made if there is none. Raises RefusedByServer."""
         key = "direct:" + username.casefold()
         driver = self.driver
         known = await driver.store.do(lambda tables: tables.meta(key))
@@ -471,24 +420,21 @@ class Client:
         self.people.take({member.user_id: member.display_name for member in made.members})
         # The push that tells of it may have been quicker, and says ids alone.
         self.people.name_chat(made.chat_id, name)
-        if made.chat_id not in self.driver.core.places:
+        if made.chat_id not in self.driver.core.replicas:
             view = (await self.rest.call(Envelope[ChatView], "GET", f"/chats/{made.chat_id}")).data
-            mine = view.my_membership
-            start = min(max(mine.last_acked_sequence, mine.joined_sequence), view.current_sequence)
-            self._adopt(
-                PlaceRecord(
-                    chat_id=made.chat_id,
-                    chat_type=made.type,
-                    name=name,
-                    membership_version=view.membership_version,
-                    start=start,
-                    cursor=start,
-                    head=view.current_sequence,
-                )
-            )
+            self._adopt(view, name)
         return made
 
-    def _adopt(self, record: PlaceRecord) -> None:
+    def _adopt(self, view: ChatView | ChatListEntry, name: str | None) -> None:
+        mine = view.my_membership
+        record = first_record(
+            view.chat_id,
+            view.type,
+            start=max(mine.last_acked_sequence, mine.joined_sequence),
+            head=view.current_sequence,
+            name=name,
+            membership_version=view.membership_version,
+        )
         self.driver.apply(self.driver.core.adopt(record, self.driver.now()))
 
     # People.
@@ -504,17 +450,17 @@ class Client:
         return list(answer.data.users)
 
     async def find(self, username: str) -> FoundUser:
-        """Somebody by user name. Raises RefusedByServer (USER_NOT_FOUND)."""
+        """A user by user name. Raises RefusedByServer (USER_NOT_FOUND)."""
         [found] = await self._find_all([username])
         return found
 
     async def id_of(self, who: str) -> str:
-        """The id of somebody who is named by user name or by id."""
+        """The id of a user who is named by user name or by id."""
         return who if has_form(who, USER_PREFIX) else (await self.find(who)).user_id
 
     async def _find_all(self, usernames: Sequence[str]) -> list[FoundUser]:
-        """People in this order. Who was found once is not asked for again: servers let nobody
-        look up many names."""
+        """People in this order. Who was found once is not asked for again: servers limit how
+        many names one may look up."""
         missing = [name for name in usernames if name.casefold() not in self._found]
         for begin in range(0, len(missing), LOOKUP_NAMES_MAX):
             for user in await self.users(*missing[begin : begin + LOOKUP_NAMES_MAX]):
@@ -529,7 +475,7 @@ class Client:
         return [self._found[name.casefold()] for name in usernames]
 
     async def user(self, user_id: str) -> UserView:
-        """Somebody by id: what others see."""
+        """A user by id: what others see."""
         return (await self.rest.call(Envelope[UserView], "GET", f"/users/{user_id}")).data
 
     # Events, search, the outbox.
@@ -538,7 +484,7 @@ class Client:
         """What happens, in stored order: `async for event in me.events()`.
 
         Going on to the next event confirms the last one; see also `confirm`. It begins with what
-        was not confirmed, in this life or in earlier ones.
+        was not confirmed, in this run or in earlier ones.
 
         >>> async def echo(me):
         ...     async for event in me.events():
@@ -549,7 +495,7 @@ class Client:
         'you said hi'
         """
         assert self._confirmations is not None
-        return Events(self.driver, self._confirmations, self.people)
+        return Events(self.driver, self._confirmations, self.people, self.chat)
 
     def confirm(self, event: Event) -> None:
         """This event and all before it are done: they do not come again. The loop does this by
@@ -558,25 +504,32 @@ class Client:
         self._confirmations.confirm(event)
 
     def reply_id(self, message: Message, part: int = 0) -> str:
-        """The id that our reply to this message has, in every life."""
+        """The id that our reply to this message has, in every run."""
         return reply_id(self.user_id or "", message, part)
 
     async def search(
         self, text: str, *, chat: Chat | None = None, limit: int = 50
     ) -> list[Message]:
-        """Messages in the store that contain a text, newest first. Asks nobody."""
+        """Messages in the store that contain a text, newest first. Does not ask the server."""
         chat_id = None if chat is None else chat.chat_id
         driver = self.driver
         kept = await driver.look_up(lambda tables: tables.search(text, chat_id, limit))
         names = self.people.names
-        return [message_of(one, driver.core.places.get(ChatId(one.chat_id)), names) for one in kept]
+        return [
+            message_of(
+                one, driver.core.replicas.get(one.chat_id), names, acts=Chat(self, one.chat_id)
+            )
+            for one in kept
+        ]
 
     def outbox(self) -> list[Sent]:
-        """Everything that waits to be sent, failed ones included, oldest first."""
-        return [self.driver.handle_of(entry) for entry in self.driver.core.outbox.entries()]
+        """Everything that waits to be sent, changes of messages and failed ones included, oldest
+        first."""
+        sending = self.driver.sending
+        return [sending.handle_of(entry) for entry in self.driver.core.outbox.entries()]
 
     async def wait_closed(self) -> Status:
-        """Wait until the client is closed, by whomever; why."""
+        """Wait until the client is closed, for any reason; which."""
         driver = self.driver
         try:
             await driver.waits.until_change(lambda: False)

@@ -7,11 +7,11 @@ gathered for a turn of the loop and goes to the store's thread as one job.
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, TypeVar
-from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -21,17 +21,20 @@ from tidewire.client.effects import (
     ChatChanged,
     Connect,
     Disconnect,
+    Dropped,
     Effect,
-    EntryChanged,
+    Erased,
     Introduced,
     Keep,
     Mark,
     Now,
     PauseReading,
-    PlaceChanged,
+    ReplicaChanged,
     Restart,
     ResumeReading,
+    Rewritten,
     Send,
+    SendFailed,
     Settled,
     Status,
     StatusChanged,
@@ -44,60 +47,61 @@ from tidewire.client.errors import (
     LoginNeeded,
     closed_for,
 )
-from tidewire.client.fleeting import Fleeting
 from tidewire.client.link import NORMAL_CLOSE
-from tidewire.client.model import ChatUpdated, Kept, MessageRefused, StatusMoved, TicksMoved, Typing
+from tidewire.client.model import (
+    ChatUpdated,
+    Event,
+    Fleeting,
+    MessageRefused,
+    StatusMoved,
+    TicksMoved,
+    Typing,
+)
 from tidewire.client.options import ClientOptions
-from tidewire.client.outbox import FLYING, QUEUED, Entry, Outbox
-from tidewire.client.places import Place
-from tidewire.client.sent import Sent
+from tidewire.client.outbox import Outbox
+from tidewire.client.replica import Replica
+from tidewire.client.sending import Sending
+from tidewire.client.sent import Waits
 from tidewire.client.store import Store
 from tidewire.client.tables import Tables
 from tidewire.client.transport import HandshakeRefused, Received, Socket
-from tidewire.client.waits import Waits
 from tidewire.client.writing import Writing, Written
-from tidewire.domain.ids import ClientMessageId
+from tidewire.wire.features import FEATURES_HEADER, Feature
 
 TOKEN_RETRY_MS: Final = 30_000
+FEATURES: Final = (Feature.BATCH, Feature.ENTRIES)
+"""What is offered to the server."""
 
 _logger = logging.getLogger("tidewire.client")
 
 T = TypeVar("T")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Driver:
-    def __init__(
-        self,
-        *,
-        socket_url: str,
-        device_id: str,
-        ssl_context: ssl.SSLContext | None,
-        store: Store,
-        credentials: Credentials,
-        options: ClientOptions,
-        random: Random,
-        wall_ms: Callable[[], int],
-    ) -> None:
-        self._socket_url = socket_url
-        self._device_id = device_id
-        self._ssl_context = ssl_context
-        self.store = store
-        self._credentials = credentials
-        self.options = options
-        self._random = random
-        self._wall_ms = wall_ms
+    """One client's connection, its store and its timers. Is made on the event loop."""
+
+    socket_url: str
+    device_id: str
+    ssl_context: ssl.SSLContext | None
+    store: Store
+    credentials: Credentials
+    options: ClientOptions
+    random: Random
+    wall_ms: Callable[[], int]
+    new_id: Callable[[], str]
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.core = Connection(options, random, outbox=Outbox(options, random))
-        self.fleeting = Fleeting(options.happenings_max)
-        self.handles: WeakValueDictionary[str, Sent] = WeakValueDictionary()
-        self.on_place: Callable[[Place], None] = lambda _: None
-        """Is told of every place that has changed."""
+        self.core = Connection(self.options, self.random, outbox=Outbox(self.options, self.random))
+        self.fleeting = Fleeting(self.options.happenings_max)
+        self.sending = Sending(self, self.new_id)
+        self.on_replica: Callable[[Replica], None] = lambda _: None
+        """Is told of every replica that has changed."""
         self.on_ready: Callable[[], None] = lambda: None
         self.news = asyncio.Event()
-        """Set when there may be events that nobody has been given."""
-        self._number = 0
-        self._entering: dict[ClientMessageId, Entry] = {}
-        self.waits = Waits(self._loop, self.check_open)
+        """Set when there may be events that were not given out."""
+        self.waits = Waits(self.check_open)
         self._socket: Socket | None = None
         # Let go of, and maybe not closed yet.
         self._leaving: list[Socket] = []
@@ -107,15 +111,34 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: int | None = None
         self._is_timer_soon = False
-        self._writing = Writing(
-            store,
+        self.writing = Writing(
+            self.store,
             own_id=lambda: self.core.user_id or "",
             on_written=self._written,
             on_fault=self._store_failed,
         )
+        self._appliers: dict[type[Effect], Callable[[Any], None]] = {
+            Keep: self.writing.keep,
+            Send: self._send,
+            Settled: self._settled,
+            ReplicaChanged: self._replica_changed,
+            Mark: self._mark,
+            SendFailed: self._send_failed,
+            Rewritten: self._rewritten,
+            Dropped: self._dropped,
+            ChatChanged: self._chat_changed,
+            Typed: self._typed,
+            StatusChanged: self._status_changed,
+            Connect: self._start_connecting,
+            Disconnect: lambda effect: self._let_go(effect.code),
+            Restart: self._restart,
+            Introduced: self._introduced,
+            PauseReading: self._pause,
+            ResumeReading: self._resume,
+        }
 
     def now(self) -> Now:
-        return Now(int(self._loop.time() * 1000), self._wall_ms())
+        return Now(int(self._loop.time() * 1000), self.wall_ms())
 
     @property
     def status(self) -> Status:
@@ -124,23 +147,23 @@ class Driver:
     # Beginning and end.
 
     async def load(self) -> None:
-        """Take up what the last life left."""
+        """Take up what the last run left."""
 
         def read(tables: Tables) -> tuple[Any, ...]:
             return (
-                tables.places(),
+                tables.replicas(),
                 tables.entries(),
                 tables.meta("user_id"),
                 tables.meta("epoch"),
             )
 
-        places, entries, user_id, epoch = await self.store.do(read)
-        self._number = max((entry.number for entry in entries), default=0)
+        replicas, entries, user_id, epoch = await self.store.do(read)
+        self.sending.load(entries)
         self.core = Connection(
             self.options,
-            self._random,
-            outbox=Outbox(self.options, self._random, entries),
-            places=places,
+            self.random,
+            outbox=Outbox(self.options, self.random, entries),
+            replicas=replicas,
             user_id=user_id,
             epoch=epoch,
         )
@@ -152,9 +175,9 @@ class Driver:
         """Let what is on its way arrive, tell the server what is stored, and end."""
         if linger_s > 0:
             await self._linger(linger_s)
-        await self._writing.flushed()
+        await self.writing.flushed()
         self.apply(self.core.stop(self.now(), "closed"))
-        await self._writing.flushed()
+        await self.writing.flushed()
         for socket in self._leaving:
             # What was said last has to arrive before the event loop may end.
             await socket.gone()
@@ -167,7 +190,7 @@ class Driver:
         await self.store.close()
 
     async def _linger(self, linger_s: float) -> None:
-        """Wait for the outbox, while there is somebody to send it to."""
+        """Wait for the outbox, while there is a server to send it to."""
         with suppress(TimeoutError, ClientClosed):
             async with asyncio.timeout(linger_s):
                 await self.waits.until_change(
@@ -178,114 +201,108 @@ class Driver:
 
     def apply(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            # Ordered by how often they come.
-            kind = type(effect)
-            if kind is Keep:
-                self._writing.keep(effect)  # type: ignore[arg-type]
-            elif kind is Send:
-                if self._socket is not None:
-                    self._socket.send(effect.frame)  # type: ignore[union-attr]
-            else:
-                self._apply_rare(effect)
+            self._appliers[type(effect)](effect)
         if not self._is_timer_soon:
             # Once a turn of the loop, however much happens in it.
             self._is_timer_soon = True
             self._loop.call_soon(self._set_timer)
 
-    def _apply_rare(self, effect: Effect) -> None:
-        match effect:
-            case Settled():
-                self._settled(effect)
-            case PlaceChanged():
-                self.place_changed(effect.place)
-            case Mark():
-                self._mark(effect.entries)
-            case EntryChanged():
-                self._entry_changed(effect.entry)
-            case ChatChanged():
-                self._chat_changed(effect)
-            case Typed():
-                typed = effect.typing
-                self.fleeting.put(
-                    ("typing", typed.chat_id, typed.user_id),
-                    Typing(chat_id=typed.chat_id, user_id=typed.user_id, is_typing=typed.is_typing),
-                )
-                self.news.set()
-            case StatusChanged():
-                self._status_changed(effect.status)
-            case Connect():
-                self._connecting = self.spawn(self._connect(effect.with_new_token))
-            case Disconnect():
-                self._let_go(effect.code)
-            case Restart():
-                records = [place.record() for place in effect.places]
-                epoch = effect.epoch
-                # What was received before belongs to the old life, and goes first.
-                self._writing.flush()
-                self._writing.write(lambda tables: tables.restart(records, epoch))
-                self._writing.flush()
-            case Introduced():
-                user_id, epoch_now = effect.user_id, effect.epoch
-                self._writing.write(
-                    lambda tables: tables.set_meta(user_id=user_id, epoch=epoch_now)
-                )
-            case PauseReading():
-                if self._socket is not None:
-                    self._socket.pause()
-            case ResumeReading():
-                if self._socket is not None:
-                    self._socket.resume()
-            case _:
-                raise AssertionError(effect)
+    def _send(self, effect: Send) -> None:
+        if self._socket is not None:
+            self._socket.send(effect.frame)
 
-    def _settled(self, settled: Settled) -> None:
-        handle = self.handles.get(settled.client_message_id)
-        if handle is not None:
-            handle.settle(settled.sequence)
-        self.waits.changed()
+    def _pause(self, _: PauseReading) -> None:
+        if self._socket is not None:
+            self._socket.pause()
 
-    def _entry_changed(self, entry: Entry) -> None:
-        handle = self.handles.get(entry.client_message_id)
-        if handle is not None:
-            handle.refuse(entry.code, entry.reason)
-        body = msgspec.json.encode(
-            MessageRefused(
-                chat_id=entry.chat_id,
-                client_message_id=entry.client_message_id,
-                text=entry.content,
-                code=entry.code,
-                reason=entry.reason,
-            )
-        ).decode()
+    def _resume(self, _: ResumeReading) -> None:
+        if self._socket is not None:
+            self._socket.resume()
 
-        def write(tables: Tables) -> None:
-            tables.save_entries([entry])
-            tables.happened("refused", body)
+    def _start_connecting(self, effect: Connect) -> None:
+        self._connecting = self.spawn(self._connect(effect.with_new_token))
 
-        self._writing.write(write)
-        self.waits.changed()
+    def _restart(self, effect: Restart) -> None:
+        records = [replica.record() for replica in effect.replicas]
+        # What was received before belongs to the old generation, and goes first.
+        self.writing.flush()
+        self.writing.write(lambda tables: tables.restart(records, effect.epoch))
+        self.writing.flush()
 
-    def _chat_changed(self, changed: ChatChanged) -> None:
-        update = changed.update
-        event = ChatUpdated(
-            chat_id=update.chat_id,
-            change=update.change,
-            name=update.name,
-            user_id=update.user_id,
-            changed_by=update.changed_by,
+    def _introduced(self, effect: Introduced) -> None:
+        if self._socket is not None:
+            self._socket.is_batching = Feature.BATCH in effect.features
+        self.writing.write(
+            lambda tables: tables.set_meta(user_id=effect.user_id, epoch=effect.epoch)
         )
+
+    def _settled(self, effect: Settled) -> None:
+        self.sending.settled(effect.client_message_id, effect.sequence)
+        self.waits.changed()
+
+    def _send_failed(self, effect: SendFailed) -> None:
+        entry = effect.entry
+        self.sending.refused(entry)
+        event = MessageRefused(
+            chat_id=entry.chat_id,
+            client_message_id=entry.client_message_id,
+            text=entry.body.content,
+            code=entry.code,
+            reason=entry.reason,
+            kind=entry.kind,
+            target=None if entry.amends is None else entry.amends.target,
+        )
+        if effect.is_kept:
+            self.writing.write(lambda tables: tables.save_entries([entry]))
+        else:
+            self.writing.write(lambda tables: tables.drop_entries([entry.client_message_id]))
+        self._happened("refused", event)
+        self.waits.changed()
+
+    def _rewritten(self, effect: Rewritten) -> None:
+        # At once, so that it is on the disk before it is marked as leaving.
+        saved = self.store.do(lambda tables: tables.save_entries([effect.entry]))
+        saved.add_done_callback(self._check_saved)
+
+    def _dropped(self, effect: Dropped) -> None:
+        keys = [entry.client_message_id for entry in effect.entries]
+        for entry in effect.entries:
+            self.sending.refused(entry)
+        self.writing.write(lambda tables: tables.drop_entries(keys))
+        self.waits.changed()
+
+    def _check_saved(self, saved: "asyncio.Future[None]") -> None:
+        error = saved.exception()
+        if error is not None:
+            self._store_failed(error)
+
+    def _chat_changed(self, effect: ChatChanged) -> None:
+        self._happened("chat", msgspec.convert(effect.update, ChatUpdated, from_attributes=True))
+
+    def _happened(self, kind: str, event: Event) -> None:
         body = msgspec.json.encode(event).decode()
-        self._writing.write(lambda tables: tables.happened("chat", body))
+        self.writing.write(lambda tables: tables.happened(kind, body))
 
-    def place_changed(self, place: Place) -> None:
-        self._writing.place(place)
-        self.fleeting.put(("ticks", place.chat_id), TicksMoved(chat_id=place.chat_id))
+    def _typed(self, effect: Typed) -> None:
+        event = msgspec.convert(effect.typing, Typing, from_attributes=True)
+        self._fleeting(("typing", event.chat_id, event.user_id), event)
+
+    def _fleeting(self, key: tuple[str, ...], event: Event) -> None:
+        self.fleeting.put(key, event)
         self.news.set()
-        self.waits.chat_changed(place.chat_id)
-        self.on_place(place)
 
-    def _mark(self, entries: Sequence[Entry]) -> None:
-        left_at_ms = self._wall_ms()
+    def _replica_changed(self, effect: ReplicaChanged) -> None:
+        self.replica_changed(effect.replica)
+
+    def replica_changed(self, replica: Replica) -> None:
+        self.writing.replica(replica)
+        self._fleeting(("ticks", replica.chat_id), TicksMoved(chat_id=replica.chat_id))
+        self.waits.changed(replica.chat_id)
+        self.on_replica(replica)
+
+    def _mark(self, effect: Mark) -> None:
+        entries = effect.entries
+        left_at_ms = self.wall_ms()
         keys = [entry.client_message_id for entry in entries]
         future = self.store.do(lambda tables: tables.mark_left(keys, left_at_ms))
 
@@ -298,113 +315,49 @@ class Driver:
 
         future.add_done_callback(done)
 
-    def _status_changed(self, status: Status) -> None:
-        self.fleeting.put(("status",), StatusMoved(status=status))
-        self.news.set()
+    def _status_changed(self, effect: StatusChanged) -> None:
+        status = effect.status
+        self._fleeting(("status",), StatusMoved(status=status))
         if status.state is CLOSED:
             self._let_go(NORMAL_CLOSE)
-            reason = status.reason or "closed"
-            self.waits.fail(reason)
-            for handle in list(self.handles.values()):
-                handle.end(reason)
+            self.waits.fail(status.reason or "closed")
         elif status.state is READY:
             self.on_ready()
         # What a lost connection leaves open is waited for no longer.
-        for chat_id in self.waits.chat_ids():
-            self.waits.chat_changed(chat_id)
-        self.waits.changed()
+        self.waits.all_changed()
 
     # The store.
 
     def look_up(self, job: Callable[[Tables], T]) -> "asyncio.Future[T]":
         """Read from the store; what was received until now is in it."""
-        self._writing.flush()
+        self.writing.flush()
         return self.store.do(job)
 
     def write(self, write: Callable[[Tables], None]) -> None:
         """Write something with whatever is written next."""
-        self._writing.write(write)
+        self.writing.write(write)
 
     def _written(self, written: Written) -> None:
-        for entry in written.entries:
-            del self._entering[entry.client_message_id]
-            self._enter(entry, written.known.get(entry.client_message_id))
+        self.sending.written(written)
         now = self.now()
-        for place, through, count, life in written.places():
-            self.apply(self.core.stored(place, through, count, life, now))
-            self.waits.chat_changed(place.chat_id)
+        for keep in written.keeps:
+            count, chat_id = len(keep.items), keep.replica.chat_id
+            self.apply(self.core.stored(keep.replica, keep.through, count, keep.generation, now))
+            if chat_id in written.erased:
+                self.apply(self.core.erased(keep, written.erased[chat_id], now))
+            self.waits.changed(chat_id)
         self.waits.changed()
         self.news.set()
 
-    def _enter(self, entry: Entry, known: Kept | None) -> None:
-        """An entry is on the disk, or was stored by the server in an earlier life."""
-        if known is not None:
-            handle = self.handles.get(entry.client_message_id)
-            if handle is not None:
-                handle.settle(known.sequence)
-        elif self.status.state is not CLOSED:
-            self.apply(self.core.submit(entry, self.now()))
+    def erased_elsewhere(self, replica: Replica, erased: Iterable[Erased]) -> None:
+        """Deletions that a page of history told of, before their entries come."""
+        self.apply(self.core.erased_elsewhere(replica, erased, self.now()))
 
     def _store_failed(self, error: BaseException) -> None:
-        """Nobody can know what is on the disk: this is the end."""
+        """What is on the disk is not known any more: this is the end."""
         if self.status.state is not CLOSED:
             _logger.error("the store failed: %s", error)
             self.apply(self.core.stop(self.now(), "store_failed"))
-
-    # Sending.
-
-    async def send(self, handle: Sent, *, content_type: str, seen: int) -> Sent:
-        """Put a message into the outbox; returns when it is on the disk."""
-        self.check_open()
-        key = ClientMessageId(handle.client_message_id)
-        known = self.core.outbox.get(key) or self._entering.get(key)
-        if known is not None:
-            return self.handle_of(known)
-        self.core.outbox.check_room(1 + len(self._entering))
-        self._number += 1
-        now = self.now()
-        entry = Entry(
-            client_message_id=key,
-            chat_id=handle.chat_id,
-            content=handle.text,
-            content_type=content_type,
-            seen_sequence=seen,
-            created_at_ms=now.wall_ms,
-            number=self._number,
-            # It may leave as soon as it is written; that saves a second write.
-            left_at_ms=now.wall_ms if self.status.state is READY else None,
-        )
-        self._entering[key] = entry
-        self.handles[key] = handle
-        # Whoever gives up waiting does not take the message back.
-        await asyncio.shield(self._writing.enter(entry))
-        return handle
-
-    def handle_of(self, entry: Entry) -> Sent:
-        handle = self.handles.get(entry.client_message_id)
-        if handle is None:
-            handle = Sent(self, entry.client_message_id, entry.chat_id, entry.content)
-            if entry.state not in (QUEUED, FLYING):
-                handle.refuse(entry.code, entry.reason)
-            self.handles[entry.client_message_id] = handle
-        return handle
-
-    async def retry(self, client_message_id: str) -> bool:
-        self._number += 1
-        entry = self.core.outbox.retry(ClientMessageId(client_message_id), self._number)
-        if entry is None:
-            return False
-        await self.store.do(lambda tables: tables.save_entries([entry]))
-        self.apply(self.core.resubmit(entry, self.now()))
-        return True
-
-    async def drop(self, client_message_id: str) -> bool:
-        entry = self.core.outbox.drop(ClientMessageId(client_message_id))
-        if entry is None:
-            return False
-        await self.store.do(lambda tables: tables.drop_entry(client_message_id))
-        self.waits.changed()
-        return True
 
     # Waiting.
 
@@ -415,13 +368,13 @@ class Driver:
     @property
     def is_outbox_empty(self) -> bool:
         """Nothing is waiting to be sent, or on its way; what has failed does not count."""
-        return not self._entering and not self.core.outbox.waiting_chats()
+        return self.sending.is_empty
 
     @property
     def is_flushed(self) -> bool:
         """The outbox is empty, and what was in it is among the messages here."""
         return self.is_outbox_empty and not any(
-            place.is_own_missing for place in self.core.places.values()
+            replica.is_own_missing for replica in self.core.replicas.values()
         )
 
     # The socket.
@@ -430,13 +383,17 @@ class Driver:
         socket = Socket(on_frame=self._received, on_end=self._ended)
         timeout_s = self.options.handshake_ms_max / 1000
         try:
-            token = await self._credentials.token(with_new_token)
+            token = await self.credentials.token(with_new_token)
             self._socket = socket
             await socket.open(
-                self._socket_url,
-                headers={"Authorization": f"Bearer {token}", "X-Device-ID": self._device_id},
+                self.socket_url,
+                headers={
+                    "Authorization": f"Bearer {token}",
+                    "X-Device-ID": self.device_id,
+                    FEATURES_HEADER: ", ".join(FEATURES),
+                },
                 timeout_s=timeout_s,
-                ssl_context=self._ssl_context,
+                ssl_context=self.ssl_context,
             )
             self.apply(self.core.opened(self.now()))
         except HandshakeRefused as error:
@@ -471,9 +428,9 @@ class Driver:
     def _set_timer(self) -> None:
         self._is_timer_soon = False
         at_ms = self.core.next_deadline_ms()
-        renew_at_ms = self._credentials.renew_at_ms
+        renew_at_ms = self.credentials.renew_at_ms
         if renew_at_ms is not None and self.status.state in (SYNCING, READY):
-            wait_ms = max(renew_at_ms - self._wall_ms(), 0)
+            wait_ms = max(renew_at_ms - self.wall_ms(), 0)
             due_ms = int(self._loop.time() * 1000) + wait_ms
             at_ms = due_ms if at_ms is None else min(at_ms, due_ms)
         if self._timer is not None:
@@ -488,23 +445,23 @@ class Driver:
 
     def _tick(self) -> None:
         self._timer = None
-        renew_at_ms = self._credentials.renew_at_ms
+        renew_at_ms = self.credentials.renew_at_ms
         if (
             renew_at_ms is not None
-            and renew_at_ms <= self._wall_ms()
+            and renew_at_ms <= self.wall_ms()
             and self.status.state in (SYNCING, READY)
         ):
             # Not again until this has come to something.
-            self._credentials.renew_at_ms = self._wall_ms() + TOKEN_RETRY_MS
+            self.credentials.renew_at_ms = self.wall_ms() + TOKEN_RETRY_MS
             self._renewing = self.spawn(self._renew())
         self.apply(self.core.tick(self.now()))
 
     async def _renew(self) -> None:
         """Get the next token in time, and change to a connection of its own (CL-07)."""
         try:
-            await self._credentials.token(True)
+            await self.credentials.token(True)
         except ClientError as error:
-            # The connection lives on until its token ends; by then this is tried again.
+            # The connection goes on until its token ends; by then this is tried again.
             _logger.warning("the token could not be renewed: %s", error)
             return
         self.apply(self.core.renew(self.now()))

@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
-from tidewire.client.outbox import Entry
-from tidewire.client.places import Item, Place
+from tidewire.client.entries import Item
+from tidewire.client.outbox import OutboxEntry
+from tidewire.client.replica import Replica
 from tidewire.domain.ids import ChatId, ClientMessageId
 from tidewire.wire.client_frames import ClientFrame
 from tidewire.wire.server_frames import ChatUpdatePayload, TypingIndicatorPayload
@@ -55,50 +56,82 @@ class Disconnect(msgspec.Struct, frozen=True):
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """Store messages, and that everything up to `through` is held. Told by `stored`.
+    """Store entries, and that everything up to `through` is held. Told by `stored`.
 
     `is_complete`: the server has nothing above `through`; what is held above is from before a
-    restore.
+    restore. `deletions` are those of the items that are new to what is unread, as it was when the
+    server had told it `counts_told` times.
     """
 
-    place: Place
+    replica: Replica
     items: Sequence[Item]
     through: int
-    life: int
+    generation: int
     is_complete: bool = False
+    deletions: Sequence[int] = ()
+    counts_told: int = 0
+
+
+class Erased(msgspec.Struct, frozen=True):
+    """A message of another user whose text the store has just erased, because of the deletion `by`;
+    and whether it mentioned the user."""
+
+    sequence: int
+    by: int
+    is_mention: bool
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """The server's store is another one: these places begin again. Before any later Keep."""
+    """The server's store is another one: these replicas begin again. Before any later Keep."""
 
-    places: Sequence[Place]
+    replicas: Sequence[Replica]
     epoch: str | None
 
 
 class Mark(msgspec.Struct, frozen=True):
     """Note on the disk that these are about to leave. Told by `marked`."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[OutboxEntry]
 
 
-class EntryChanged(msgspec.Struct, frozen=True):
-    """An entry has failed, or its fate is unknown."""
+class Release(msgspec.Struct, frozen=True):
+    """What waits in the outbox for this chat may leave. Routed by the connection itself."""
 
-    entry: Entry
+    chat_id: ChatId
+
+
+class SendFailed(msgspec.Struct, frozen=True):
+    """An entry was refused for good, or nothing can tell whether the server has it. `is_kept`: it
+    stays in the outbox, for its user to decide."""
+
+    entry: OutboxEntry
+    is_kept: bool = True
+
+
+class Rewritten(msgspec.Struct, frozen=True):
+    """An entry of the outbox says something else now: to be on the disk before it leaves."""
+
+    entry: OutboxEntry
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """These are in the outbox no longer: there is nothing left that they could do."""
+
+    entries: Sequence[OutboxEntry]
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """A message of ours is in the server's store."""
+    """An entry of ours is in the server's store."""
 
     client_message_id: ClientMessageId
     chat_id: ChatId
     sequence: int
 
 
-class PlaceChanged(msgspec.Struct, frozen=True):
+class ReplicaChanged(msgspec.Struct, frozen=True):
     """Numbers or facts of a chat are other than before: to be stored, and to be shown."""
 
-    place: Place
+    replica: Replica
 
 
 class ChatChanged(msgspec.Struct, frozen=True):
@@ -116,10 +149,12 @@ class StatusChanged(msgspec.Struct, frozen=True):
 
 
 class Introduced(msgspec.Struct, frozen=True):
-    """The server has said who we are to it, and which life of its store this is."""
+    """The server has said who we are to it, which epoch of its store this is, and which of the
+    offered features are on."""
 
     user_id: str
     epoch: str
+    features: tuple[str, ...] = ()
 
 
 class PauseReading(msgspec.Struct, frozen=True):
@@ -137,9 +172,12 @@ Effect = (
     | Keep
     | Restart
     | Mark
-    | EntryChanged
+    | Release
+    | SendFailed
+    | Rewritten
+    | Dropped
     | Settled
-    | PlaceChanged
+    | ReplicaChanged
     | ChatChanged
     | Typed
     | StatusChanged

@@ -6,9 +6,11 @@ ClientError                a sentence for people; catch this for everything of o
 ├─ InvalidMessage          a text that no server takes; nothing was sent
 ├─ MessageTooLarge         the same, because it has more than 4096 bytes
 ├─ MessageFailed           a message was refused for good; it stays in the outbox as failed
-├─ FateUnknown             a message left long ago and nobody knows whether it arrived
+│  ├─ EditConflict         another edit came first: look at the text, then edit that
+│  └─ MessageIsDeleted     what was to be changed is deleted
+├─ FateUnknown             a message left long ago and cannot be known to have arrived
 ├─ OutboxFull              too many messages wait to be sent
-├─ StoreUnusable           the store is in use, damaged, or somebody else's
+├─ StoreUnusable           the store is in use, damaged, or another user's
 └─ ClientClosed            the client is closed, by the application or for a reason
    └─ LoginNeeded          no token is left that the server takes: log in again
 """
@@ -79,6 +81,27 @@ class MessageFailed(ClientError):
         self.reason = reason
 
 
+class EditConflict(MessageFailed):
+    """The message was edited meanwhile. Its new text comes with the chat, as every entry does."""
+
+
+class MessageIsDeleted(MessageFailed):
+    """What was to be edited, reacted to or sent is deleted: nothing can be done to it any more."""
+
+
+_FAILURES: Final[Mapping[ErrorCode, type[MessageFailed]]] = {
+    ErrorCode.EDIT_CONFLICT: EditConflict,
+    ErrorCode.MESSAGE_DELETED: MessageIsDeleted,
+}
+
+
+def message_failed(reason: str, sentence: str) -> MessageFailed:
+    """A refusal for good, as an error of its own kind."""
+    known = known_code(reason)
+    kind = MessageFailed if known is None else _FAILURES.get(known, MessageFailed)
+    return kind(reason, sentence)
+
+
 class FateUnknown(ClientError):
     """The message left days ago without an answer: `retry` it, or `drop` it."""
 
@@ -118,8 +141,13 @@ def closed_for(reason: str) -> ClientClosed:
     return ClientClosed(reason)
 
 
-def _code(code: str) -> ErrorCode:
+def known_code(code: str) -> ErrorCode | None:
+    """None: the code is newer than this client."""
     try:
         return ErrorCode(code)
     except ValueError:
-        return cast("ErrorCode", code)
+        return None
+
+
+def _code(code: str) -> ErrorCode:
+    return known_code(code) or cast("ErrorCode", code)

@@ -1,12 +1,11 @@
-"""The life of the sockets: when to connect, when to come back, when to give up, when to end. PURE.
+"""The state of the socket: when to connect, when to come back, when to give up, when to end. PURE.
 
-It knows nothing of messages. What it returns are effects; whoever owns it forgets what belonged to
+It knows nothing of messages. What it returns are effects; its owner forgets what belonged to
 a socket when that is gone.
 """
 
 from typing import TYPE_CHECKING, Final
 
-from tidewire.client.backoff import backoff_ms, varied
 from tidewire.client.effects import (
     Connect,
     ConnectionState,
@@ -17,7 +16,7 @@ from tidewire.client.effects import (
     Status,
     StatusChanged,
 )
-from tidewire.client.options import ClientOptions
+from tidewire.client.options import ClientOptions, backoff_ms, varied
 from tidewire.domain.errors import AuthFailure
 from tidewire.domain.limits import HEARTBEAT_INTERVAL_MS
 from tidewire.wire.error_table import CLOSE_TABLE, CloseReason
@@ -233,12 +232,7 @@ class Link:
         if told_ms:
             wait_ms = told_ms + round(told_ms * LATER_PART * self._random.random())
         else:
-            wait_ms = backoff_ms(
-                self._failures,
-                self._random,
-                first_ms=self._options.backoff_ms,
-                longest_ms=self._options.backoff_ms_max,
-            )
+            wait_ms = backoff_ms(self._failures, self._random, self._options)
         self._set(OFFLINE, reason)
         self._deadline_ms = now.ms + max(wait_ms, at_least_ms)
 

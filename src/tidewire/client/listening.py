@@ -11,19 +11,28 @@ from tidewire.client.connection import CLOSED
 from tidewire.client.errors import ClientError
 from tidewire.client.model import (
     FLEETING,
+    ChangeRow,
     ChatUpdated,
     Event,
-    Kept,
+    Message,
+    MessageChanged,
     MessageReceived,
     MessageRefused,
+    MessageRow,
     MessageStored,
+    change_of,
     message_of,
 )
+from tidewire.domain.ids import ChatId
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidewire.client.chat import Chat
     from tidewire.client.driver import Driver
     from tidewire.client.people import People
-    from tidewire.client.tables import Happening, Tables
+    from tidewire.client.tables import EventRow, Tables
+    from tidewire.domain.fold import MessageNow
 
 CHUNK: Final = 100
 _KINDS: Final[dict[str, type[Any]]] = {"refused": MessageRefused, "chat": ChatUpdated}
@@ -32,13 +41,20 @@ _KINDS: Final[dict[str, type[Any]]] = {"refused": MessageRefused, "chat": ChatUp
 class Events:
     """`async for event in client.events()`. Going on to the next event confirms the last one.
 
-    What is not confirmed comes again in the next life, marked `redelivered`. It ends when the
+    What is not confirmed comes again in the next run, marked `redelivered`. It ends when the
     client is closed by the application, and raises ClientClosed if it is closed for a reason.
     """
 
-    def __init__(self, driver: Driver, confirmations: Confirmations, people: People) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        confirmations: Confirmations,
+        people: People,
+        chat: Callable[[str], Chat],
+    ) -> None:
         self._driver = driver
         self._people = people
+        self._chat = chat
         self._confirmations = confirmations
         self._ready: deque[Event] = deque()
         self._read_through: int | None = None
@@ -66,10 +82,15 @@ class Events:
                 await driver.news.wait()
         event = self._last = self._ready.popleft()
         if isinstance(event, MessageReceived | MessageStored):
-            place = event.message.place
-            if place is not None:
-                place.seen = max(place.seen, event.message.sequence)
+            self._seen(event.message.chat_id, event.message.sequence)
+        elif isinstance(event, MessageChanged):
+            self._seen(event.chat_id, event.change.sequence)
         return event
+
+    def _seen(self, chat_id: str, sequence: int) -> None:
+        replica = self._driver.core.replicas.get(ChatId(chat_id))
+        if replica is not None:
+            replica.seen = max(replica.seen, sequence)
 
     async def _stored(self) -> list[Event]:
         driver = self._driver
@@ -85,17 +106,34 @@ class Events:
             raise
         if rows:
             self._read_through = rows[-1].position
-            await self._people.know(row for row in rows if isinstance(row, Kept))
+            entries = [row.entry if isinstance(row, ChangeRow) else row for row in rows]
+            await self._people.know(row for row in entries if isinstance(row, MessageRow))
         return [self._event(row, redelivered=row.position <= offered) for row in rows]
 
-    def _event(self, row: Kept | Happening, *, redelivered: bool) -> Event:
-        if isinstance(row, Kept):
-            place = self._driver.core.places.get(row.chat_id)  # type: ignore[call-overload]
+    def _event(self, row: MessageRow | ChangeRow | EventRow, *, redelivered: bool) -> Event:
+        if isinstance(row, MessageRow):
             kind = MessageStored if row.is_own else MessageReceived
-            message = message_of(row, place, self._people.names)
+            message = self._message(row)
             return kind(position=row.position, redelivered=redelivered, message=message)
+        if isinstance(row, ChangeRow):
+            held, change = row.message, change_of(row.entry, self._people.names)
+            assert change is not None
+            return MessageChanged(
+                position=row.position,
+                redelivered=redelivered,
+                chat_id=row.entry.chat_id,
+                target=change.target,
+                change=change,
+                before=None if held is None else self._message(held, row.before),
+                after=None if held is None else self._message(held, row.after),
+            )
         event: Event = msgspec.json.decode(row.body, type=_KINDS[row.kind])
         return msgspec.structs.replace(event, position=row.position, redelivered=redelivered)
+
+    def _message(self, row: MessageRow, now: MessageNow | None = None) -> Message:
+        replica = self._driver.core.replicas.get(row.chat_id)
+        chat = self._chat(row.chat_id)
+        return message_of(row, replica, self._people.names, acts=chat, now=now)
 
 
 class Confirmations:
@@ -104,38 +142,25 @@ class Confirmations:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._confirmed: int | None = None
-        self._is_writing = False
-        self._written = 0
+        self._is_due = False
 
     async def load(self) -> int:
         """The last position that was confirmed."""
         if self._confirmed is None:
             found = await self._driver.store.do(lambda tables: tables.meta("confirmed"))
-            self._confirmed = self._written = int(found or 0)
+            self._confirmed = int(found or 0)
         return self._confirmed
 
     def confirm(self, event: Event) -> None:
         """Everything up to this event is done. Fleeting events need no confirmation."""
-        if event.position == FLEETING or event.position <= (self._confirmed or 0):
-            return
-        self._confirmed = event.position
-        self._write()
+        if event.position != FLEETING and event.position > (self._confirmed or 0):
+            self._confirmed = event.position
+            if not self._is_due:
+                self._is_due = True
+                self._driver.write(self._write)
 
-    def _write(self) -> None:
-        """One write at a time; it takes whatever is the latest when it is its turn."""
-        if self._is_writing or self._confirmed is None or self._confirmed <= self._written:
-            return
-        self._is_writing = True
-
-        def write(tables: Tables) -> int:
-            confirmed = self._confirmed or 0
-            tables.confirm(confirmed)
-            return confirmed
-
-        self._driver.store.do(write).add_done_callback(self._done)
-
-    def _done(self, done: Any) -> None:
-        self._is_writing = False
-        if not done.cancelled() and done.exception() is None:
-            self._written = done.result()
-            self._write()
+    def _write(self, tables: Tables) -> None:
+        """On the store's thread. It takes the latest position: one that is confirmed after this
+        has read it finds that nothing is due, and writes again."""
+        self._is_due = False
+        tables.confirm(self._confirmed or 0)

@@ -1,18 +1,27 @@
 """What an application is shown: messages, and everything that can happen. PURE."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from tidewire.client.effects import Status
-from tidewire.client.places import Place
-from tidewire.domain.delivery import Tick, tick
+from tidewire.client.entries import amendment_of
+from tidewire.client.replica import Replica
+from tidewire.domain.delivery import Tick
+from tidewire.domain.fold import AS_WRITTEN, MessageNow, Reaction, fold
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
+from tidewire.domain.messages import EntryKind
+from tidewire.domain.messages import Message as Entry
+from tidewire.domain.rows import entry_of_row
+from tidewire.wire.forms import form_of
 from tidewire.wire.rest_models import MessageView
 from tidewire.wire.timestamps import parse_time_ms
+
+if TYPE_CHECKING:
+    from tidewire.client.sent import Sent
 
 NAMES_MAX: Final = 20_000
 """How many people are remembered by name."""
@@ -41,25 +50,71 @@ class Names:
         return news
 
 
-class Kept(msgspec.Struct, frozen=True, gc=False):
-    """A message as a row of the store."""
+class MessageRow(msgspec.Struct, frozen=True, gc=False):
+    """An entry as a row of the store: the columns in their order, and what has become of it if it
+    is a message. `quoted` is the message that it replies to, if that is held."""
 
     position: int
-    chat_id: str
+    chat_id: ChatId
     sequence: int
     prev_sequence: int
-    message_id: str
-    sender_id: str
-    client_message_id: str
+    message_id: MessageId
+    sender_id: UserId
+    client_message_id: ClientMessageId
     content: str
     content_type: str
     created_at: str
     is_own: int
     is_gone: int
+    kind: str | None = None
+    target: int | None = None
+    extra: str | None = None
+    is_deleted: int = 0
+    now: MessageNow = AS_WRITTEN
+    quoted: "MessageRow | None" = None
+
+    @property
+    def is_erased(self) -> bool:
+        return bool(self.is_deleted) or self.now.is_deleted
+
+
+class ChangeRow(msgspec.Struct, frozen=True):
+    """An entry that amends a message: the row of that one, if it is held, and what it was before
+    and after. If it is deleted by now, it was deleted to both."""
+
+    entry: MessageRow
+    message: MessageRow | None
+    before: MessageNow
+    after: MessageNow
+
+    @property
+    def position(self) -> int:
+        return self.entry.position
+
+
+def entry_of(row: MessageRow) -> Entry:
+    """The row as a value of the domain; its time is left out."""
+    begin = (row.chat_id, row.sequence, row.prev_sequence, row.message_id, row.sender_id)
+    said = (row.client_message_id, row.content, row.content_type)
+    return entry_of_row((*begin, *said, 0, row.target, row.extra, None))
+
+
+class Acts(Protocol):
+    """What can be done to a message; its chat does it."""
+
+    def edit(
+        self, message: "Message", text: str, *, base: int | None = None
+    ) -> "Coroutine[Any, Any, Sent]": ...
+    def delete(
+        self, message: "Message", *, reason: str | None = None
+    ) -> "Coroutine[Any, Any, Sent]": ...
+    def react(self, message: "Message", emoji: str) -> "Coroutine[Any, Any, Sent]": ...
+    def unreact(self, message: "Message", emoji: str) -> "Coroutine[Any, Any, Sent]": ...
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of a chat. Its `tick` is that of the moment in which it is looked at."""
+    """A message of a chat, as it was at the moment in which it was asked for. Its `tick` is that of
+    the moment in which it is looked at."""
 
     chat_id: ChatId
     sequence: int
@@ -67,14 +122,26 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     sender_id: UserId
     client_message_id: ClientMessageId
     text: str
+    """As it is after the last edit; empty if it is deleted."""
     created_at_ms: int
     is_own: bool
     is_gone: bool = False
     """The server lost it in a restore; only this device still has it."""
     is_damaged: bool = False
     """The server's copy is damaged: the text is empty, and only chat and sequence are sure."""
-    place: Place | None = None
+    is_deleted: bool = False
+    """It was deleted for all: there is no text any more."""
+    reply_to: int | None = None
+    """The sequence of the message that this one answers."""
+    quoted: "Message | None" = None
+    """That message, if this device holds it."""
+    mentions: tuple[UserId, ...] = ()
+    """User ids of the members who are meant; `@all` stands for all of them."""
+    now: MessageNow = AS_WRITTEN
+    """What has become of it, each part with the sequence of the entry that it is of."""
+    replica: Replica | None = None
     names: Names | None = None
+    acts: Acts | None = None
 
     @property
     def sender_name(self) -> str | None:
@@ -87,61 +154,112 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return datetime.fromtimestamp(self.created_at_ms / 1000, tz=UTC)
 
     @property
+    def is_edited(self) -> bool:
+        return self.now.is_edited
+
+    @property
+    def reactions(self) -> tuple[Reaction, ...]:
+        """Each has `emoji`, `count`, `is_own` and `users`: ids of some of those who have it."""
+        return self.now.shown_reactions
+
+    @property
     def tick(self) -> Tick | None:
         """What stands beside it; None beside messages of others."""
         if not self.is_own:
             return None
-        if self.place is None:
-            return Tick.SENT
-        return tick(
-            self.sequence,
-            others_delivered=self.place.others_delivered,
-            others_read=self.place.others_read,
-        )
+        return Tick.SENT if self.replica is None else self.replica.tick(self.sequence)
+
+    def edit(self, text: str, *, base: int | None = None) -> "Coroutine[Any, Any, Sent]":
+        """Give it another text; only its author can. See `Chat.edit`."""
+        return self._acts.edit(self, text, base=base)
+
+    def delete(self, reason: str | None = None) -> "Coroutine[Any, Any, Sent]":
+        """Delete it for all; its author can, and admins of a group. See `Chat.delete`."""
+        return self._acts.delete(self, reason=reason)
+
+    def react(self, emoji: str) -> "Coroutine[Any, Any, Sent]":
+        """Put an emoji on it. See `Chat.react`."""
+        return self._acts.react(self, emoji)
+
+    def unreact(self, emoji: str) -> "Coroutine[Any, Any, Sent]":
+        """Take an emoji back."""
+        return self._acts.unreact(self, emoji)
+
+    @property
+    def _acts(self) -> Acts:
+        assert self.acts is not None, "a message that was made by hand belongs to no client"
+        return self.acts
 
     def __repr__(self) -> str:
         # The beginning of the text: enough to know it again, and no log gets all of it.
         by = self.sender_name or self.sender_id
-        return f"Message(#{self.sequence} of {self.chat_id}, by {by}: {_short(self.text)})"
+        shown = "deleted" if self.is_deleted else _short(self.text)
+        return f"Message(#{self.sequence} of {self.chat_id}, by {by}: {shown})"
 
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…")
 
 
-def message_of(kept: Kept, place: Place | None, names: Names | None = None) -> Message:
+def message_of(
+    source: MessageRow | MessageView,
+    replica: Replica | None,
+    names: Names | None = None,
+    *,
+    own_id: str | None = None,
+    acts: Acts | None = None,
+    now: MessageNow | None = None,
+    quoted: Message | None = None,
+) -> Message:
+    """A message of the store, or of the server's history; of the latter `own_id` tells the own.
+    `now` stands in for what the source says has become of it."""
+    said: Entry | MessageView | None = None
+    if isinstance(source, MessageRow):
+        is_own, is_gone = bool(source.is_own), bool(source.is_gone)
+        now = source.now if now is None else now
+        if source.extra is not None:
+            said = entry_of(source)
+        if source.quoted is not None:
+            quoted = message_of(source.quoted, replica, names, acts=acts)
+    else:
+        is_own, is_gone, said = source.sender_id == own_id, False, source
+        now = AS_WRITTEN if now is None else now
+    is_deleted = bool(source.is_deleted) or now.is_deleted
+    text = "" if is_deleted else source.content if now.content is None else now.content
     return Message(
-        chat_id=ChatId(kept.chat_id),
-        sequence=kept.sequence,
-        message_id=MessageId(kept.message_id),
-        sender_id=UserId(kept.sender_id),
-        client_message_id=ClientMessageId(kept.client_message_id),
-        text=kept.content,
-        created_at_ms=parse_time_ms(kept.created_at) or 0,
-        is_own=bool(kept.is_own),
-        is_gone=bool(kept.is_gone),
-        # A message has at least one byte: only a damaged one is stored without any.
-        is_damaged=not kept.content,
-        place=place,
+        chat_id=source.chat_id,
+        sequence=source.sequence,
+        message_id=source.message_id,
+        sender_id=source.sender_id,
+        client_message_id=source.client_message_id,
+        text=text,
+        created_at_ms=parse_time_ms(source.created_at) or 0,
+        is_own=is_own,
+        is_gone=is_gone,
+        # A message has at least one byte: only a damaged or deleted one is without any.
+        is_damaged=not text and not is_deleted,
+        is_deleted=is_deleted,
+        reply_to=None if said is None else said.reply_to,
+        mentions=() if said is None or is_deleted else said.mentions,
+        quoted=quoted,
+        now=now,
+        replica=replica,
         names=names,
+        acts=acts,
     )
 
 
-def message_of_view(
-    view: MessageView, place: Place | None, own_id: str | None, names: Names | None = None
-) -> Message:
-    return Message(
-        chat_id=view.chat_id,
-        sequence=view.sequence,
-        message_id=view.message_id,
-        sender_id=view.sender_id,
-        client_message_id=view.client_message_id,
-        text=view.content,
-        created_at_ms=parse_time_ms(view.created_at) or 0,
-        is_own=view.sender_id == own_id,
-        is_damaged=view.is_damaged,
-        place=place,
-        names=names,
+def with_now(message: Message, now: MessageNow) -> Message:
+    """The message as it is after some changes. What it was before the first one is not known."""
+    is_deleted = message.is_deleted or now.is_deleted
+    text = message.text if now.content is None else now.content
+    return msgspec.structs.replace(
+        message,
+        now=now,
+        is_deleted=is_deleted,
+        text="" if is_deleted else text,
+        mentions=() if is_deleted else message.mentions,
+        is_damaged=message.is_damaged and not is_deleted and now.content is None,
     )
 
 
@@ -167,11 +285,11 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True):
     position: int = FLEETING
     """Its number in the store; 0 if it is not stored, and so never comes again."""
     redelivered: bool = False
-    """An earlier life may have handed it out already, without its being confirmed."""
+    """An earlier run may have handed it out already, without its being confirmed."""
 
 
 class MessageReceived(_Event, frozen=True, kw_only=True):
-    """A message of somebody else."""
+    """A message of another user."""
 
     message: Message
 
@@ -182,15 +300,99 @@ class MessageStored(_Event, frozen=True, kw_only=True):
     message: Message
 
 
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that changes a message: what it does, and who did it."""
+
+    kind: EntryKind
+    """`edit`, `delete` or `react`."""
+    sequence: int
+    """Its own place in the chat."""
+    target: int
+    """The sequence of the message that it changes."""
+    sender_id: UserId
+    is_own: bool
+    created_at_ms: int
+    text: str = ""
+    """Of an edit: the new text; empty if that is deleted by now."""
+    emoji: str | None = None
+    """Of a reaction."""
+    is_on: bool = True
+    """Of a reaction: set, or taken back."""
+    count: int = 0
+    """Of a reaction: how many have the emoji after it."""
+    reason: str | None = None
+    """Of a deletion."""
+    entry: Entry | None = None
+    names: Names | None = None
+
+    @property
+    def sender_name(self) -> str | None:
+        return None if self.names is None else self.names.get(self.sender_id)
+
+    def __repr__(self) -> str:
+        # Without the text of an edit: messages stay out of logs.
+        return f"Change({self.kind} #{self.sequence}, by {self.sender_name or self.sender_id})"
+
+    def applied_to(self, message: Message, own_id: str) -> Message:
+        """The message after this change, for an application that holds messages itself. What was
+        known of it may be older or newer."""
+        assert self.entry is not None
+        now = fold(message.now, self.entry, UserId(own_id))
+        return with_now(message, now)
+
+
+def change_of(
+    source: MessageRow | MessageView, names: Names | None, own_id: str | None = None
+) -> Change | None:
+    """An entry that amends a message; None: it does not. `own_id` is for those of the server."""
+    if isinstance(source, MessageRow):
+        entry, is_own = entry_of(source), bool(source.is_own)
+    else:
+        found = amendment_of(source.chat_id, source)
+        if found is None:
+            return None
+        entry, is_own = found, source.sender_id == own_id
+    amends = entry.amends
+    if amends is None:
+        return None
+    return form_of(
+        Change,
+        amends,
+        entry,
+        is_own=is_own,
+        created_at_ms=parse_time_ms(source.created_at) or 0,
+        text=entry.content,
+        entry=entry,
+        names=names,
+    )
+
+
+class MessageChanged(_Event, frozen=True, kw_only=True):
+    """A message was edited or deleted, or got a reaction, here or elsewhere. `before` and `after`
+    are None if this device does not hold the message: it may be older than what it has. If it is
+    deleted by now, neither has a text, so `before` of a deletion has none."""
+
+    chat_id: str
+    target: int
+    """The sequence of the message."""
+    change: Change
+    before: Message | None
+    after: Message | None
+
+
 class MessageRefused(_Event, frozen=True, kw_only=True):
-    """A message of ours was refused for good, or (`code` None) its fate is unknown. It stays in
-    the outbox until it is retried or dropped."""
+    """A message of ours, or a change of one, was refused for good, or (`code` None) its fate is
+    unknown. A message and an edit stay in the outbox until they are retried or dropped; a deletion,
+    a reaction and what concerns a deleted message do not."""
 
     chat_id: str
     client_message_id: str
     text: str
     code: str | None
     reason: str | None
+    kind: EntryKind = EntryKind.MESSAGE
+    target: int | None = None
+    """The message that was to be changed."""
 
     def __repr__(self) -> str:
         return f"MessageRefused({self.chat_id}, {self.code}: {_short(self.text)})"
@@ -228,9 +430,30 @@ class StatusMoved(_Event, frozen=True, kw_only=True):
 Event = (
     MessageReceived
     | MessageStored
+    | MessageChanged
     | MessageRefused
     | ChatUpdated
     | TicksMoved
     | Typing
     | StatusMoved
 )
+
+
+class Fleeting:
+    """Events that are not stored: only the latest of each kind counts, and only so many."""
+
+    def __init__(self, events_max: int) -> None:
+        self._events_max = events_max
+        self._events: dict[tuple[str, ...], Event] = {}
+
+    def put(self, key: tuple[str, ...], event: Event) -> None:
+        """The latest of its key replaces the one before; the oldest goes if too many."""
+        self._events.pop(key, None)
+        self._events[key] = event
+        if len(self._events) > self._events_max:
+            del self._events[next(iter(self._events))]
+
+    def take(self) -> list[Event]:
+        events = list(self._events.values())
+        self._events.clear()
+        return events

@@ -1,12 +1,22 @@
-"""What an application may tune about a client. Nothing here passes `domain.limits`."""
+"""What an application may tune about a client, and the waits that follow from it. PURE.
+
+Nothing here passes `domain.limits`.
+"""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidewire.domain.limits import PAGE_MESSAGES_MAX
 
+if TYPE_CHECKING:
+    from random import Random
+
+VARIATION: Final = 0.25
+"""Each wait is this part longer or shorter, so that not all clients come back at once (CL-06)."""
+
 _SECOND_MS: Final = 1_000
 _DAY_MS: Final = 24 * 3_600 * _SECOND_MS
+_DOUBLINGS_MAX: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,3 +109,15 @@ class ClientOptions:
             raise ValueError("unstored_max holds at least one page")
         if self.backoff_ms_max < self.backoff_ms:
             raise ValueError("backoff_ms_max is at least backoff_ms")
+
+
+def varied(wait_ms: float, random: "Random", variation: float = VARIATION) -> int:
+    """The wait, a random part longer or shorter."""
+    return round(wait_ms * (1 - variation + 2 * variation * random.random()))
+
+
+def backoff_ms(failures: int, random: "Random", options: ClientOptions) -> int:
+    """The wait after so many failures in a row, the first being 1: doubling, bounded, varied."""
+    assert failures >= 1
+    doublings = min(failures - 1, _DOUBLINGS_MAX)
+    return varied(min(options.backoff_ms << doublings, options.backoff_ms_max), random)

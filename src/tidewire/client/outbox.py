@@ -1,14 +1,19 @@
-"""Messages that wait to be sent: in which order, when, how often, and what became of them. PURE.
+"""What waits to be sent: in which order, when, how often, and what became of it. PURE.
 
-Per chat they leave in the order in which they were written; by default one is on its way at a time,
-so that the order survives failures. An entry leaves the outbox when it is known to be stored. One
-that was refused for good stays as failed, one whose fate nobody can find out stays as unknown,
-until the user retries or drops it. Neither holds back what was written after it.
+An entry is a message, or it amends one: an edit, a deletion, a reaction. Per chat they leave in
+the order in which they were written; by default one is on its way at a time, so that the
+order survives failures. An entry leaves the outbox when it is known to be stored. A message or an
+edit that was refused for good stays as failed, an entry whose fate cannot be found out stays as
+unknown, until the user retries or drops it. Neither holds back what was written after it.
 
 The server stores what a connection sends to a chat in the order of sending: a refusal that may be
 retried takes the later ones along. So after one nothing leaves until all that is on its way has
 been answered; then everything leaves again, in the order of writing. One that is given up is not
 waited for: the next one says so (`is_first`).
+
+What surely has not left is changed in place (`rewrite`). An amendment of a message whose sequence
+is not known yet names that message by its key (`target_key`) and waits behind it, until the answer
+tells the sequence. If the message is refused for good, its amendments are carried out right here.
 """
 
 from collections import deque
@@ -17,106 +22,156 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from tidewire.client.backoff import backoff_ms
-from tidewire.client.errors import OutboxFull
-from tidewire.client.options import ClientOptions
+from tidewire.client.errors import OutboxFull, known_code
+from tidewire.client.options import ClientOptions, backoff_ms
 from tidewire.domain.errors import ErrorCode
 from tidewire.domain.ids import ChatId, ClientMessageId
-from tidewire.wire.error_table import ERROR_TABLE, ErrorRow
+from tidewire.domain.messages import Amendment, EntryKind, MessageBody
+from tidewire.wire.client_frames import (
+    DeleteMessageFrame,
+    DeleteMessagePayload,
+    EditMessageFrame,
+    EditMessagePayload,
+    ReactFrame,
+    ReactPayload,
+    SendMessageFrame,
+    SendMessagePayload,
+    SubmitFrame,
+)
+from tidewire.wire.error_table import ERROR_TABLE
+from tidewire.wire.forms import form_of
 
 if TYPE_CHECKING:
     from random import Random
 
 
-class EntryState(StrEnum):
+class SendState(StrEnum):
     QUEUED = "queued"
     FLYING = "flying"
     FAILED = "failed"
     UNKNOWN = "unknown"
 
 
-QUEUED: Final = EntryState.QUEUED
-FLYING: Final = EntryState.FLYING
-FAILED: Final = EntryState.FAILED
-UNKNOWN: Final = EntryState.UNKNOWN
+QUEUED: Final = SendState.QUEUED
+FLYING: Final = SendState.FLYING
+FAILED: Final = SendState.FAILED
+UNKNOWN: Final = SendState.UNKNOWN
 
 
-class Entry(msgspec.Struct, kw_only=True):
-    """One message on its way out.
+class OutboxEntry(msgspec.Struct, kw_only=True):
+    """One message, or what it `amends`, on its way out.
 
     `number` orders the entries. `left_at_ms` is when it may first have left this device, as it is
     on the disk; None: surely not yet. `is_doubtful`: it left, and the answer was never heard.
-    `is_first`: the server is not to wait for what was refused before it.
+    `is_first`: the server is not to wait for what was refused before it. `base` is an edit's.
+    `target_key`: the entry of the outbox that is amended, while its sequence is not known.
     """
 
     client_message_id: ClientMessageId
     chat_id: ChatId
-    content: str
-    content_type: str
+    body: MessageBody
     seen_sequence: int
     created_at_ms: int
     number: int
     left_at_ms: int | None = None
-    state: EntryState = EntryState.QUEUED
+    state: SendState = SendState.QUEUED
     is_doubtful: bool = False
     is_first: bool = False
     tries: int = 0
     code: str | None = None
     reason: str | None = None
+    amends: Amendment | None = None
+    base: int | None = None
+    target_key: ClientMessageId | None = None
+
+    @property
+    def kind(self) -> EntryKind:
+        return EntryKind.MESSAGE if self.amends is None else self.amends.kind
+
+    @property
+    def has_text(self) -> bool:
+        """Whether its user wrote something that would be lost with it."""
+        return self.kind in (EntryKind.MESSAGE, EntryKind.EDIT)
+
+    @property
+    def has_surely_not_left(self) -> bool:
+        return self.state is FAILED or (self.state is QUEUED and not self.is_doubtful)
+
+    def frame(self, request_id: str) -> SubmitFrame:
+        amends = self.amends
+        if amends is None:
+            return SendMessageFrame(
+                request_id=request_id,
+                payload=form_of(SendMessagePayload, self.body, self),
+            )
+        assert self.target_key is None
+        match amends.kind:
+            case EntryKind.EDIT:
+                edit = form_of(EditMessagePayload, self.body, amends, self)
+                return EditMessageFrame(request_id=request_id, payload=edit)
+            case EntryKind.DELETE:
+                deletion = form_of(DeleteMessagePayload, amends, self)
+                return DeleteMessageFrame(request_id=request_id, payload=deletion)
+            case EntryKind.REACT:
+                reaction = form_of(ReactPayload, amends, self)
+                return ReactFrame(request_id=request_id, payload=reaction)
+            case _:
+                raise AssertionError("a message amends nothing")
 
     def __repr__(self) -> str:
         # Without the text: messages stay out of logs.
-        return f"Entry({self.client_message_id}, {self.chat_id}, {self.state})"
+        return f"OutboxEntry({self.kind} {self.client_message_id}, {self.chat_id}, {self.state})"
 
 
-class _Lane:
+class Refused(msgspec.Struct, frozen=True):
+    """What a refusal of the server means for the outbox."""
+
+    entry: OutboxEntry
+    is_rewritten: bool = False
+    """It says less than before, and leaves again."""
+    dropped: Sequence[OutboxEntry] = ()
+    """These are in the outbox no longer. The entry itself is among them if its user has nothing to
+    decide about it."""
+
+
+class _Lane(msgspec.Struct, eq=False):
     """The entries of one chat."""
 
-    __slots__ = (
-        "chat_id",
-        "failures",
-        "flying",
-        "is_held",
-        "is_refused",
-        "queued",
-        "retry_at_ms",
-    )
-
-    def __init__(self, chat_id: ChatId) -> None:
-        self.chat_id = chat_id
-        self.queued: deque[Entry] = deque()
-        self.flying: dict[ClientMessageId, Entry] = {}
-        self.failures = 0
-        self.retry_at_ms: int | None = None
-        self.is_held = True
-        self.is_refused = False
-        """One was refused, and what left after it has not been answered yet."""
+    chat_id: ChatId
+    queued: deque[OutboxEntry] = msgspec.field(default_factory=deque)
+    flying: dict[ClientMessageId, OutboxEntry] = {}
+    failures: int = 0
+    retry_at_ms: int | None = None
+    is_held: bool = True
+    is_refused: bool = False
+    """One was refused, and what left after it has not been answered yet."""
 
 
 class Outbox:
     def __init__(
-        self, options: ClientOptions, random: "Random", entries: Iterable[Entry] = ()
+        self, options: ClientOptions, random: "Random", entries: Iterable[OutboxEntry] = ()
     ) -> None:
-        """`entries`: those of earlier lives, in their order."""
+        """`entries`: those of earlier runs, in their order."""
         self._options = options
         self._random = random
-        self._entries: dict[ClientMessageId, Entry] = {}
+        self._entries: dict[ClientMessageId, OutboxEntry] = {}
         self._lanes: dict[ChatId, _Lane] = {}
         # Lanes that may have something to send, in the order of their turns; a dict keeps it.
         self._ready: dict[ChatId, _Lane] = {}
         self._paused: dict[ChatId, _Lane] = {}
         # Chats for which the server may wait for an entry that does not come again.
         self._given_up: dict[ChatId, None] = {}
+        # Amendments of messages whose sequence is not known, by the key of the message.
+        self._behind: dict[ClientMessageId, list[OutboxEntry]] = {}
         self.flying_count = 0
         for entry in entries:
-            # Whatever was on its way when that life ended has left, and nobody heard the answer.
+            # Whatever was on its way when that run ended has left, and its answer was lost.
             entry.is_doubtful = entry.left_at_ms is not None
             if entry.state is FLYING:
                 entry.state = QUEUED
-            self._entries[entry.client_message_id] = entry
-            if entry.state is QUEUED:
-                self._queue(entry)
+            self._take_in(entry)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -124,10 +179,10 @@ class Outbox:
     def __contains__(self, client_message_id: object) -> bool:
         return client_message_id in self._entries
 
-    def get(self, client_message_id: ClientMessageId) -> Entry | None:
+    def get(self, client_message_id: ClientMessageId) -> OutboxEntry | None:
         return self._entries.get(client_message_id)
 
-    def entries(self, chat_id: ChatId | None = None) -> list[Entry]:
+    def entries(self, chat_id: ChatId | None = None) -> list[OutboxEntry]:
         """All entries, or those of a chat, in the order in which they were written."""
         chosen = [e for e in self._entries.values() if chat_id is None or e.chat_id == chat_id]
         return sorted(chosen, key=_number)
@@ -139,31 +194,68 @@ class Outbox:
         if len(self._entries) + more > self._options.outbox_max:
             raise OutboxFull(self._options.outbox_max)
 
-    def add(self, entry: Entry) -> None:
-        """Take in an entry that is on the disk. A chat's first one waits for `release`."""
+    def add(self, entry: OutboxEntry) -> bool:
+        """Take in an entry that is on the disk. A chat's first one waits for `release`. False: it
+        has failed, because the message that it amends was given up meanwhile."""
         assert entry.state is QUEUED
         assert entry.client_message_id not in self._entries
-        self._entries[entry.client_message_id] = entry
-        self._queue(entry)
+        target = None if entry.target_key is None else self._entries.get(entry.target_key)
+        if entry.target_key is not None and (target is None or target.state is FAILED):
+            entry.state, entry.code = FAILED, ErrorCode.TARGET_NOT_FOUND
+            entry.reason = "the message that it changes was not sent"
+            return False
+        self._take_in(entry)
+        return True
 
-    def retry(self, client_message_id: ClientMessageId, number: int) -> Entry | None:
-        """Send a failed or unknown one again, behind what waits already. None: it is not one."""
+    def _take_in(self, entry: OutboxEntry) -> None:
+        self._entries[entry.client_message_id] = entry
+        if entry.target_key is not None:
+            self._behind.setdefault(entry.target_key, []).append(entry)
+        if entry.state is QUEUED:
+            self._queue(entry)
+
+    def retry(self, client_message_id: ClientMessageId, number: int) -> list[OutboxEntry]:
+        """Send a failed or unknown one again, behind what waits already, and what waits for it
+        behind it. They get numbers from this one on. Nothing: it is not such a one."""
         entry = self._entries.get(client_message_id)
         if entry is None or entry.state in (QUEUED, FLYING):
-            return None
-        entry.state, entry.code, entry.reason = QUEUED, None, None
-        entry.tries, entry.is_doubtful, entry.number = 0, False, number
-        entry.left_at_ms = None
-        self._queue(entry)
-        return entry
+            return []
+        again = [entry, *self._behind.get(client_message_id, ())]
+        for offset, one in enumerate(again):
+            one.state, one.code, one.reason = QUEUED, None, None
+            one.tries, one.is_doubtful, one.number = 0, False, number + offset
+            one.left_at_ms = None
+            self._queue(one)
+        return again
 
-    def drop(self, client_message_id: ClientMessageId) -> Entry | None:
-        """Forget one that is not on its way. None: there is none such."""
+    def drop(self, client_message_id: ClientMessageId) -> list[OutboxEntry]:
+        """Forget one that is not on its way, and what would have changed it. Nothing: there is none
+        such."""
         entry = self._entries.get(client_message_id)
         if entry is None or entry.state is FLYING or (entry.state is QUEUED and entry.is_doubtful):
+            return []
+        return self._forget_all([entry, *self._behind.get(client_message_id, ())])
+
+    def rewrite(self, client_message_id: ClientMessageId, content: str) -> OutboxEntry | None:
+        """Give a message or an edit that surely has not left another text. None: there is none
+        such. It leaves when that is on the disk, as `left_at_ms` says."""
+        entry = self._entries.get(client_message_id)
+        if entry is None or not entry.has_surely_not_left:
             return None
-        self._forget(entry)
+        entry.body = replace(entry.body, content=content)
+        entry.left_at_ms = None
         return entry
+
+    def last_edit(self, chat_id: ChatId, target: int | ClientMessageId) -> OutboxEntry | None:
+        """The edit of a message that would be the last one, if it waits here."""
+        edits = [
+            entry
+            for entry in self.entries(chat_id)
+            if entry.amends is not None
+            and entry.amends.kind is EntryKind.EDIT
+            and target in (entry.amends.target, entry.target_key)
+        ]
+        return edits[-1] if edits else None
 
     # Out.
 
@@ -189,7 +281,7 @@ class Outbox:
         """Chats for which something waits, or is on its way."""
         return list(self._lanes)
 
-    def take(self, now_ms: int, wall_ms: int) -> tuple[list[Entry], list[Entry]]:
+    def take(self, now_ms: int, wall_ms: int) -> tuple[list[OutboxEntry], list[OutboxEntry]]:
         """What leaves now, and what does not leave because only its user can know whether it may.
 
         What leaves is FLYING from here on.
@@ -199,8 +291,8 @@ class Outbox:
                 del self._paused[lane.chat_id]
                 lane.retry_at_ms = None
                 self._consider(lane)
-        leaving: list[Entry] = []
-        doubtful: list[Entry] = []
+        leaving: list[OutboxEntry] = []
+        doubtful: list[OutboxEntry] = []
         room = self._options.sends_max - self.flying_count
         while self._ready and room > 0:
             chat_id, lane = next(iter(self._ready.items()))
@@ -210,6 +302,8 @@ class Outbox:
             if entry.is_doubtful and self._is_too_old(entry, wall_ms):
                 entry.state = UNKNOWN
                 doubtful.append(entry)
+                for one in self._behind.get(entry.client_message_id, ()):
+                    lane.queued.remove(one)
             else:
                 entry.state = FLYING
                 entry.is_first = chat_id in self._given_up
@@ -221,21 +315,51 @@ class Outbox:
             self._settle_lane(lane)
         return leaving, doubtful
 
+    def marked(self, entries: Iterable[OutboxEntry], left_at_ms: int) -> list[OutboxEntry]:
+        """It is on the disk that these are about to leave; those of them that still want to."""
+        leaving: list[OutboxEntry] = []
+        for entry in entries:
+            # The connection may have been lost meanwhile, or a page have brought the message.
+            is_waiting = entry.state is FLYING and entry.client_message_id in self._entries
+            if entry.left_at_ms is None and is_waiting:
+                leaving.append(entry)
+            entry.left_at_ms = left_at_ms
+        return leaving
+
     def next_deadline_ms(self) -> int | None:
         waits = [lane.retry_at_ms for lane in self._paused.values() if lane.retry_at_ms is not None]
         return min(waits, default=None)
 
     # What became of it.
 
-    def stored(self, client_message_id: ClientMessageId) -> Entry | None:
-        """It is in the server's store, as an answer or a message of a page says."""
+    def stored(self, client_message_id: ClientMessageId, sequence: int) -> OutboxEntry | None:
+        """It is in the server's store, as an answer or an entry of a page says."""
         entry = self._entries.get(client_message_id)
         if entry is not None:
             lane = self._lanes.get(entry.chat_id)
             if lane is not None:
                 lane.failures = 0
+            is_parked = entry.state is UNKNOWN
+            for one in self._behind.pop(client_message_id, ()):
+                name_target(one, sequence)
+                if is_parked:
+                    self._queue(one)
             self._forget(entry)
         return entry
+
+    def erased(self, chat_id: ChatId, target: int) -> list[OutboxEntry]:
+        """A message was deleted: edits of it are dropped, and their texts with them."""
+        edits = [
+            entry
+            for entry in self._entries.values()
+            if entry.chat_id == chat_id
+            and entry.amends is not None
+            and entry.amends.kind is EntryKind.EDIT
+            and entry.amends.target == target
+        ]
+        for entry in edits:
+            _erase(entry)
+        return self._forget_all(edits)
 
     def refused(
         self,
@@ -246,10 +370,12 @@ class Outbox:
         retry_after_ms: int,
         now_ms: int,
         after: str | None = None,
-    ) -> Entry | None:
+        outsiders: Sequence[str] = (),
+    ) -> Refused | None:
         """The server said no. It is tried again if the table of codes says so, else it has failed.
 
         `after`: only because this one was refused before it, which has to be sent again first.
+        `outsiders`: those of its mentions that are no members; it is sent again without them.
         None: it was not on its way (any more).
         """
         entry = self._entries.get(client_message_id)
@@ -258,13 +384,19 @@ class Outbox:
         lane = self._lanes[entry.chat_id]
         self._land(lane, entry)
         entry.tries += after is None
-        if not self._may_retry(entry, code):
+        is_rewritten = code == ErrorCode.INVALID_MENTION and _mention_less(entry, outsiders)
+        dropped: Sequence[OutboxEntry] = ()
+        if is_rewritten:
+            # It was refused, so no answer is missing: it has not left as it is now.
+            entry.state, entry.left_at_ms = QUEUED, None
+            self._requeue(lane, [entry])
+        elif not self._may_retry(entry, code):
             entry.state, entry.code, entry.reason = FAILED, code, reason
-            row = _row(code)
-            if row is None or row.retryable:
+            if is_retryable(code):
                 self._given_up[entry.chat_id] = None
                 # What left after it is being refused because of it, and goes first.
                 lane.is_refused = bool(lane.flying)
+            dropped = self._gave_up(entry)
         else:
             entry.state, entry.is_doubtful = QUEUED, True
             self._requeue(lane, [entry])
@@ -273,17 +405,27 @@ class Outbox:
                 self._given_up[entry.chat_id] = None
             self._pause(lane, now_ms, retry_after_ms, is_failure=after is None)
         self._settle_lane(lane)
-        return entry
+        return Refused(entry, is_rewritten, dropped)
+
+    def _gave_up(self, entry: OutboxEntry) -> list[OutboxEntry]:
+        """An entry has failed: what is of no more use goes. The server does not have a message that
+        it refused, so what waits to change it is done here."""
+        behind = list(self._behind.get(entry.client_message_id, ()))
+        is_over = not entry.has_text
+        if entry.amends is not None and entry.code == ErrorCode.MESSAGE_DELETED:
+            _erase(entry)
+            is_over = True
+        for one in behind:
+            one.code, one.reason = entry.code, entry.reason
+            if one.kind is EntryKind.EDIT:
+                entry.body = replace(entry.body, content=one.body.content)
+            is_over |= one.kind is EntryKind.DELETE
+        return self._forget_all([*behind, entry] if is_over else behind)
 
     def _pause(self, lane: _Lane, now_ms: int, retry_after_ms: int, *, is_failure: bool) -> None:
         """Nothing leaves for this chat for a while, each time for longer."""
         lane.failures += is_failure or not lane.failures
-        wait_ms = backoff_ms(
-            lane.failures,
-            self._random,
-            first_ms=self._options.backoff_ms,
-            longest_ms=self._options.backoff_ms_max,
-        )
+        wait_ms = backoff_ms(lane.failures, self._random, self._options)
         if is_failure or lane.retry_at_ms is None:
             lane.retry_at_ms = now_ms + max(wait_ms, retry_after_ms)
         self._paused[lane.chat_id] = lane
@@ -307,34 +449,42 @@ class Outbox:
         self._given_up.clear()
         self.hold_all()
 
-    def _may_retry(self, entry: Entry, code: str) -> bool:
-        row = _row(code)
-        if row is None or code == ErrorCode.INTERNAL_ERROR:
-            # A code that is newer than we are: a few more tries, then the user decides.
+    def _may_retry(self, entry: OutboxEntry, code: str) -> bool:
+        if known_code(code) in (None, ErrorCode.INTERNAL_ERROR):
+            # Also a code that is newer than we are: a few more tries, then the user decides.
             return entry.tries < self._options.tries_max
-        return row.retryable
+        return is_retryable(code)
 
-    def _is_too_old(self, entry: Entry, wall_ms: int) -> bool:
+    def _is_too_old(self, entry: OutboxEntry, wall_ms: int) -> bool:
         return (
             entry.left_at_ms is not None and wall_ms - entry.left_at_ms >= self._options.fate_ms_max
         )
 
     # Lanes.
 
-    def _queue(self, entry: Entry) -> None:
+    def _queue(self, entry: OutboxEntry) -> None:
+        target = None if entry.target_key is None else self._entries.get(entry.target_key)
+        if target is not None and target.state is UNKNOWN:
+            # It waits beside the lane: its message goes out again when the user says so.
+            return
         lane = self._lanes.get(entry.chat_id)
         if lane is None:
             lane = self._lanes[entry.chat_id] = _Lane(entry.chat_id)
-        lane.queued.append(entry)
+        if lane.queued and lane.queued[-1].number > entry.number:
+            self._requeue(lane, [entry])
+        else:
+            lane.queued.append(entry)
         self._consider(lane)
 
-    def _requeue(self, lane: _Lane, entries: Sequence[Entry]) -> None:
+    def _requeue(self, lane: _Lane, entries: Sequence[OutboxEntry]) -> None:
         if entries:
             lane.queued = deque(sorted([*entries, *lane.queued], key=_number))
 
     def _consider(self, lane: _Lane) -> None:
         is_ready = (
             lane.queued
+            # What amends a message on its way waits for that one's answer.
+            and lane.queued[0].target_key is None
             and not lane.is_held
             and lane.retry_at_ms is None
             and not (lane.is_refused and lane.flying)
@@ -353,30 +503,60 @@ class Outbox:
             self._ready.pop(lane.chat_id, None)
             self._paused.pop(lane.chat_id, None)
 
-    def _land(self, lane: _Lane, entry: Entry) -> None:
+    def _land(self, lane: _Lane, entry: OutboxEntry) -> None:
         if lane.flying.pop(entry.client_message_id, None) is not None:
             self.flying_count -= 1
             lane.is_refused = lane.is_refused and bool(lane.flying)
 
-    def _forget(self, entry: Entry) -> None:
-        del self._entries[entry.client_message_id]
+    def _forget_all(self, entries: Sequence[OutboxEntry]) -> list[OutboxEntry]:
+        for entry in entries:
+            self._forget(entry)
+        return list(entries)
+
+    def _forget(self, entry: OutboxEntry) -> None:
+        key = entry.client_message_id
+        del self._entries[key]
+        self._behind.pop(key, None)
+        if entry.target_key is not None and entry.target_key in self._behind:
+            self._behind[entry.target_key].remove(entry)
         lane = self._lanes.get(entry.chat_id)
         if lane is None:
             return
         if entry.state is FLYING:
             self._land(lane, entry)
-        elif entry.state is QUEUED:
+        elif entry.state is QUEUED and entry in lane.queued:
             lane.queued.remove(entry)
         self._settle_lane(lane)
 
 
-def _row(code: str) -> ErrorRow | None:
-    """What the table says of a code; None if it is newer than we are."""
-    try:
-        return ERROR_TABLE[ErrorCode(code)]
-    except ValueError:
-        return None
+def name_target(entry: OutboxEntry, sequence: int) -> None:
+    """The sequence of what an entry amends has become known."""
+    assert entry.amends is not None
+    entry.amends = replace(entry.amends, target=sequence)
+    entry.target_key = None
 
 
-def _number(entry: Entry) -> int:
+def _erase(entry: OutboxEntry) -> None:
+    """Its target was deleted: the text must not stay."""
+    entry.body = replace(entry.body, content="")
+    entry.code = ErrorCode.MESSAGE_DELETED
+    entry.reason = entry.reason or "this message was deleted"
+
+
+def _mention_less(entry: OutboxEntry, outsiders: Sequence[str]) -> bool:
+    """Take mentions out of a message; False: none of them is in it."""
+    kept = tuple(one for one in entry.body.mentions if one not in outsiders)
+    if kept == entry.body.mentions:
+        return False
+    entry.body = replace(entry.body, mentions=kept)
+    return True
+
+
+def is_retryable(code: str) -> bool:
+    """Whether the same request may succeed later; if the code is newer than we are, it may."""
+    known = known_code(code)
+    return known is None or ERROR_TABLE[known].retryable
+
+
+def _number(entry: OutboxEntry) -> int:
     return entry.number

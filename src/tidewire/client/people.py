@@ -1,7 +1,7 @@
 """Who wrote, and what chats are called: asked for in the background, kept in the store.
 
 The socket tells ids alone. What is asked for over REST is learned once, and a client that is not
-connected shows what it learned before. Whoever waits for a name waits for a moment at most.
+connected shows what it learned before. A caller waits for a name for a moment at most.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from typing import Final
 from tidewire.client.driver import Driver
 from tidewire.client.errors import ClientError
 from tidewire.client.link import READY
-from tidewire.client.model import Kept, Names
-from tidewire.client.places import Place
+from tidewire.client.model import MessageRow, Names
+from tidewire.client.replica import Replica
 from tidewire.client.rest import Rest
 from tidewire.domain.chats import ChatType
 from tidewire.domain.ids import ChatId
 from tidewire.wire.rest_models import ChatView, Envelope, UserView
 
 WAIT_S_MAX: Final = 2.0
-"""How long somebody who wants to show a name waits for it."""
+"""How long a caller that wants to show a name waits for it."""
 ONE_BY_ONE_MAX: Final = 5
 """So many chats without a name are asked for one by one; if there are more, all are listed."""
 USERS_MAX: Final = 20
@@ -37,27 +37,27 @@ class People:
         self._list_chats = list_chats
         # Chats and people that were asked for on this connection: not again and again.
         self._asked: set[str] = set()
-        self._nameless: dict[ChatId, Place] = {}
+        self._nameless: dict[ChatId, Replica] = {}
         self._task: asyncio.Task[None] | None = None
-        driver.on_place = self.noticed
+        driver.on_replica = self.noticed
         driver.on_ready = self._connected
 
     async def load(self) -> None:
-        """Take up what earlier lives learned."""
+        """Take up what earlier runs learned."""
         self.names.learn(await self._driver.store.do(lambda tables: tables.names()))
 
     # Chats.
 
-    def noticed(self, place: Place) -> None:
+    def noticed(self, replica: Replica) -> None:
         """A chat has changed; maybe it has no name yet."""
-        if place.name is None and place.is_member and place.chat_id not in self._asked:
-            self._nameless[place.chat_id] = place
+        if replica.name is None and replica.is_member and replica.chat_id not in self._asked:
+            self._nameless[replica.chat_id] = replica
             self._start()
 
     def _connected(self) -> None:
         self._asked.clear()
-        for place in self._driver.core.places.values():
-            self.noticed(place)
+        for replica in self._driver.core.replicas.values():
+            self.noticed(replica)
 
     def _start(self) -> None:
         if self._task is None and self._driver.status.state is READY:
@@ -95,10 +95,10 @@ class People:
         self.name_chat(view.chat_id, name)
 
     def name_chat(self, chat_id: ChatId, name: str | None) -> None:
-        place = self._driver.core.places.get(chat_id)
-        if place is not None and name is not None and name != place.name:
-            place.name = name
-            self._driver.place_changed(place)
+        replica = self._driver.core.replicas.get(chat_id)
+        if replica is not None and name is not None and name != replica.name:
+            replica.name = name
+            self._driver.replica_changed(replica)
 
     async def settled(self) -> None:
         """Wait until the chats have their names, for a moment at most."""
@@ -113,25 +113,46 @@ class People:
         if news:
             self._driver.write(lambda tables: tables.save_names(news))
 
-    async def know(self, messages: Iterable[Kept]) -> None:
+    async def know(self, messages: Iterable[MessageRow]) -> None:
         """Learn who wrote these, if the server can be asked, for a moment at most."""
-        missing: dict[str, dict[str, None]] = {}
+        senders: dict[str, list[str]] = {}
         for one in messages:
-            sender_id = one.sender_id
-            if self.names.get(sender_id) is None and sender_id not in self._asked:
-                missing.setdefault(one.chat_id, {})[sender_id] = None
-        if missing and self._driver.status.state is READY:
-            with suppress(TimeoutError, ClientError):
-                async with asyncio.timeout(WAIT_S_MAX):
-                    for chat_id, sender_ids in missing.items():
-                        await self._learn_senders(chat_id, sender_ids)
+            senders.setdefault(one.chat_id, []).append(one.sender_id)
+            if one.quoted is not None:
+                senders[one.chat_id].append(one.quoted.sender_id)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_S_MAX):
+                for chat_id, user_ids in senders.items():
+                    await self.learn(chat_id, user_ids)
 
-    async def _learn_senders(self, chat_id: str, sender_ids: Iterable[str]) -> None:
-        self._asked.update(sender_ids)
-        with suppress(ClientError):
-            await self._learn_chat(chat_id)
-        gone = [one for one in sender_ids if self.names.get(one) is None]
-        for user_id in gone[:USERS_MAX]:
-            # Somebody who is in the chat no longer.
-            found = await self._rest.call(Envelope[UserView], "GET", f"/users/{user_id}")
-            self.take({user_id: found.data.display_name})
+    def unknown(self, user_ids: Iterable[str]) -> list[str]:
+        """Those whose names are missing, and were not asked for on this connection."""
+        return [
+            user_id
+            for user_id in dict.fromkeys(user_ids)
+            if self.names.get(user_id) is None and user_id not in self._asked
+        ]
+
+    async def learn(self, chat_id: str, user_ids: Iterable[str]) -> bool:
+        """Ask for the names that are missing; True if there was something to ask. Without a
+        connection nothing happens, and a name that cannot be had stays unknown."""
+        missing = self.unknown(user_ids)
+        if not missing or self._driver.status.state is not READY:
+            return False
+        self._asked.update(missing)
+        unasked = set(missing)
+        try:
+            with suppress(ClientError):
+                await self._learn_chat(chat_id)
+            gone = [one for one in missing if self.names.get(one) is None]
+            for user_id in gone[:USERS_MAX]:
+                # They are not in the chat any more.
+                with suppress(ClientError):
+                    found = await self._rest.call(Envelope[UserView], "GET", f"/users/{user_id}")
+                    self.take({user_id: found.data.display_name})
+                unasked.discard(user_id)
+        finally:
+            # A caller waits for a moment only, and so many are asked for at a time: the others
+            # are asked for when they are wanted again.
+            self._asked -= unasked
+        return True

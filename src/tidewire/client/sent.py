@@ -3,122 +3,200 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tidewire.client.errors import ClientError, FateUnknown, MessageFailed, closed_for
-from tidewire.domain.delivery import Tick, tick
+from tidewire.client.errors import ClientError, FateUnknown, closed_for, message_failed
+from tidewire.domain.delivery import Tick
+from tidewire.domain.messages import EntryKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidewire.client.driver import Driver
-    from tidewire.client.places import Place
-    from tidewire.domain.ids import ChatId
+    from tidewire.client.replica import Replica
+    from tidewire.domain.ids import ChatId, UserId
+    from tidewire.domain.messages import Amendment, MessageBody
+
+Waiter = tuple["Callable[[], bool]", "asyncio.Future[None]"]
+
+ANYTHING: Final = ""
+"""What waits for this is looked at whenever the state or the outbox changes."""
+
+
+class Waits:
+    """Conditions that are waited for. Each is looked at when what it depends on changes, which its
+    key names: a chat's id, a message's, or ANYTHING."""
+
+    def __init__(self, check_open: Callable[[], None]) -> None:
+        """`check_open` raises ClientClosed when there is nothing more to wait for."""
+        self._check_open = check_open
+        self._waiters: dict[str, list[Waiter]] = {}
+
+    async def until(self, key: str, is_so: Callable[[], bool]) -> None:
+        """Wait until it is so. Raises ClientClosed."""
+        while not is_so():
+            self._check_open()
+            waiter: Waiter = (is_so, asyncio.get_running_loop().create_future())
+            waiters = self._waiters.setdefault(key, [])
+            waiters.append(waiter)
+            try:
+                await waiter[1]
+            finally:
+                waiters.remove(waiter)
+                if not waiters:
+                    self._waiters.pop(key, None)
+
+    async def until_change(self, is_so: Callable[[], bool]) -> None:
+        await self.until(ANYTHING, is_so)
+
+    def changed(self, key: str = ANYTHING) -> None:
+        for is_so, future in self._waiters.get(key, ()):
+            if not future.done() and is_so():
+                future.set_result(None)
+
+    def all_changed(self) -> None:
+        for key in list(self._waiters):
+            self.changed(key)
+
+    def fail(self, reason: str) -> None:
+        """Nothing more will come."""
+        self.all_changed()
+        for waiters in self._waiters.values():
+            for _, future in waiters:
+                if not future.done():
+                    future.set_exception(closed_for(reason))
 
 
 class Sent:
-    """A message that is in the outbox on the disk, or further.
+    """A message, or a change of one, that is in the outbox on the disk, or further.
 
-    Each of the waits may be given up (`asyncio.timeout`) without taking the message back.
+    Each of the waits may be given up (`asyncio.timeout`) without taking it back.
     """
 
-    def __init__(self, driver: Driver, client_message_id: str, chat_id: ChatId, text: str) -> None:
+    client_message_id: str
+    chat_id: ChatId
+    amends: Amendment | None
+    """What it changes, and how; None for a message. While the sequence of its target is not known,
+    that is 0."""
+    sequence: int | None
+    """Its place in the chat, once the server has stored it."""
+    code: str | None
+    reason: str | None
+    """Why it failed, if it did."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        client_message_id: str,
+        chat_id: ChatId,
+        body: MessageBody,
+        amends: Amendment | None = None,
+    ) -> None:
         self.client_message_id = client_message_id
         self.chat_id = chat_id
-        self.text = text
-        self.sequence: int | None = None
-        """Its place in the chat, once the server has stored it."""
-        self.code: str | None = None
-        self.reason: str | None = None
-        """Why it failed, if it did."""
+        self.amends = amends
+        self.sequence = self.code = self.reason = None
         self._driver = driver
+        self._body = body
         self._fault: ClientError | None = None
-        self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def kind(self) -> EntryKind:
+        """`message`, `edit`, `delete` or `react`."""
+        return EntryKind.MESSAGE if self.amends is None else self.amends.kind
+
+    @property
+    def text(self) -> str:
+        """Of a message, or the new one of an edit."""
+        return self._body.content
+
+    @property
+    def reply_to(self) -> int | None:
+        """The sequence of the message that this one answers."""
+        return self._body.reply_to
+
+    @property
+    def mentions(self) -> tuple[UserId, ...]:
+        return self._body.mentions
 
     @property
     def tick(self) -> Tick:
-        if self.sequence is not None:
-            place = self._place
-            return tick(
-                self.sequence,
-                others_delivered=0 if place is None else place.others_delivered,
-                others_read=0 if place is None else place.others_read,
-            )
-        return Tick.SENDING if self._fault is None else Tick.FAILED
+        if self.sequence is None:
+            return Tick.SENDING if self._fault is None else Tick.FAILED
+        replica = self._replica
+        return Tick.SENT if replica is None else replica.tick(self.sequence)
 
     async def stored(self) -> int:
         """Wait until the server has it for good; its sequence. `chat.messages()` has it then, too.
         Raises MessageFailed, FateUnknown and ClientClosed."""
-        while self.sequence is None:
-            if self._fault is not None:
-                raise self._fault
-            self._driver.check_open()
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(future)
-            await future
+        waits = self._driver.waits
+        await waits.until(
+            self.client_message_id, lambda: self.sequence is not None or self._fault is not None
+        )
         sequence = self.sequence
-        await self._driver.waits.until(self.chat_id, lambda: self._is_held(sequence))
+        if sequence is None:
+            assert self._fault is not None
+            raise self._fault
+        await waits.until(self.chat_id, lambda: self._is_held(sequence))
         return sequence
 
     def _is_held(self, sequence: int) -> bool:
         """It is among the messages here, or will not be on this connection."""
-        place = self._place
-        return place is None or not place.cursor < sequence <= place.own_through
+        replica = self._replica
+        return replica is None or not replica.cursor < sequence <= replica.own_through
 
     async def delivered(self) -> None:
-        """Wait until everybody's device has it."""
-        sequence = await self.stored()
-        await self._driver.waits.until(
-            self.chat_id,
-            lambda: self._place is not None and self._place.others_delivered >= sequence,
-        )
+        """Wait until it is on a device of every other member."""
+        await self._reached(Tick.DELIVERED, Tick.READ)
 
     async def read(self) -> None:
-        """Wait until everybody has read it."""
-        sequence = await self.stored()
-        await self._driver.waits.until(
-            self.chat_id, lambda: self._place is not None and self._place.others_read >= sequence
-        )
+        """Wait until every other member has read it."""
+        await self._reached(Tick.READ)
+
+    async def _reached(self, *ticks: Tick) -> None:
+        await self.stored()
+        await self._driver.waits.until(self.chat_id, lambda: self.tick in ticks)
+
+    async def edit(self, text: str) -> Sent:
+        """Give this message another text: here, if it surely has not left, or by an edit that waits
+        for it. Returns what is on its way now. Raises as `Chat.edit` does."""
+        return await self._driver.sending.edit(self.chat_id, self, text)
+
+    async def delete(self) -> Sent:
+        """Take this message back: here, if it surely has not left, or by a deletion that waits for
+        it. Raises as `Chat.delete` does."""
+        return await self._driver.sending.delete(self.chat_id, self)
 
     async def retry(self) -> bool:
         """Send a failed one again. False: it is not one."""
         self._fault = self.code = self.reason = None
-        return await self._driver.retry(self.client_message_id)
+        return await self._driver.sending.retry(self.client_message_id)
 
     async def drop(self) -> bool:
         """Forget it. False: it is on its way, or was, and may arrive."""
-        return await self._driver.drop(self.client_message_id)
+        return await self._driver.sending.drop(self.client_message_id)
 
     # For the driver.
 
-    def settle(self, sequence: int) -> None:
+    def _settle(self, sequence: int) -> None:
         self.sequence = sequence
         self._fault = None
-        self._wake()
 
-    def refuse(self, code: str | None, reason: str | None) -> None:
+    def _rewrite(self, body: MessageBody) -> None:
+        self._body = body
+
+    def _refuse(self, code: str | None, reason: str | None) -> None:
         self.code, self.reason = code, reason
         if code is None:
             self._fault = FateUnknown(
                 "this message left days ago and was never answered: retry it, or drop it"
             )
         else:
-            self._fault = MessageFailed(code, reason or "")
-        self._wake()
-
-    def end(self, reason: str) -> None:
-        for future in self._waiting:
-            if not future.done():
-                future.set_exception(closed_for(reason))
-        self._waiting.clear()
-
-    def _wake(self) -> None:
-        for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
-        self._waiting.clear()
+            self._fault = message_failed(code, reason or "")
 
     @property
-    def _place(self) -> Place | None:
-        return self._driver.core.places.get(self.chat_id)
+    def _replica(self) -> Replica | None:
+        return self._driver.core.replicas.get(self.chat_id)
 
     def __repr__(self) -> str:
-        return f"Sent({self.client_message_id}, {self.tick})"
+        return f"Sent({self.kind} {self.client_message_id}, {self.tick})"

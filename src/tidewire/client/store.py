@@ -1,8 +1,8 @@
 """The store's thread: what is waiting is done in one transaction, with one sync for all of it.
 
 A job is a function of `Tables`. While one commit is syncing, the next jobs gather; so many messages
-cost one sync. A job is answered when its transaction is on the disk. If a transaction fails, nobody
-can know what is on the disk: the store takes nothing more in, and says so to everybody.
+cost one sync. A job is answered when its transaction is on the disk. If a transaction fails, it
+cannot be known what is on the disk: the store takes nothing more in, and tells every caller.
 """
 
 import asyncio
@@ -11,8 +11,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+import apsw
+
 from tidewire.client.errors import ClientError, StoreUnusable
-from tidewire.client.tables import MEMORY, Tables, connect
+from tidewire.client.schema import MEMORY, connect
+from tidewire.client.tables import Tables
 
 T = TypeVar("T")
 Job = Callable[[Tables], T]
@@ -88,8 +91,9 @@ class Store:
             try:
                 self._loop.call_soon_threadsafe(self._answer, answers)
             except RuntimeError:
-                # The loop is gone, and with it everybody who could wait for this.
+                # The loop is gone, and with it every task that could wait for this.
                 return
+            self._scrub()
 
     def _transact(
         self, jobs: list[tuple[Job[Any], asyncio.Future[Any]]]
@@ -112,6 +116,15 @@ class Store:
             else:
                 return answers
         return [(future, self._fault) for _, future in jobs]
+
+    def _scrub(self) -> None:
+        """Empty the write-ahead log after texts were erased: it may still hold them."""
+        if self._tables.has_erased and self._fault is None:
+            self._tables.has_erased = False
+            try:
+                self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            except apsw.Error as error:
+                self._fault = StoreUnusable(f"the store {self.path} cannot be written: {error}")
 
     @staticmethod
     def _answer(answers: list[tuple["asyncio.Future[Any]", Any]]) -> None:

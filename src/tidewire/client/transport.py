@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -15,9 +15,10 @@ from tidewire.wire.client_frames import ClientFrame
 from tidewire.wire.codec import (
     FrameRefusal,
     UnknownFrame,
-    decode_server_frame,
+    decode_server_frames,
     encode_client_frame,
 )
+from tidewire.wire.framing import messages_of
 from tidewire.wire.server_frames import ServerFrame
 
 FRAME_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -51,8 +52,11 @@ class Socket(WSListener):
     def __init__(
         self, *, on_frame: Callable[[Received], None], on_end: Callable[[int | None], None]
     ) -> None:
+        self.is_batching = False
+        """The server takes arrays: what is sent in one turn of the loop goes together."""
         self._on_frame = on_frame
         self._on_end = on_end
+        self._out: list[bytes] = []
         self._transport: WSTransport | None = None
         self._close_code: int | None = None
         self._parts: list[bytes] = []
@@ -98,8 +102,22 @@ class Socket(WSListener):
             raise Unreachable("the server hung up during the handshake")
 
     def send(self, frame: ClientFrame) -> None:
+        data = encode_client_frame(frame)
+        if not self.is_batching:
+            self._send((data,))
+            return
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._out.append(data)
+
+    def _flush(self) -> None:
+        due, self._out = self._out, []
+        self._send(messages_of(due))
+
+    def _send(self, messages: Sequence[bytes]) -> None:
         if self._transport is not None:
-            self._transport.send(TEXT, encode_client_frame(frame))
+            for message in messages:
+                self._transport.send(TEXT, message)
 
     def let_go(self, code: int) -> None:
         """Close it; nothing more is told of it.
@@ -111,6 +129,7 @@ class Socket(WSListener):
         transport = self._transport
         if transport is not None:
             transport.underlying_transport.resume_reading()
+            self._flush()
             transport.send_close(code)  # type: ignore[arg-type]
             asyncio.get_running_loop().call_later(GOODBYE_S_MAX, transport.disconnect, False)
 
@@ -162,7 +181,7 @@ class Socket(WSListener):
                 transport.disconnect()
             return
         if kind == TEXT and frame.fin:
-            self._on_frame(decode_server_frame(frame.get_payload_as_memoryview()))
+            self._hear(frame.get_payload_as_memoryview())
         elif kind in (TEXT, WSMsgType.CONTINUATION):
             self._parts.append(frame.get_payload_as_bytes())
             if sum(map(len, self._parts)) > FRAME_BYTES_MAX:
@@ -170,11 +189,17 @@ class Socket(WSListener):
             elif frame.fin:
                 whole = b"".join(self._parts)
                 self._parts.clear()
-                self._on_frame(decode_server_frame(whole))
+                self._hear(whole)
         elif kind == WSMsgType.CLOSE:
             self._close_code = int(frame.get_close_code())  # type: ignore[call-overload]
+            self._flush()
             transport.send_close(frame.get_close_code())
             transport.disconnect()
+
+    def _hear(self, message: bytes | memoryview) -> None:
+        for said in decode_server_frames(message):
+            if not self._is_let_go:
+                self._on_frame(said)
 
 
 class _RefusalBody(msgspec.Struct):
@@ -184,7 +209,7 @@ class _RefusalBody(msgspec.Struct):
 
 
 def _ignore_outcome(task: "asyncio.Task[tuple[WSTransport, WSListener]]") -> None:
-    """Nobody waits for it any more."""
+    """No task waits for it any more."""
     if not task.cancelled():
         task.exception()
 

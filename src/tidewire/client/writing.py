@@ -2,66 +2,56 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tidewire.client.effects import Keep
+import msgspec
+
+from tidewire.client.effects import Erased, Keep
 from tidewire.client.errors import ClientClosed, StoreUnusable
-from tidewire.client.model import Kept
-from tidewire.client.outbox import Entry
-from tidewire.client.places import Place
+from tidewire.client.outbox import OutboxEntry
+from tidewire.client.replica import Replica
 from tidewire.client.store import Store
-from tidewire.client.tables import KeepJob, Tables
+from tidewire.client.tables import Tables
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidewire.client.model import MessageRow
     from tidewire.domain.ids import ChatId
 
 NUMBERS_DELAY_S: Final = 0.2
 """How long numbers of chats may wait for other things to be stored with."""
 
-Stored = tuple[Place, int, int, int]
-"""A place, up to where it is stored, how many messages more, and for which of its lives."""
+
+class Written(msgspec.Struct, frozen=True):
+    """What is on the disk now."""
+
+    keeps: Sequence[Keep]
+    """Entries, one `Keep` a chat."""
+    sends: Sequence[OutboxEntry]
+    """Entries of the outbox."""
+    known: "Mapping[str, MessageRow]"
+    """Those of the sends that the server had stored in an earlier run, so that they are none."""
+    erased: "Mapping[ChatId, Sequence[Erased]]"
+    """Messages of others that were shown until now, and are deleted."""
 
 
-class Written:
-    """What a job has put onto the disk."""
-
-    def __init__(
-        self, keeps: Sequence[Keep], entries: Sequence[Entry], known: dict[str, Kept]
-    ) -> None:
-        self.entries = entries
-        self.known = known
-        """Entries that were stored by the server in an earlier life, and so are none."""
-        self._keeps = keeps
-
-    def places(self) -> list[Stored]:
-        """Per chat and life: how far, and how many messages."""
-        sums: dict[tuple[ChatId, int], Stored] = {}
-        for keep in self._keeps:
-            key = (keep.place.chat_id, keep.life)
-            known = sums.get(key)
-            count = len(keep.items) + (0 if known is None else known[2])
-            sums[key] = (keep.place, keep.through, count, keep.life)
-        return list(sums.values())
-
-
+@dataclass(eq=False, repr=False)
 class Writing:
-    def __init__(
-        self,
-        store: Store,
-        *,
-        own_id: Callable[[], str],
-        on_written: Callable[[Written], None],
-        on_fault: Callable[[BaseException], None],
-    ) -> None:
-        self._store = store
-        self._own_id = own_id
-        self._on_written = on_written
-        self._on_fault = on_fault
+    """Everything that one client writes to its store. Is made on the event loop."""
+
+    store: Store
+    own_id: Callable[[], str]
+    on_written: Callable[[Written], None]
+    on_fault: Callable[[BaseException], None]
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._keeps: list[Keep] = []
-        self._places: dict[ChatId, Place] = {}
+        self._replicas: dict[ChatId, Replica] = {}
         self._writes: list[Callable[[Tables], None]] = []
-        self._entries: list[Entry] = []
+        self._entries: list[OutboxEntry] = []
         self._entered: asyncio.Future[None] | None = None
         self._handle: asyncio.Handle | None = None
         self._is_soon = False
@@ -74,13 +64,13 @@ class Writing:
         self._writes.append(write)
         self._soon()
 
-    def place(self, place: Place) -> None:
+    def replica(self, replica: Replica) -> None:
         """Numbers have moved: they are stored with the next thing, or a little later."""
-        self._places[place.chat_id] = place
+        self._replicas[replica.chat_id] = replica
         if self._handle is None:
             self._handle = self._loop.call_later(NUMBERS_DELAY_S, self.flush)
 
-    def enter(self, entry: Entry) -> "asyncio.Future[None]":
+    def enter(self, entry: OutboxEntry) -> "asyncio.Future[None]":
         """Put an entry into the outbox; done when it is on the disk."""
         self._entries.append(entry)
         if self._entered is None:
@@ -92,7 +82,7 @@ class Writing:
         """Wait until everything so far is on the disk, or cannot be."""
         self.flush()
         try:
-            await self._store.do(_nothing)
+            await self.store.do(_nothing)
         except StoreUnusable:
             return
 
@@ -102,41 +92,38 @@ class Writing:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
-        if not (self._keeps or self._places or self._writes or self._entries):
+        if not (self._keeps or self._replicas or self._writes or self._entries):
             return
-        keeps, places, writes = self._keeps, self._places, self._writes
+        keeps, writes = _merged(self._keeps), self._writes
         entries, entered = self._entries, self._entered
-        self._keeps, self._places, self._writes = [], {}, []
-        self._entries, self._entered = [], None
         # As they are now: the core goes on while the thread writes.
-        records = [place.record() for place in places.values()]
-        own_id = self._own_id()
-        jobs = [
-            KeepJob(keep.place.chat_id, keep.items, keep.through, keep.is_complete)
-            for keep in keeps
-        ]
+        records = [replica.record() for replica in self._replicas.values()]
+        own_id = self.own_id()
+        self._keeps, self._replicas, self._writes = [], {}, []
+        self._entries, self._entered = [], None
 
-        def write(tables: Tables) -> dict[str, Kept]:
-            known = tables.put_entries(entries) if entries else {}
-            tables.save_places(records)
-            if jobs:
-                tables.keep(jobs, own_id)
+        def write(tables: Tables) -> Written:
+            tables.save_replicas(records)
             for one in writes:
                 one(tables)
-            return known
+            # After those: what a deletion erases may have been written just now.
+            erased = tables.keep(keeps, own_id)
+            # After that: what is sent again may have come back just now.
+            known = tables.put_entries(entries) if entries else {}
+            return Written(keeps, entries, known, erased)
 
-        def done(future: "asyncio.Future[dict[str, Kept]]") -> None:
+        def done(future: "asyncio.Future[Written]") -> None:
             error = future.exception()
             if error is not None:
-                self._on_fault(error)
+                self.on_fault(error)
                 if entered is not None:
                     entered.set_exception(ClientClosed("the store failed"))
                 return
-            self._on_written(Written(keeps, entries, future.result()))
+            self.on_written(future.result())
             if entered is not None:
                 entered.set_result(None)
 
-        self._store.do(write).add_done_callback(done)
+        self.store.do(write).add_done_callback(done)
 
     def _soon(self) -> None:
         if not self._is_soon:
@@ -144,6 +131,31 @@ class Writing:
             if self._handle is not None:
                 self._handle.cancel()
             self._handle = self._loop.call_soon(self.flush)
+
+
+def _merged(keeps: Sequence[Keep]) -> list[Keep]:
+    """One a chat and generation: all entries in their order, and how far they reach."""
+    groups: dict[tuple[ChatId, int], list[Keep]] = {}
+    for keep in keeps:
+        groups.setdefault((keep.replica.chat_id, keep.generation), []).append(keep)
+    return [
+        Keep(
+            group[-1].replica,
+            [item for keep in group for item in keep.items],
+            group[-1].through,
+            group[-1].generation,
+            is_complete=any(keep.is_complete for keep in group),
+            deletions=[
+                sequence
+                for keep in group
+                # What was found out for an earlier count does not apply to a later one.
+                if keep.counts_told == group[-1].counts_told
+                for sequence in keep.deletions
+            ],
+            counts_told=group[-1].counts_told,
+        )
+        for group in groups.values()
+    ]
 
 
 def _nothing(_: Tables) -> None:

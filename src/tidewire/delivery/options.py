@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tidewire.domain.limits import check_numbers
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryOptions:
@@ -17,8 +19,4 @@ class DeliveryOptions:
     """How long a shutdown waits for positions to be written."""
 
     def __post_init__(self) -> None:
-        for name in ("waiting_max", "batch_max", "retry_ms"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is at least 1")
-        if self.drain_ms < 0:
-            raise ValueError("drain_ms is not negative")
+        check_numbers(self, may_be_zero=("drain_ms",))

@@ -1,7 +1,10 @@
 """Delivered and read positions: takes acknowledgements in, has them written, says who has what.
 
-The shell around the PURE tracker. Acknowledgements over a socket are one-way: they are gathered and
-written with the next commit. Over REST the caller waits for his answer.
+The shell around the PURE tracker. Acknowledgements over a socket are one-way: the first is written
+at once, and what comes within `GATHER_MS` of it is gathered for the next write. So a busy group, in
+which everybody acknowledges all the time, costs twenty writes a second and not one for each commit.
+Over REST the caller waits for the answer. A message reads what its author has acknowledged, so what
+its author has waiting in its chat is not gathered any longer (`hasten`).
 
 If the store raises something that no code expected, what was to be written is tried again one by
 one. What fails alone is logged, counted and dropped: its client acknowledges again on its next
@@ -9,31 +12,28 @@ connection.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final
 
 from tidewire.delivery.options import DeliveryOptions
 from tidewire.delivery.tracker import Tracker
 from tidewire.domain.delivery import (
     Advance,
     Advanced,
-    AdvanceOutcome,
-    DeliveryStatus,
-    DigestPage,
 )
-from tidewire.domain.errors import InvalidMessage, Unavailable
-from tidewire.domain.ids import ChatId, UserId
-from tidewire.domain.limits import DIGEST_CHATS_MAX, SEQUENCE_MAX
+from tidewire.domain.errors import InvalidMessage, is_away
+from tidewire.domain.events import Acknowledged
+from tidewire.domain.ids import ChatId, ConnectionId, UserId
+from tidewire.domain.limits import SEQUENCE_MAX
+from tidewire.ports.event_log import Publish
 from tidewire.ports.runtime import Clock, RequestKind, Tasks
 from tidewire.ports.storage import PositionStore
 
-Origin = TypeVar("Origin")
-OnAdvanced = Callable[[Origin, Advance, AdvanceOutcome], None]
-"""Is told what became of an acknowledgement, on the event loop, after it is durable."""
+GATHER_MS: Final = 50
+"""How far apart two writes of acknowledgements begin, unless a batch is full."""
 
 
-class DeliveryService(Generic[Origin]):
-    """`Origin` is whatever tells connections apart; the service only hands it back."""
+class DeliveryService:
+    """The way into the store for every position."""
 
     def __init__(
         self,
@@ -42,21 +42,29 @@ class DeliveryService(Generic[Origin]):
         clock: Clock,
         tasks: Tasks,
         options: DeliveryOptions,
-        on_advanced: OnAdvanced[Origin],
+        publish: Publish,
+        gather_ms: int = GATHER_MS,
     ) -> None:
-        """Must be made on the event loop that it is to serve."""
+        """Must be made on the event loop that it is to serve. `publish` is told (`Acknowledged`) of
+        acknowledgements that were refused or moved nothing; the store tells of the others."""
         self._store = store
         self._clock = clock
         self._tasks = tasks
         self._options = options
-        self._on_advanced = on_advanced
-        self._tracker: Tracker[Origin] = Tracker(
+        self._publish = publish
+        self._tracker: Tracker[ConnectionId] = Tracker(
             waiting_max=options.waiting_max, batch_max=options.batch_max
         )
         self._loop = asyncio.get_running_loop()
-        # True from the first offer until nothing waits, pauses between retries included.
+        # True from the first offer until nothing waits, pauses between writes included.
         self._is_writing = False
-        self._retry: asyncio.TimerHandle | None = None
+        self._next: asyncio.TimerHandle | None = None
+        # `_next` is for a store that was away.
+        self._is_retrying = False
+        # What came during a write is not to be gathered after it.
+        self._is_hastened = False
+        self._gather_ms = gather_ms
+        self._began_at_ms = -gather_ms
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -65,26 +73,29 @@ class DeliveryService(Generic[Origin]):
         """How many acknowledgements are not being written yet."""
         return self._tracker.waiting_count
 
-    def acknowledge_nowait(
-        self,
-        origin: Origin,
-        user_id: UserId,
-        chat_id: ChatId,
-        *,
-        delivered: int = 0,
-        read: int = 0,
-    ) -> bool:
+    def acknowledge_nowait(self, origin: ConnectionId, wish: Advance) -> bool:
         """Take an acknowledgement in; it is written soon. False if there is no room for it."""
-        assert 0 <= delivered <= SEQUENCE_MAX
-        assert 0 <= read <= SEQUENCE_MAX
-        wish = Advance(user_id=user_id, chat_id=chat_id, delivered=delivered, read=read)
+        assert 0 <= wish.delivered <= SEQUENCE_MAX
+        assert 0 <= wish.read <= SEQUENCE_MAX
         if not self._tracker.offer(origin, wish):
             return False
         if not self._is_writing:
             self._is_writing = True
             self._idle.clear()
-            self._start()
+            self._start_gathered()
         return True
+
+    def hasten(self, user_id: UserId, chat_id: ChatId) -> None:
+        """Call this before a message of this user is submitted: what they have acknowledged in
+        this chat goes to the store ahead of it. Not if another write is under way: then it is
+        written right after that one. A store that was away is left alone."""
+        if not self._tracker.may_wait(user_id, chat_id):
+            return
+        if self._next is None:
+            self._is_hastened = True
+        elif not self._is_retrying:
+            self._next.cancel()
+            self._start()
 
     async def advance(self, wish: Advance) -> Advanced:
         """Move positions and wait for it. Raises NotAMember, SequenceAboveHead."""
@@ -96,46 +107,49 @@ class DeliveryService(Generic[Origin]):
             return outcome
         raise outcome
 
-    async def status(
-        self, reader: UserId, chat_id: ChatId, sequence: int | None = None
-    ) -> DeliveryStatus:
-        """Who has the message with this sequence, or the last one."""
-        return await self._store.delivery_status(reader, chat_id, sequence)
-
-    async def digest(
-        self, user_id: UserId, *, after: ChatId | None = None, count_max: int = DIGEST_CHATS_MAX
-    ) -> DigestPage:
-        """The state of a user's chats, a page at a time."""
-        return await self._store.digest(
-            user_id, after=after, count_max=min(count_max, DIGEST_CHATS_MAX)
-        )
-
     async def drain(self) -> None:
         """Wait until everything that was taken in is written, but no longer than `drain_ms`; what
         is not written by then is acknowledged again by its client's next connection."""
+        if self._next is not None:
+            self._next.cancel()
+            self._start()
         try:
             async with asyncio.timeout(self._options.drain_ms / 1000):
                 await self._idle.wait()
         except TimeoutError:
-            if self._retry is not None:
-                self._retry.cancel()
+            if self._next is not None:
+                self._next.cancel()
+
+    def _start_gathered(self) -> None:
+        """Write what waits: now, or when the time to gather is over."""
+        wait_ms = self._began_at_ms + self._gather_ms - self._clock.monotonic_ms()
+        if wait_ms > 0:
+            self._start_later(wait_ms)
+        else:
+            self._start()
+
+    def _start_later(self, delay_ms: int) -> None:
+        self._next = self._loop.call_later(delay_ms / 1000, self._start)
 
     def _start(self) -> None:
-        self._retry = None
+        self._next = None
+        self._is_retrying = False
+        self._began_at_ms = self._clock.monotonic_ms()
         self._tasks.start_service("delivery-write", self._write())
 
     async def _write(self) -> None:
-        """Write until nothing waits. Runs once at a time."""
+        """Write until nothing waits, or little enough to gather more. Runs once at a time."""
         alone = 0
         while wishes := self._tracker.take(1 if alone else None):
             alone = max(0, alone - 1)
+            self._is_hastened = False
             try:
                 outcomes = await self._store.advance(wishes, now_ms=self._clock.wall_ms())
-            except Unavailable:
-                self._tracker.failed()
-                self._retry = self._loop.call_later(self._options.retry_ms / 1000, self._start)
-                return
             except Exception as error:  # noqa: BLE001 - it concerns one of these alone
+                if is_away(error):
+                    self._tracker.failed()
+                    self._retry_later()
+                    return
                 self._tasks.request_failed(RequestKind.ACKNOWLEDGEMENT, error)
                 if len(wishes) == 1:
                     self._tracker.dropped()
@@ -143,13 +157,27 @@ class DeliveryService(Generic[Origin]):
                     self._tracker.failed()
                     alone = len(wishes)
                 continue
-            for origin, wish, outcome in self._tracker.completed(outcomes):
-                self._tell(origin, wish, outcome)
+            answers = self._tracker.completed(outcomes)
+            for origin, wish, outcome in answers:
+                if not isinstance(outcome, Advanced) or not outcome.moved:
+                    self._tell(Acknowledged(origin, wish, outcome))
+            if len(answers) < len(wishes):
+                self._retry_later()
+                return
+            is_little = 0 < self._tracker.waiting_count < self._options.batch_max
+            if is_little and not alone and not self._is_hastened:
+                self._start_gathered()
+                return
         self._is_writing = False
         self._idle.set()
 
-    def _tell(self, origin: Origin, wish: Advance, outcome: AdvanceOutcome) -> None:
+    def _retry_later(self) -> None:
+        """The store was away, for all of a batch or a part of it."""
+        self._is_retrying = True
+        self._start_later(self._options.retry_ms)
+
+    def _tell(self, acknowledged: Acknowledged) -> None:
         try:
-            self._on_advanced(origin, wish, outcome)
+            self._publish((acknowledged,))
         except Exception as error:  # noqa: BLE001 - it concerns this acknowledgement alone
             self._tasks.request_failed(RequestKind.ACKNOWLEDGEMENT, error)

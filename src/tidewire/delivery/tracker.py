@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
-import msgspec
-
-from tidewire.domain.delivery import Advance, AdvanceOutcome
+from tidewire.domain.delivery import Advance, Advanced, AdvanceOutcome
+from tidewire.domain.errors import is_away
 from tidewire.domain.ids import ChatId, UserId
 
 Origin = TypeVar("Origin")
@@ -26,9 +25,11 @@ class Tracker(Generic[Origin]):
         assert batch_max >= 1
         self._waiting_max = waiting_max
         self._batch_max = batch_max
-        # Dicts keep the order of arrival: nobody is passed over for long.
+        # Dicts keep the order of arrival: none is passed over for long.
         self._waiting: dict[_Key[Origin], Advance] = {}
         self._writing: dict[_Key[Origin], Advance] = {}
+        # Users with a position that waits; also some whose position was taken meanwhile.
+        self._who: set[tuple[UserId, ChatId]] = set()
 
     @property
     def waiting_count(self) -> int:
@@ -46,7 +47,12 @@ class Tracker(Generic[Origin]):
         if before is None and len(self._waiting) >= self._waiting_max:
             return False
         self._waiting[key] = wish if before is None else _merged(before, wish)
+        self._who.add(key[1:])
         return True
+
+    def may_wait(self, user_id: UserId, chat_id: ChatId) -> bool:
+        """False if nothing of this user in this chat waits, from whatever origin."""
+        return (user_id, chat_id) in self._who
 
     def take(self, count_max: int | None = None) -> list[Advance]:
         """What to write now, at most so many; nothing while a batch is being written."""
@@ -55,6 +61,7 @@ class Tracker(Generic[Origin]):
         count_max = self._batch_max if count_max is None else min(count_max, self._batch_max)
         if len(self._waiting) <= count_max:
             self._writing, self._waiting = self._waiting, {}
+            self._who.clear()
         else:
             for key in list(islice(self._waiting, count_max)):
                 self._writing[key] = self._waiting.pop(key)
@@ -63,13 +70,19 @@ class Tracker(Generic[Origin]):
     def completed(
         self, outcomes: Sequence[AdvanceOutcome]
     ) -> list[tuple[Origin, Advance, AdvanceOutcome]]:
-        """The batch is written: what became of each wish, and whose it was."""
+        """The batch is written: what became of each wish, and whose it was. Those that could not
+        be written alone wait again; what is damaged is so the next time as well."""
         assert len(outcomes) == len(self._writing)
-        written, self._writing = self._writing, {}
-        return [
-            (key[0], wish, outcome)
-            for (key, wish), outcome in zip(written.items(), outcomes, strict=True)
-        ]
+        answers, failed = [], {}
+        for (key, wish), outcome in zip(self._writing.items(), outcomes, strict=True):
+            if isinstance(outcome, Advanced) or not is_away(outcome):
+                answers.append((key[0], wish, outcome))
+            else:
+                failed[key] = wish
+        self._writing = failed
+        if failed:
+            self.failed()
+        return answers
 
     def dropped(self) -> None:
         """The batch can never be written: its clients acknowledge again, some day."""
@@ -84,11 +97,13 @@ class Tracker(Generic[Origin]):
         for key, wish in self._waiting.items():
             again[key] = _merged(again[key], wish) if key in again else wish
         self._waiting = again
+        self._who.update(key[1:] for key in again)
 
 
 def _merged(one: Advance, other: Advance) -> Advance:
-    return msgspec.structs.replace(
-        one,
+    return Advance(
+        user_id=one.user_id,
+        chat_id=one.chat_id,
         delivered=max(one.delivered, other.delivered),
         read=max(one.read, other.read),
     )

@@ -1,7 +1,8 @@
 """Who may do what in a chat: the permission table, and the decisions an engine asks inside its
 transaction, so that what was allowed is still allowed when it is written (M-05). PURE.
 
-Each `check_*` returns nothing or raises the refusal. `None` stands for "is not a member".
+Each `check_*` raises the refusal, or returns what it has found to be there: the chat, the actor's
+membership, the target's. `None` stands for "is not a member".
 """
 
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ from tidewire.domain.errors import (
     UserNotFound,
 )
 from tidewire.domain.ids import UserId
+from tidewire.domain.limits import BLOCKS_MAX
 
 
 class Operation(StrEnum):
@@ -31,6 +33,7 @@ class Operation(StrEnum):
     CLOSE = "close the group"
     LEAVE = "leave"
     MUTE = "mute"
+    MODERATE = "delete messages of others and mention all"
     SEND = "send"
     READ_HISTORY = "read history"
     SEE_DELIVERY = "see delivery status"
@@ -51,6 +54,7 @@ PERMISSIONS: Final[dict[Operation, frozenset[Role]]] = {
     Operation.CLOSE: _OWNER,
     Operation.LEAVE: frozenset({Role.ADMIN, Role.MEMBER}),
     Operation.MUTE: _EVERYBODY,
+    Operation.MODERATE: _OWNER_AND_ADMIN,
     Operation.SEND: _EVERYBODY,
     Operation.READ_HISTORY: _EVERYBODY,
     Operation.SEE_DELIVERY: _EVERYBODY,
@@ -65,9 +69,9 @@ def may(role: Role, operation: Operation) -> bool:
 def check_begin_direct(
     policy: DirectPolicy, *, blocks_other: bool, is_blocked: bool, shares_group: bool
 ) -> None:
-    """May somebody begin a direct chat with another, now? Not asked for one that exists."""
+    """May a user begin a direct chat with another, now? Not asked for one that exists."""
     if blocks_other:
-        raise Forbidden("you have blocked this person; unblock him first")
+        raise Forbidden("you have blocked this person; unblock them first")
     if is_blocked:
         raise blocked()
     if policy is DirectPolicy.NOBODY:
@@ -77,7 +81,7 @@ def check_begin_direct(
 
 
 def blocked() -> Forbidden:
-    """What the sender of a message learns when the other one has blocked him."""
+    """What the sender of a message learns when the other person blocks the sender."""
     return Forbidden("you cannot write to this person")
 
 
@@ -94,8 +98,19 @@ def check_founders(*, refuse: bool) -> None:
         raise cannot_add()
 
 
-def check_rename(chat: Chat | None, actor: Member | None) -> None:
-    _check_group(chat, actor, Operation.RENAME)
+def check_block(user_id: UserId, blocked_id: UserId) -> None:
+    if user_id == blocked_id:
+        raise InvalidOperation("you cannot block yourself")
+
+
+def check_block_count(count: int) -> None:
+    """May a user who blocks so many people block one more?"""
+    if count >= BLOCKS_MAX:
+        raise InvalidOperation(f"at most {BLOCKS_MAX} people can be blocked")
+
+
+def check_rename(chat: Chat | None, actor: Member | None) -> tuple[Chat, Member]:
+    return _check_group(chat, actor, Operation.RENAME)
 
 
 def check_add(
@@ -108,13 +123,13 @@ def check_add(
     target_refuses: bool,
     role: Role,
     members_max: int,
-) -> None:
+) -> tuple[Chat, Member]:
     """May the actor add this user in this role, now? `target_refuses`: the user blocks the actor,
     or has left this group for good."""
     if role is Role.OWNER:
         raise InvalidOperation("a group has one owner; add a member or an admin")
     operation = Operation.ADD_ADMIN if role is Role.ADMIN else Operation.ADD_MEMBER
-    group = _check_group(chat, actor, operation)
+    group, adder = _check_group(chat, actor, operation)
     if not target_exists:
         raise UserNotFound(target_id)
     if target is not None:
@@ -123,46 +138,49 @@ def check_add(
         raise ChatIsFull(members_max)
     if target_refuses:
         raise cannot_add()
+    return group, adder
 
 
 def check_remove(
     chat: Chat | None, actor: Member | None, *, target: Member | None, target_id: UserId
-) -> None:
-    """May the actor remove this user, now? Somebody who is not there cannot be removed."""
+) -> tuple[Chat, Member, Member]:
+    """May the actor remove this user, now? A user who is not there cannot be removed."""
     if actor is not None and actor.user_id == target_id:
-        raise InvalidOperation("nobody removes himself; a group can be left")
+        raise InvalidOperation("you cannot remove yourself; leave the group instead")
     is_admin = target is not None and target.role is Role.ADMIN
-    _check_group(chat, actor, Operation.REMOVE_ADMIN if is_admin else Operation.REMOVE_MEMBER)
+    operation = Operation.REMOVE_ADMIN if is_admin else Operation.REMOVE_MEMBER
+    group, remover = _check_group(chat, actor, operation)
     if target is None:
         raise UserNotFound(target_id)
     if target.role is Role.OWNER:
         raise InvalidOperation("the owner cannot be removed")
+    return group, remover, target
 
 
-def check_leave(chat: Chat | None, actor: Member | None) -> None:
+def check_leave(chat: Chat | None, actor: Member | None) -> tuple[Chat, Member]:
     if chat is not None and actor is not None and actor.role is Role.OWNER:
         raise InvalidOperation(
             "the owner cannot leave: hand the group over to another member first, or close it"
         )
-    _check_group(chat, actor, Operation.LEAVE)
+    return _check_group(chat, actor, Operation.LEAVE)
 
 
 def check_hand_over(
     chat: Chat | None, actor: Member | None, *, target: Member | None, target_id: UserId
-) -> bool:
-    """May the actor make this member the owner, now? False: the target is the owner already, so
+) -> tuple[Chat, Member, Member] | None:
+    """May the actor make this member the owner, now? None: the target is the owner already, so
     there is nothing to do (a retry of a request that was carried out is answered like this)."""
     is_member = chat is not None and actor is not None
     if is_member and target is not None and target.role is Role.OWNER:
-        return False
-    _check_group(chat, actor, Operation.HAND_OVER)
+        return None
+    group, owner = _check_group(chat, actor, Operation.HAND_OVER)
     if target is None:
         raise UserNotFound(target_id)
-    return True
+    return group, owner, target
 
 
-def check_close(chat: Chat | None, actor: Member | None) -> None:
-    _check_group(chat, actor, Operation.CLOSE)
+def check_close(chat: Chat | None, actor: Member | None) -> tuple[Chat, Member]:
+    return _check_group(chat, actor, Operation.CLOSE)
 
 
 def check_hide(chat: Chat | None, actor: Member | None) -> Chat:
@@ -189,14 +207,15 @@ def check_change_role(
     target: Member | None,
     target_id: UserId,
     role: Role,
-) -> None:
+) -> tuple[Chat, Member, Member]:
     if role is Role.OWNER:
         raise InvalidOperation("a role change does not hand a group over; transfer it instead")
-    _check_group(chat, actor, Operation.CHANGE_ROLE)
+    group, owner = _check_group(chat, actor, Operation.CHANGE_ROLE)
     if target is None:
         raise UserNotFound(target_id)
     if target.role is Role.OWNER:
         raise InvalidOperation("the owner's role cannot be changed")
+    return group, owner, target
 
 
 def check_member(chat: Chat | None, actor: Member | None) -> Member:
@@ -206,7 +225,9 @@ def check_member(chat: Chat | None, actor: Member | None) -> Member:
     return actor
 
 
-def _check_group(chat: Chat | None, actor: Member | None, operation: Operation) -> Chat:
+def _check_group(
+    chat: Chat | None, actor: Member | None, operation: Operation
+) -> tuple[Chat, Member]:
     """Member first, so that an outsider learns nothing; then the kind of chat; then the role."""
     if chat is None or actor is None:
         raise NotAMember
@@ -214,4 +235,4 @@ def _check_group(chat: Chat | None, actor: Member | None, operation: Operation) 
         raise InvalidOperation(f"a direct chat never changes: you cannot {operation} in it")
     if not may(actor.role, operation):
         raise Forbidden(f"a chat's {actor.role} may not {operation}")
-    return chat
+    return chat, actor

@@ -24,6 +24,8 @@ from tidewire.domain.limits import (
     CLIENT_CHARACTERS_MAX,
     PASSWORD_CHARACTERS_MAX,
     PASSWORD_CHARACTERS_MIN,
+    REQUEST_KEY_LIFE_MS,
+    REQUEST_PENDING_MS_MAX,
     SUBJECT_CHARACTERS_MAX,
 )
 from tidewire.domain.users import User
@@ -79,7 +81,7 @@ class NewAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExternalIdentity(msgspec.Struct, frozen=True):
-    """Who somebody is to the team's own identity provider."""
+    """Who a person is to the team's own identity provider."""
 
     issuer: str
     subject: str
@@ -203,8 +205,8 @@ RefreshOutcome = RefreshRotated | RefreshReused | RefreshOtherDevice | RefreshUn
 
 
 class BlockChange(msgspec.Struct, frozen=True):
-    """What a block or unblock did. `chat_id` is the pair's direct chat if there is one: whoever
-    keeps its roster must read it again (its membership version has risen)."""
+    """What a block or unblock did. `chat_id` is the pair's direct chat if there is one: its
+    membership version has risen, so those who keep its roster must read it again."""
 
     changed: bool
     chat_id: ChatId | None = None
@@ -247,11 +249,40 @@ class RequestPending(msgspec.Struct, frozen=True):
 RequestClaim = RequestClaimed | RequestReplayed | RequestMismatch | RequestPending
 
 
-def external_session_id(user: User) -> SessionId:
-    """The session id of somebody whose sessions another identity provider keeps.
+class StoredRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored under an Idempotency-Key. `http_status` None: it is not finished."""
 
-    We keep none of his, so all his connections carry this one: it is what is revoked when he is
-    disabled. Once he is allowed back it is another one, for a session that ended stays ended.
+    body_hash: bytes
+    resource_id: str | None
+    http_status: int | None
+    created_at_ms: int
+    claimed_at_ms: int
+
+
+def judge_request(
+    stored: StoredRequest | None, body_hash: bytes, *, now_ms: int
+) -> RequestClaim | None:
+    """The answer to a request with an Idempotency-Key; None: it is the first one with this key.
+
+    RequestClaimed: the first one has died on the way, and this one takes it over from now on.
+    """
+    if stored is None or stored.created_at_ms <= now_ms - REQUEST_KEY_LIFE_MS:
+        return None
+    if stored.body_hash != body_hash:
+        return RequestMismatch()
+    if stored.http_status is not None:
+        return RequestReplayed(stored.http_status, stored.resource_id)
+    if now_ms - stored.claimed_at_ms < REQUEST_PENDING_MS_MAX:
+        return RequestPending()
+    return RequestClaimed(stored.resource_id, resumed=True)
+
+
+def external_session_id(user: User) -> SessionId:
+    """The session id of a user whose sessions another identity provider keeps.
+
+    We keep none of them, so all connections of the user carry this one: it is what is revoked when
+    the user is disabled. A user who is enabled again gets another one, because a session that ended
+    stays ended.
     """
     ulid = user.user_id.removeprefix(USER_PREFIX)
     if user.enabled_at_ms is not None:

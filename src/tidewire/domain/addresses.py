@@ -1,12 +1,14 @@
 """What an address on the network counts as. PURE."""
 
 import ipaddress
+from functools import lru_cache
 from typing import Final
 
 UNKNOWN_ADDRESS: Final = "unknown"
 """What counts for an address that is none."""
 
 
+@lru_cache(maxsize=4096)
 def address_key(ip: str) -> str:
     """What an address counts as: itself, or its /64 network, which one customer has whole."""
     try:

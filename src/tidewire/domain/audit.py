@@ -38,6 +38,7 @@ class AuditAction(StrEnum):
     GROUP_RENAMED = "group.renamed"
     GROUP_HANDED_OVER = "group.handed_over"
     GROUP_CLOSED = "group.closed"
+    MESSAGE_DELETED = "message.deleted"
     KEY_ROTATED = "key.rotated"
     OPERATOR_COMMAND = "operator.command"
 
@@ -60,6 +61,7 @@ REPEATABLE: Final = FAILURES | {
     AuditAction.GROUP_RENAMED,
     AuditAction.GROUP_HANDED_OVER,
     AuditAction.GROUP_CLOSED,
+    AuditAction.MESSAGE_DELETED,
 }
 """What one person can cause again and again: bounded per minute, the rest is counted."""
 
@@ -76,6 +78,8 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     address: str | None = None
     """The client's IP address. None for commands on the server's own machine."""
     chat_id: ChatId | None = None
+    sequence: int | None = None
+    """Of a message in the chat."""
     session_id: SessionId | None = None
     command: str | None = None
     """The operator's command, without its arguments."""

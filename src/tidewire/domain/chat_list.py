@@ -11,6 +11,8 @@ import msgspec
 from tidewire.domain.chats import Chat, Member
 from tidewire.domain.delivery import Positions
 from tidewire.domain.ids import ChatId, MessageId, UserId
+from tidewire.domain.limits import PREVIEW_CHARACTERS_MAX
+from tidewire.domain.messages import Message
 from tidewire.domain.users import User
 
 
@@ -24,15 +26,34 @@ class ChatListCursor(msgspec.Struct, frozen=True):
 
 
 class LastMessage(msgspec.Struct, frozen=True):
-    """The newest message of a chat, its text cut for a list."""
+    """The newest message of a chat as it is now, its text cut for a list. Amendments are no
+    messages: they neither stand here nor bring a chat to the top."""
 
     message_id: MessageId
     sequence: int
     sender_id: UserId
     preview: str
-    """Empty if the message is damaged."""
+    """Empty if the message is damaged or deleted."""
     created_at_ms: int
     is_damaged: bool = False
+    is_deleted: bool = False
+
+
+def last_message_of(message: Message | None, edited: str | None = None) -> LastMessage | None:
+    """What a list of chats shows of the newest message of one; `edited` is the text of its last
+    edit."""
+    if message is None:
+        return None
+    content = message.content if edited is None or message.is_deleted else edited
+    return LastMessage(
+        message.message_id,
+        message.sequence,
+        message.sender_id,
+        content[:PREVIEW_CHARACTERS_MAX],
+        message.created_at_ms,
+        message.is_damaged,
+        message.is_deleted,
+    )
 
 
 class ChatListItem(msgspec.Struct, frozen=True, kw_only=True):

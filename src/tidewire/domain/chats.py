@@ -64,7 +64,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatAccess(msgspec.Struct, frozen=True):
-    """A chat together with the caller's own membership in it: the proof that he may look."""
+    """A chat together with the caller's own membership in it, which proves the right to look."""
 
     chat: Chat
     me: Member

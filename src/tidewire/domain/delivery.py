@@ -1,7 +1,7 @@
 """Positions, ticks and what follows from them: two integers per user and chat. PURE.
 
-`delivered` is the end of what one of the user's devices has stored, `read` of what he has seen.
-Both only grow. Everything a person sees (✓, ✓✓, blue, unread) is derived from them here.
+`delivered` is the end of what one of the user's devices has stored, `read` of what the user has
+seen. Both only grow. Everything a person sees (✓, ✓✓, blue, unread) is derived from them here.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from typing import Final
 import msgspec
 
 from tidewire.domain.chats import ChatType
-from tidewire.domain.errors import TidewireError
+from tidewire.domain.errors import SequenceAboveHead, TidewireError
 from tidewire.domain.ids import ChatId, UserId
 
 
 class Positions(msgspec.Struct, frozen=True, gc=False):
-    """How far one user has got in one chat, as acknowledged by his own devices."""
+    """How far one user has got in one chat, as acknowledged by the user's own devices."""
 
     delivered: int
     read: int
@@ -79,14 +79,15 @@ def tick(sequence: int, *, others_delivered: int, others_read: int) -> Tick:
 
 
 def effective(position: int, joined_sequence: int) -> int:
-    """A member owes nothing from before he joined."""
+    """A position as it counts: a member owes nothing from before the joining."""
     return max(position, joined_sequence)
 
 
 def read_by_reply(before: Positions, *, prev_sequence: int, seen_sequence: int | None) -> int:
-    """The read position after a reply: what its author had seen when he wrote it.
+    """The read position after a reply: what its author had seen when it was written.
 
-    Never above what one of his devices acknowledged, and never above the message before the reply.
+    Never above what one of the author's devices acknowledged, and never above the message before
+    the reply.
     """
     seen = prev_sequence if seen_sequence is None else seen_sequence
     return max(before.read, min(seen, before.delivered, prev_sequence))
@@ -100,8 +101,8 @@ def positions_after_append(
     sequence: int,
     seen_sequence: int | None,
 ) -> Positions:
-    """The author's positions after his own message: the implicit read of a reply, and then, if he
-    was up to date, his own message, which is not news to him."""
+    """The author's positions after the author's own message: the implicit read of a reply, and
+    then, if the author was up to date, the message itself, which is not news to its author."""
     assert 0 <= prev_sequence < sequence
     delivered = before.delivered
     read = read_by_reply(before, prev_sequence=prev_sequence, seen_sequence=seen_sequence)
@@ -116,7 +117,7 @@ class Lowest(msgspec.Struct, frozen=True):
     """The two lowest effective positions among a chat's current members, and whose the lowest is.
 
     Two are enough to tell every author the minimum over the others, whatever the chat's size.
-    `second` is None when there is one member only; then nobody is waited for.
+    `second` is None when there is one member only; then there is no other to wait for.
     """
 
     user_id: UserId | None
@@ -133,9 +134,11 @@ class Lowest(msgspec.Struct, frozen=True):
 
 
 class Floors(msgspec.Struct, frozen=True):
-    """All that is needed to give any member of a chat his boundaries."""
+    """All that is needed to give every member of a chat their boundaries, and the version of the
+    members among whom these are the lowest."""
 
     chat_id: ChatId
+    membership_version: int
     head: int
     delivered: Lowest
     read: Lowest
@@ -200,6 +203,33 @@ class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
     members: Sequence[MemberDelivery]
 
 
+def status_sequence(sequence: int | None, head: int) -> int:
+    """The message whose status is asked for: the last one if none is named."""
+    if sequence is None:
+        return head
+    if sequence > head:
+        raise SequenceAboveHead(sequence=sequence, head=head)
+    return sequence
+
+
+def status_of(
+    chat_id: ChatId,
+    chat_type: ChatType,
+    sequence: int,
+    *,
+    author_id: UserId | None,
+    members: Sequence[MemberDelivery],
+) -> DeliveryStatus:
+    """`author_id` None: there is no such message, or its author is not known."""
+    return DeliveryStatus(
+        chat_id=chat_id,
+        chat_type=chat_type,
+        member_count=len(members),
+        summary=summarise(sequence, author_id=author_id, members=members),
+        members=members,
+    )
+
+
 def is_hidden(hidden_through: int | None, head: int) -> bool:
     """Whether a user who has hidden a chat up to a message does not see it: no message is above."""
     return hidden_through is not None and head <= hidden_through
@@ -222,6 +252,8 @@ class DigestEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     others_read: int
     unread: int
     is_hidden: bool = False
+    mentions_unread: int = 0
+    """How many of the unread messages mention the user, or all; at most UNREAD_MAX."""
 
 
 class DigestPage(msgspec.Struct, frozen=True):

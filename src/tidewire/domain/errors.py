@@ -4,6 +4,8 @@ TidewireError                a code for machines, a sentence for people, details
 ├─ Refused                   the caller must change something; the same request fails again
 │  ├─ InvalidMessage, InvalidContent, InvalidEncoding, InvalidContentType,
 │  │  MessageTooLarge, KeyReused                                            about a message
+│  ├─ TargetNotFound, MessageDeleted, EditConflict, EditTooLate,
+│  │  TooManyEdits, TooManyReactions, InvalidMention                        about its target
 │  ├─ NotAMember, Forbidden, InvalidOperation, AlreadyAMember, ChatIsFull   about a chat
 │  ├─ UserNotFound, UsernameTaken, MessageNotFound, SessionNotFound         about who or what
 │  ├─ InvalidCredentials, InvalidRefreshToken, InvalidInvite                about a login
@@ -47,6 +49,13 @@ class ErrorCode(StrEnum):
     IDEMPOTENCY_KEY_REUSED = "IDEMPOTENCY_KEY_REUSED"
     CURSOR_AHEAD = "CURSOR_AHEAD"
     INVALID_SEQUENCE = "INVALID_SEQUENCE"
+    TARGET_NOT_FOUND = "TARGET_NOT_FOUND"
+    MESSAGE_DELETED = "MESSAGE_DELETED"
+    EDIT_CONFLICT = "EDIT_CONFLICT"
+    EDIT_TOO_LATE = "EDIT_TOO_LATE"
+    TOO_MANY_EDITS = "TOO_MANY_EDITS"
+    TOO_MANY_REACTIONS = "TOO_MANY_REACTIONS"
+    INVALID_MENTION = "INVALID_MENTION"
     # Who may do what.
     UNAUTHORIZED = "UNAUTHORIZED"
     FORBIDDEN = "FORBIDDEN"
@@ -106,11 +115,25 @@ class TidewireError(Exception):
 
     code: ErrorCode = ErrorCode.INTERNAL_ERROR
     retry: ClassVar[Retry] = Retry.NEVER
+    sentence: ClassVar[str] = ""
+    """What it says where nothing else is said."""
 
-    @property
-    def details(self) -> Mapping[str, object]:
+    def __init__(self, sentence: str = "", **details: object) -> None:
+        super().__init__(sentence or self.sentence)
+        self.details: Mapping[str, object] = details
         """What the wire carries beside the sentence."""
-        return {}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """How it is copied to another process of the server: as it is, whatever its arguments."""
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(
+    kind: type[TidewireError], args: tuple[object, ...], state: Mapping[str, object]
+) -> TidewireError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class Refused(TidewireError):
@@ -124,15 +147,10 @@ class Unauthorized(TidewireError):
     retry = Retry.SAME_REQUEST
 
     def __init__(self, reason: AuthFailure, *, expired_at_ms: int | None = None) -> None:
-        super().__init__(_AUTH_SENTENCES[reason])
+        expiry = {} if expired_at_ms is None else {"expired_at_ms": expired_at_ms}
+        super().__init__(_AUTH_SENTENCES[reason], reason=reason.value, **expiry)
         self.reason = reason
         self.expired_at_ms = expired_at_ms
-
-    @property
-    def details(self) -> Mapping[str, object]:
-        if self.expired_at_ms is None:
-            return {"reason": self.reason.value}
-        return {"reason": self.reason.value, "expired_at_ms": self.expired_at_ms}
 
 
 class DeviceMismatch(Unauthorized):
@@ -151,12 +169,8 @@ class Throttled(TidewireError):
     retry = Retry.AFTER
 
     def __init__(self, sentence: str, *, retry_after_ms: int) -> None:
-        super().__init__(sentence)
+        super().__init__(sentence, retry_after_seconds=max(1, -(-retry_after_ms // 1000)))
         self.retry_after_ms = retry_after_ms
-
-    @property
-    def details(self) -> Mapping[str, object]:
-        return {"retry_after_seconds": max(1, -(-self.retry_after_ms // 1000))}
 
 
 class Unavailable(TidewireError):
@@ -195,46 +209,41 @@ class MessageTooLarge(Refused):
     code = ErrorCode.MESSAGE_TOO_LARGE
 
     def __init__(self, *, size_bytes: int, size_bytes_max: int) -> None:
-        super().__init__(f"content has {size_bytes} bytes; at most {size_bytes_max} are taken")
+        super().__init__(
+            f"content has {size_bytes} bytes; at most {size_bytes_max} are taken",
+            max_bytes=size_bytes_max,
+            received_bytes=size_bytes,
+        )
         self.size_bytes = size_bytes
         self.size_bytes_max = size_bytes_max
 
-    @property
-    def details(self) -> Mapping[str, object]:
-        return {"max_bytes": self.size_bytes_max, "received_bytes": self.size_bytes}
-
 
 class KeyReused(Refused):
-    """This client_message_id is taken by another text, or by somebody else (then no `original`)."""
+    """This client_message_id has another text, or is another member's (then without `original`)."""
 
     code = ErrorCode.IDEMPOTENCY_KEY_REUSED
+    sentence = (
+        "this client_message_id was used for another message; "
+        "the first one stays, send this text under a new id"
+    )
 
     def __init__(self, original: Appended | None = None) -> None:
-        super().__init__(
-            "this client_message_id was used for another message; "
-            "the first one stays, send this text under a new id"
-        )
+        super().__init__()
         self.original = original
-
-    @property
-    def details(self) -> Mapping[str, object]:
-        """The original's ids, for its own author only (P-07): sequence, message id, time in ms."""
-        if self.original is None:
-            return {}
-        return {
-            "sequence": self.original.sequence,
-            "message_id": self.original.message_id,
-            "created_at_ms": self.original.created_at_ms,
-        }
+        if original is not None:
+            # The original's ids, for its own author only (P-07).
+            self.details = {
+                "sequence": original.sequence,
+                "message_id": original.message_id,
+                "created_at_ms": original.created_at_ms,
+            }
 
 
 class NotAMember(Refused):
     """Also for a chat that does not exist: an outsider must not learn the difference (M-09)."""
 
     code = ErrorCode.NOT_A_MEMBER
-
-    def __init__(self) -> None:
-        super().__init__("you are not a member of this chat")
+    sentence = "you are not a member of this chat"
 
 
 class Forbidden(Refused):
@@ -242,16 +251,14 @@ class Forbidden(Refused):
 
 
 class InvalidOperation(Refused):
-    """Not possible with this kind of chat or member, whoever asks."""
+    """Not possible with this kind of chat or member, for any caller."""
 
     code = ErrorCode.INVALID_OPERATION
 
 
 class AlreadyAMember(Refused):
     code = ErrorCode.ALREADY_A_MEMBER
-
-    def __init__(self) -> None:
-        super().__init__("this user is a member already")
+    sentence = "this user is a member already"
 
 
 class ChatIsFull(Refused):
@@ -278,48 +285,36 @@ class UsernameTaken(Refused):
 
 class MessageNotFound(Refused):
     code = ErrorCode.NOT_FOUND
-
-    def __init__(self) -> None:
-        super().__init__("no such message in this chat")
+    sentence = "no such message in this chat"
 
 
 class SessionNotFound(Refused):
     code = ErrorCode.NOT_FOUND
-
-    def __init__(self) -> None:
-        super().__init__("you have no such session")
+    sentence = "you have no such session"
 
 
 class InvalidCredentials(Refused):
-    """One sentence for an unknown name and a wrong password: nobody learns who has an account."""
+    """One sentence for an unknown name and a wrong password, so that it does not tell which."""
 
     code = ErrorCode.INVALID_CREDENTIALS
-
-    def __init__(self) -> None:
-        super().__init__("the user name or the password is wrong")
+    sentence = "the user name or the password is wrong"
 
 
 class InvalidRefreshToken(Refused):
     code = ErrorCode.INVALID_REFRESH_TOKEN
-
-    def __init__(self) -> None:
-        super().__init__("the refresh token is not valid any more: log in again")
+    sentence = "the refresh token is not valid any more: log in again"
 
 
 class InvalidInvite(Refused):
     code = ErrorCode.FORBIDDEN
-
-    def __init__(self) -> None:
-        super().__init__("this invite is not known, was used already or has expired")
+    sentence = "this invite is not known, was used already or has expired"
 
 
 class RequestKeyReused(Refused):
     """An Idempotency-Key came with another body than the first time."""
 
     code = ErrorCode.IDEMPOTENCY_KEY_REUSED
-
-    def __init__(self) -> None:
-        super().__init__("this Idempotency-Key was used for another request; use a new one")
+    sentence = "this Idempotency-Key was used for another request; use a new one"
 
 
 class SequenceAboveHead(Refused):
@@ -338,12 +333,71 @@ class CursorAhead(Refused):
     code = ErrorCode.CURSOR_AHEAD
 
     def __init__(self, *, cursor: int, head: int) -> None:
-        super().__init__(f"your cursor {cursor} is above the last message, {head}: sync from 0")
+        told = f"your cursor {cursor} is above the last message, {head}: sync from 0"
+        super().__init__(told, head=head)
         self.head = head
 
-    @property
-    def details(self) -> Mapping[str, object]:
-        return {"head": self.head}
+
+class TargetNotFound(Refused):
+    """What is to be edited, deleted, reacted or replied to is no message of this chat."""
+
+    code = ErrorCode.TARGET_NOT_FOUND
+
+    def __init__(self, sequence: int) -> None:
+        super().__init__(f"this chat has no message with the sequence {sequence}")
+
+
+class MessageDeleted(Refused):
+    """A deletion is final: nothing can be done to the message any more."""
+
+    code = ErrorCode.MESSAGE_DELETED
+    sentence = "this message was deleted"
+
+    def __init__(self, deleted_by: int) -> None:
+        super().__init__(deleted_sequence=deleted_by)
+        self.deleted_by = deleted_by
+
+
+class EditConflict(Refused):
+    """Another edit came first. Its text is told, so that it can be shown without another read."""
+
+    code = ErrorCode.EDIT_CONFLICT
+    sentence = "the message was edited meanwhile; read its current text, then edit that"
+
+    def __init__(self, *, content: str, edited_by: int) -> None:
+        super().__init__(content=content, edited_sequence=edited_by)
+        self.content = content
+        self.edited_by = edited_by
+
+
+class EditTooLate(Refused):
+    code = ErrorCode.EDIT_TOO_LATE
+    sentence = "this message is too old to be edited; the server's operator sets for how long"
+
+
+class TooManyEdits(Refused):
+    code = ErrorCode.TOO_MANY_EDITS
+
+    def __init__(self, edits_max: int) -> None:
+        super().__init__(f"a message can be edited {edits_max} times; send another message")
+
+
+class TooManyReactions(Refused):
+    code = ErrorCode.TOO_MANY_REACTIONS
+
+    def __init__(self, kinds_max: int) -> None:
+        super().__init__(f"a message has at most {kinds_max} different reactions; use one of them")
+
+
+class InvalidMention(Refused):
+    """A mention reaches members of the chat, at the instant of the message, and no others."""
+
+    code = ErrorCode.INVALID_MENTION
+
+    def __init__(self, *user_ids: str) -> None:
+        names = sorted(user_ids)
+        super().__init__("not a member of this chat: " + ", ".join(names), user_ids=names)
+        self.user_ids = user_ids
 
 
 class RateLimited(Throttled):
@@ -380,10 +434,7 @@ class Overloaded(Unavailable):
 class DeadlinePassed(Unavailable):
     """The time for this request ran out. It may still be stored; a retry gets the stored answer."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "no answer in time; send the same message again to learn what became of it"
-        )
+    sentence = "no answer in time; send the same message again to learn what became of it"
 
 
 class StoreUnavailable(Unavailable):
@@ -391,8 +442,7 @@ class StoreUnavailable(Unavailable):
 
 
 class StoreFull(StoreUnavailable):
-    def __init__(self) -> None:
-        super().__init__("the disk is full: nothing new can be stored until there is room")
+    sentence = "the disk is full: nothing new can be stored until there is room"
 
 
 class StoreDamaged(StoreUnavailable):
@@ -421,11 +471,16 @@ class CounterMissing(Unavailable):
         self.chat_id = chat_id
 
 
+def is_away(error: object) -> bool:
+    """True if the store as a whole cannot be asked now. Damage, and a counter that is missing,
+    concern a part of it, and last."""
+    return isinstance(error, Unavailable) and not isinstance(error, StoreDamaged | CounterMissing)
+
+
 class IdentityUnavailable(Unavailable):
     """The keys of the team's identity provider cannot be had, so its tokens cannot be checked."""
 
-    def __init__(self) -> None:
-        super().__init__("the identity provider's keys cannot be had now; try again")
+    sentence = "the identity provider's keys cannot be had now; try again"
 
 
 class StoreUnusable(TidewireError):

@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from tidewire.domain.chats import Chat, Role
-from tidewire.domain.delivery import Positions
+from tidewire.domain.delivery import Advance, AdvanceOutcome, Positions
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
 from tidewire.domain.messages import Message
 
@@ -39,9 +39,10 @@ class MembershipChange(StrEnum):
 
 
 class MembershipChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """A member came, went (then `changed_by` may be himself) or got another role.
+    """A member came, went (then `changed_by` may be the member) or got another role.
 
-    `chat` is the chat after the change; for one who went, role and joined_sequence are his last.
+    `chat` is the chat after the change; of a member who went, role and joined_sequence are the last
+    ones.
     """
 
     chat: Chat
@@ -76,3 +77,23 @@ Event = MessageAppended | ChangeEvent | PositionsAdvanced
 
 LoggedEvent = MessageAppended | ChangeEvent
 """The events that go into the log. Positions do not: they are state, not history."""
+
+
+class Acknowledged(msgspec.Struct, frozen=True):
+    """An acknowledgement of a connection was refused, or moved nothing."""
+
+    connection_id: ConnectionId
+    wish: Advance
+    outcome: AdvanceOutcome
+
+
+class StatusMissed(msgspec.Struct, frozen=True, gc=False):
+    """A user has acknowledged what was acknowledged before: a connection that came back, and may
+    have missed the last status of this chat."""
+
+    chat_id: ChatId
+    user_id: UserId
+
+
+Notice = Acknowledged | StatusMissed
+"""What follows from a write that committed nothing."""

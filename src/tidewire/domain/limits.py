@@ -3,7 +3,9 @@
 What an operator may tune lives in the options of the plane concerned; nothing there may pass these.
 """
 
-from typing import Final
+from collections.abc import Container
+from dataclasses import fields
+from typing import Any, Final
 
 SEQUENCE_MAX: Final = (1 << 53) - 1
 """The highest sequence: the largest integer that every JSON reader keeps exact (P-14)."""
@@ -13,6 +15,11 @@ TIME_MS_MAX: Final = 253_402_300_799_999
 
 CONTENT_BYTES_MAX: Final = 4096
 FRAME_BYTES_MAX: Final = 64 * 1024
+"""Of a frame, and of an array of frames that a client sends."""
+BATCH_FRAMES_MAX: Final = 256
+"""Frames in an array that a client sends."""
+BATCH_BYTES_MAX: Final = 64 * 1024
+"""Of an array of frames that the server sends; a larger frame goes alone."""
 CONTENT_TYPE_DEFAULT: Final = "text/plain"
 CONTENT_TYPES: Final = frozenset({CONTENT_TYPE_DEFAULT})
 
@@ -48,12 +55,24 @@ PREVIEW_CHARACTERS_MAX: Final = 100
 REQUEST_KEY_LIFE_MS: Final = 24 * 3_600_000
 """How long an Idempotency-Key is remembered."""
 REQUEST_PENDING_MS_MAX: Final = 60_000
-"""A request that is not finished by then has died: whoever comes with its key takes it over."""
+"""A request that is not finished by then has died: the next one with its key takes it over."""
+
+EDITS_MAX: Final = 40
+"""Edits of one message: few enough that its deletion erases all of them in one transaction."""
+MENTIONS_MAX: Final = 50
+REACTION_KINDS_MAX: Final = 20
+"""Different emoji on one message."""
+REACTION_USERS_MAX: Final = 10
+"""Of those who react with an emoji, so many are named; all are counted."""
+EMOJI_BYTES_MAX: Final = 32
+REASON_CHARACTERS_MAX: Final = 200
+"""Why a message was deleted."""
 
 UNREAD_MAX: Final = 100
 """Unread messages are counted up to here; a client shows more as 99+."""
 UNREAD_SCAN_MAX: Final = 1_000
-"""How many messages an unread count looks at. Past that many own ones it is a lower bound."""
+"""How many messages an unread count looks at, from the last one down. Past that many own ones it
+is a lower bound."""
 
 APPEND_SENDS_MAX: Final = 512
 """Sends in one append: one transaction, one sync."""
@@ -78,3 +97,20 @@ assert HISTORY_MESSAGES_MAX <= PAGE_MESSAGES_MAX
 assert IDLE_TIMEOUT_MS >= 2 * HEARTBEAT_INTERVAL_MS
 assert APPEND_SENDS_MAX * CONTENT_BYTES_MAX <= APPEND_BYTES_MAX
 assert UNREAD_MAX < UNREAD_SCAN_MAX
+
+
+def check(holds: bool, sentence: str) -> None:
+    """A rule of some options: raises ValueError with the sentence if it does not hold."""
+    if not holds:
+        raise ValueError(sentence)
+
+
+def check_numbers(options: Any, *, may_be_zero: Container[str] = ()) -> None:
+    """Every whole number of a dataclass of options is at least 1. Those that are named may be 0,
+    others may be None. Raises ValueError."""
+    for field in fields(options):
+        name, value = field.name, getattr(options, field.name)
+        if type(value) is int and name in may_be_zero:
+            check(value >= 0, f"{name} is not negative")
+        elif type(value) is int:
+            check(value >= 1, f"{name} is at least 1")

@@ -1,10 +1,19 @@
-"""A message, the wish to send one, and what can come of it. PURE.
+"""The entries of a chat's log: messages, and what changes them. The wish to append one, and what
+can come of it. PURE.
+
+An entry is a message, or it amends one: an edit, a deletion or a reaction. All of them are stored
+under the chat's next sequence, and all of them are a `Message` here: an amendment is one that
+`amends`. The rules for targets are in `amendments`, what people see of it all in `fold`.
 
 These values are built for every message, so they are msgspec structs: a frozen one costs a fraction
 of a frozen dataclass to make.
 """
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from operator import attrgetter
+from typing import Final
 
 import msgspec
 
@@ -16,34 +25,111 @@ from tidewire.domain.errors import (
     MessageTooLarge,
     TidewireError,
 )
-from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, MessageId, UserId, is_uuid
+from tidewire.domain.ids import (
+    ChatId,
+    ClientMessageId,
+    ConnectionId,
+    MessageId,
+    UserId,
+    is_safe_token,
+    is_uuid,
+)
 from tidewire.domain.limits import (
     CONTENT_BYTES_MAX,
     CONTENT_TYPE_DEFAULT,
     CONTENT_TYPES,
+    EMOJI_BYTES_MAX,
+    MENTIONS_MAX,
+    REASON_CHARACTERS_MAX,
     SEQUENCE_MAX,
 )
 
+MENTION_ALL: Final = UserId("@all")
+"""Stands among the mentions for all members. No user id begins so."""
 
-class SendMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The wish to append one message to a chat.
 
-    `message_id` is the id that the message gets if it is stored; an answer to a retry carries the
+class EntryKind(StrEnum):
+    """What an entry of the log is. Stable: kinds are added, and a client holds those that it does
+    not know without showing them."""
+
+    MESSAGE = "message"
+    EDIT = "edit"
+    DELETE = "delete"
+    REACT = "react"
+
+
+class Amendment(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What an entry does to its target, a message below it in the same chat.
+
+    The new text of an edit is the content of the entry. `reason` is a deletion's, `emoji` and
+    `is_on` are a reaction's: set, or taken back.
+    """
+
+    kind: EntryKind
+    target: int
+    emoji: str | None = None
+    is_on: bool = True
+    reason: str | None = None
+
+
+class MessageBody(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What the author of a message says. Every form of a message has these fields: the frames and
+    models of `wire` and the client's outbox inherit them, `Message` repeats them.
+
+    They are keywords, so that a form can put its ids before them: the order of the fields is that
+    of the JSON. A field that is added has a default.
+    """
+
+    content: str
+    content_type: str = CONTENT_TYPE_DEFAULT
+    reply_to: int | None = None
+    """The sequence of the message that this one answers. Nothing of that one's text is copied, so
+    its deletion stays one."""
+    mentions: tuple[UserId, ...] = ()
+    """Members who are meant, or `MENTION_ALL`."""
+
+
+body_of: Final = attrgetter(*MessageBody.__struct_fields__)
+"""The values of the body, of any form of a message."""
+
+said_by: Final = attrgetter(*MessageBody.__struct_fields__, "amends")
+"""All that the client chose of an entry, of a send or a stored one. Two with the same say the
+same: a key that comes again with it is a retry."""
+
+
+class SendMessage(MessageBody, frozen=True, gc=False, kw_only=True):
+    """The wish to append one entry to a chat: a message, or what it `amends`.
+
+    `message_id` is the id that the entry gets if it is stored; an answer to a retry carries the
     first one's. `seen_sequence` is what the author had seen when the text was written.
     """
 
     chat_id: ChatId
     sender_id: UserId
     client_message_id: ClientMessageId
-    content: str
     message_id: MessageId
-    content_type: str = CONTENT_TYPE_DEFAULT
     seen_sequence: int | None = None
     origin_connection_id: ConnectionId | None = None
+    amends: Amendment | None = None
+    base: int | None = None
+    """Of an edit: the edit that its author saw last, 0 for none. None: any."""
+    targets_since_ms: int = 0
+    """Of an edit: an older message may not be edited any more."""
+
+    @property
+    def is_plain(self) -> bool:
+        """It concerns no other entry and no other member: nothing has to be looked up for it."""
+        return self.amends is None and self.reply_to is None and not self.mentions
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A stored message. `prev_sequence` is the one before it in its chat, 0 for the first.
+    """A stored entry: a message, or (`amends`) a change of one. `prev_sequence` is the entry before
+    it in its chat, 0 for the first.
+
+    Its fields are positional: messages are made in pages.
+
+    One that was deleted, by the entry `deleted_by`, has neither content nor mentions; the same is
+    true of its edits.
 
     Of one that `is_damaged` only the chat and the two numbers are sure: its bytes are not those
     that were stored, so its content is left out, and the rest is as it was found (`damage`).
@@ -58,7 +144,21 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     content: str
     content_type: str
     created_at_ms: int
+    reply_to: int | None = None
+    mentions: tuple[UserId, ...] = ()
+    amends: Amendment | None = None
+    count: int = 0
+    """Of a reaction: how many users have its emoji on the target after it."""
+    deleted_by: int | None = None
     is_damaged: bool = False
+
+    @property
+    def kind(self) -> EntryKind:
+        return EntryKind.MESSAGE if self.amends is None else self.amends.kind
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.deleted_by is not None
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -69,6 +169,10 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     prev_sequence: int
     created_at_ms: int
     deduplicated: bool
+    moderated: UserId | None = None
+    """Of a deletion that was stored now: the author of the message, if that is another user."""
+    count: int | None = None
+    """Of a reaction, as `Message.count`, where the store knows it: a retry may be told none."""
 
 
 AppendOutcome = Appended | TidewireError
@@ -88,9 +192,88 @@ class MessagePage(msgspec.Struct, frozen=True):
     head: int
 
 
+def new_send(
+    body: MessageBody,
+    *,
+    chat_id: ChatId,
+    sender_id: UserId,
+    client_message_id: ClientMessageId,
+    message_id: MessageId,
+    seen_sequence: int | None,
+    origin_connection_id: ConnectionId | None = None,
+) -> SendMessage:
+    """The send of a body. Spelled out, as `append.message_of` is: both are called for every
+    message. What `amends` is put into it afterwards."""
+    return SendMessage(
+        content=body.content,
+        content_type=body.content_type,
+        reply_to=body.reply_to,
+        mentions=body.mentions,
+        chat_id=chat_id,
+        sender_id=sender_id,
+        # One UUID is one key, however its letters are written.
+        client_message_id=ClientMessageId(client_message_id.lower()),
+        message_id=message_id,
+        seen_sequence=seen_sequence,
+        origin_connection_id=origin_connection_id,
+    )
+
+
+def cut_page(
+    messages: Iterable[Message], *, count_max: int, bytes_max: int
+) -> tuple[list[Message], bool]:
+    """The first messages that fit into a page, but at least one; whether some were left out."""
+    page: list[Message] = []
+    size_bytes = 0
+    for message in messages:
+        size_bytes += len(message.content.encode())
+        if len(page) == count_max or (page and size_bytes > bytes_max):
+            return page, True
+        page.append(message)
+    return page, False
+
+
 def check_send(send: SendMessage) -> None:
-    """Refuse what no store takes; raises the refusals about a message."""
-    content = send.content
+    """Refuse what no store takes; raises the refusals about an entry."""
+    if send.amends is None:
+        check_body(send)
+    else:
+        check_amendment(send, send.amends, send.base)
+    if not is_uuid(send.client_message_id):
+        raise InvalidMessage("client_message_id is not a UUID")
+    _check_sequence("seen_sequence", send.seen_sequence, least=0)
+
+
+def check_body(body: MessageBody) -> None:
+    """Refuse what no message can say; raises the refusals about a content and what is with it."""
+    _check_text(body)
+    if body.reply_to is not None:
+        _check_sequence("reply_to", body.reply_to)
+    if body.mentions:
+        _check_mentions(body.mentions)
+
+
+def check_amendment(body: MessageBody, amends: Amendment, base: int | None = None) -> None:
+    """Refuse what no edit, deletion or reaction can be, whatever its target."""
+    _check_sequence("target", amends.target)
+    if body.reply_to is not None or body.mentions:
+        raise InvalidMessage("only a message replies and mentions; an edit keeps those it has")
+    is_edit, is_reaction = amends.kind is EntryKind.EDIT, amends.kind is EntryKind.REACT
+    if is_edit:
+        _check_text(body)
+        _check_sequence("base", base, least=0)
+    elif body.content:
+        raise InvalidMessage(f"an entry of the kind {amends.kind} has no content")
+    if is_reaction:
+        _check_emoji(amends.emoji or "")
+    elif amends.emoji is not None or not amends.is_on:
+        raise InvalidMessage(f"an entry of the kind {amends.kind} has no emoji")
+    if amends.reason is not None:
+        _check_reason(amends.kind, amends.reason)
+
+
+def _check_text(body: MessageBody) -> None:
+    content = body.content
     if not content:
         raise InvalidMessage("content is empty; a message has 1 to 4096 bytes")
     # One letter has at most four bytes, so most texts need not be encoded to be measured.
@@ -98,19 +281,52 @@ def check_send(send: SendMessage) -> None:
         check_content_bytes(content)
     if "\x00" in content:
         raise InvalidContent("content has a NUL character")
-    if send.content_type not in CONTENT_TYPES:
-        raise InvalidContentType(send.content_type)
-    if not is_uuid(send.client_message_id):
-        raise InvalidMessage("client_message_id is not a UUID")
-    if send.seen_sequence is not None and not 0 <= send.seen_sequence <= SEQUENCE_MAX:
-        raise InvalidMessage("seen_sequence is not a sequence")
+    if body.content_type not in CONTENT_TYPES:
+        raise InvalidContentType(body.content_type)
 
 
 def check_content_bytes(content: str) -> None:
     """Refuse text that is too long in UTF-8, or that has no UTF-8 form at all."""
-    try:
-        size_bytes = len(content.encode())
-    except UnicodeEncodeError as error:
-        raise InvalidEncoding("content is not valid UTF-8 text") from error
+    size_bytes = _size_bytes("content", content)
     if size_bytes > CONTENT_BYTES_MAX:
         raise MessageTooLarge(size_bytes=size_bytes, size_bytes_max=CONTENT_BYTES_MAX)
+
+
+def _check_mentions(mentions: Sequence[UserId]) -> None:
+    if len(mentions) > MENTIONS_MAX:
+        raise InvalidMessage(f"a message mentions at most {MENTIONS_MAX} users")
+    if len(set(mentions)) != len(mentions):
+        raise InvalidMessage("a user is mentioned twice")
+    if not all(one == MENTION_ALL or is_safe_token(one) for one in mentions):
+        raise InvalidMessage("a mention is not the id of a user")
+
+
+def _check_emoji(emoji: str) -> None:
+    size_bytes = _size_bytes("emoji", emoji)
+    if not 1 <= size_bytes <= EMOJI_BYTES_MAX:
+        raise InvalidMessage(f"an emoji has 1 to {EMOJI_BYTES_MAX} bytes; this has {size_bytes}")
+    # Emoji are joined and coloured by marks that are not printable; spaces and controls are none.
+    if any(one.isspace() or unicodedata.category(one) == "Cc" for one in emoji):
+        raise InvalidMessage("an emoji has no spaces and no control characters")
+
+
+def _check_reason(kind: EntryKind, reason: str) -> None:
+    if kind is not EntryKind.DELETE:
+        raise InvalidMessage(f"an entry of the kind {kind} has no reason")
+    if not 1 <= len(reason) <= REASON_CHARACTERS_MAX:
+        raise InvalidMessage(f"a reason has 1 to {REASON_CHARACTERS_MAX} characters")
+    _size_bytes("reason", reason)
+    if "\x00" in reason:
+        raise InvalidContent("reason has a NUL character")
+
+
+def _check_sequence(name: str, sequence: int | None, *, least: int = 1) -> None:
+    if sequence is not None and not least <= sequence <= SEQUENCE_MAX:
+        raise InvalidMessage(f"{name} is not a sequence")
+
+
+def _size_bytes(name: str, text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidEncoding(f"{name} is not valid UTF-8 text") from error

@@ -1,4 +1,4 @@
-"""Names that people give: what may stand in one line of anybody's screen. PURE."""
+"""Names that people give: what may stand in one line of a screen. PURE."""
 
 import unicodedata
 from typing import Final

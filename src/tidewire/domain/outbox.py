@@ -34,7 +34,7 @@ class PersistedMessages(msgspec.Struct, frozen=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A row that nobody can make sense of: it stays for people to look at."""
+    """A row that cannot be read: it stays for people to look at."""
 
     reason: str
 

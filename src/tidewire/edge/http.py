@@ -6,23 +6,19 @@ and times are bounded; what is malformed counts against its address.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidewire.domain.addresses import address_key
-from tidewire.edge.doors import Doors, Visit
-from tidewire.edge.options import EdgeOptions
-from tidewire.edge.proxies import TrustedProxies
-from tidewire.edge.upgrade import refusal_response
+from tidewire.edge.upgrade import TOO_MANY, refusal, refusal_response
+from tidewire.edge.websocket import Port, UpgradeProtocol
 from tidewire.ports.transport import HandshakeRefusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tidewire.edge.websocket import UpgradeProtocol
+    from tidewire.edge.budgets import Visit
 
 HEAD_BYTES_MAX: Final = 32 * 1024
 """Of a request, from its first byte to the empty line; beyond it: 431."""
@@ -32,41 +28,23 @@ FRAMING_BYTES_MAX: Final = 32 * 1024
 """Of what is around a body in chunks: their sizes and the trailer; beyond it: 431."""
 UNWANTED_BODY_BYTES_MAX: Final = 64 * 1024
 """How much of a body is read to its end that was answered already."""
+LINGER_S: Final = 1.0
+LINGER_BYTES_MAX: Final = 256 * 1024
+"""How long a connection that is refused stays, and how much more of it is thrown away. A socket
+closed over bytes that were not read is reset, and the reset overtakes the answer."""
 READER_CHECK_S: Final = 0.02
 """How often it is looked whether an answer has left."""
 
 _HEAD_END: Final = b"\r\n\r\n"
 
 
-def _refusal(http_status: int, error: str, message: str, retry_s: int | None = None) -> bytes:
-    return refusal_response(
-        HandshakeRefusal(
-            http_status=http_status, error=error, message=message, retry_after_seconds=retry_s
-        )
-    )
-
-
-_MALFORMED: Final = _refusal(400, "invalid_request", "this is not a request that can be read")
-_HEAD_TOO_LARGE: Final = _refusal(
+_MALFORMED: Final = refusal(400, "invalid_request", "this is not a request that can be read")
+_HEAD_TOO_LARGE: Final = refusal(
     431,
     "head_too_large",
     f"the head of a request has at most {HEAD_BYTES_MAX} bytes and {HEAD_FIELDS_MAX} fields",
 )
-_TOO_MANY: Final = _refusal(429, "rate_limited", "too many connections from this address", 5)
-_FULL: Final = _refusal(503, "service_unavailable", "there are too many connections", 5)
-
-
-class HttpRules:
-    """What all HTTP connections have in common."""
-
-    def __init__(self, options: EdgeOptions, proxies: TrustedProxies, doors: Doors) -> None:
-        self.options = options
-        self.proxies = proxies
-        self.doors = doors
-
-    def address_of(self, peer_ip: str) -> str | None:
-        """Whom a connection counts for; None for a trusted proxy."""
-        return None if self.proxies.is_trusted(peer_ip) else address_key(peer_ip)
+_FULL: Final = refusal(503, "service_unavailable", "there are too many connections", 5)
 
 
 class _Flow(FlowControl):
@@ -75,30 +53,28 @@ class _Flow(FlowControl):
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)
         self._is_held = False
+        self._is_reading = True
 
-    def hold(self) -> None:
-        if not self._is_held:
-            self._is_held = True
-            if not self.read_paused:
-                self._transport.pause_reading()
-
-    def release(self) -> None:
-        if self._is_held:
-            self._is_held = False
-            if not self.read_paused:
-                self._transport.resume_reading()
+    def hold(self, is_held: bool = True) -> None:
+        self._is_held = is_held
+        self._apply()
 
     def pause_reading(self) -> None:
-        if not self.read_paused:
-            self.read_paused = True
-            if not self._is_held:
-                self._transport.pause_reading()
+        self.read_paused = True
+        self._apply()
 
     def resume_reading(self) -> None:
-        if self.read_paused:
-            self.read_paused = False
-            if not self._is_held:
+        self.read_paused = False
+        self._apply()
+
+    def _apply(self) -> None:
+        is_reading = not self._is_held and not self.read_paused
+        if is_reading != self._is_reading:
+            self._is_reading = is_reading
+            if is_reading:
                 self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -106,12 +82,19 @@ class HttpProtocol(HttpToolsProtocol):
 
     flow: _Flow
 
-    def __init__(self, rules: HttpRules, *args: Any, **named: Any) -> None:
+    def __init__(self, port: Port, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._rules = rules
+        self._port = port
         self._visit: Visit | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._reader_timer: asyncio.TimerHandle | None = None
+        self._held = b""
+        self._is_lingering = False
+        self._lingered_bytes = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing of the next request has come yet."""
         self._is_in_head = True
         self._is_complete = False
         self._head_bytes = 0
@@ -119,7 +102,6 @@ class HttpProtocol(HttpToolsProtocol):
         self._body_bytes_left = 0
         self._body_bytes = 0
         self._framing_bytes = 0
-        self._held = b""
         # The last bytes of what was parsed: the end of a head may come in two parts.
         self._tail = b""
 
@@ -128,22 +110,24 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.flow = _Flow(transport)
-        rules = self._rules
-        address = rules.address_of(self.client[0] if self.client else "")
-        if address is not None and rules.doors.is_barred(address, self._now_ms()):
+        doors, peer_ip = self._port.doors, self._peer_ip
+        # A trusted proxy counts for no address: those behind it do.
+        address = None if self._port.proxies.is_trusted(peer_ip) else address_key(peer_ip)
+        if address is not None and doors.is_barred(address, self._now_ms()):
             transport.abort()
             return
-        self._visit = rules.doors.enter(address)
+        self._visit = doors.enter(address)
         if self._visit is None:
-            is_full = rules.doors.http_count >= rules.options.http_connections_max
-            transport.write(_FULL if is_full else _TOO_MANY)
+            is_full = doors.http_count >= self._port.options.http_connections_max
+            transport.write(refusal_response(_FULL if is_full else TOO_MANY))
             transport.close()
             return
         self._wait_for_more()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all_is_here()
-        self._stop_watching_reader()
+        if self._reader_timer is not None:
+            self._reader_timer.cancel()
         if self._visit is not None:
             self._visit.leave()
         self._held = b""
@@ -151,6 +135,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
+            return
+        if self._is_lingering:
+            self._lingered_bytes += len(data)
+            if self._lingered_bytes > LINGER_BYTES_MAX:
+                self._close()
             return
         self._unset_keepalive_if_required()
         if self._is_complete:
@@ -218,7 +207,7 @@ class HttpProtocol(HttpToolsProtocol):
             # The parser keeps a trailer whole, and joins it anew with each part that comes.
             self._refuse(_HEAD_TOO_LARGE)
             return False
-        return not self.transport.is_closing()
+        return not self._is_ending
 
     # From the parser.
 
@@ -252,7 +241,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._body_bytes_left = max(0, self._body_bytes_left - len(body))
         super().on_body(body)
         if self.cycle.response_complete and self._body_bytes > UNWANTED_BODY_BYTES_MAX:
-            self._close()
+            self._linger()
 
     def on_message_complete(self) -> None:
         self._all_is_here()
@@ -266,16 +255,13 @@ class HttpProtocol(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         self._all_is_here()
         self.connections.discard(self)
-        output = [self.scope["method"].encode(), b" ", self.url, b" HTTP/1.1\r\n"]
-        for name, value in self.scope["headers"]:
-            output += [name, b": ", value, b"\r\n"]
-        output.append(b"\r\n")
-        make = cast("Callable[[], UpgradeProtocol]", self.ws_protocol_class)
-        protocol = make()
-        protocol.visit, self._visit = self._visit, None
-        protocol.connection_made(self.transport)
-        protocol.data_received(b"".join(output))
+        visit, self._visit = self._visit, None
+        assert visit is not None
+        # It refers to us: without this, all that we hold would stay until garbage is collected.
+        del self.parser
+        protocol = UpgradeProtocol(self._port, self.transport, visit)
         self.transport.set_protocol(protocol)
+        protocol.begin(self.scope["method"], self.url, self.headers, self._peer_ip)
 
     # From the application.
 
@@ -296,7 +282,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _finish(self) -> None:
         """The request is here and answered: go on when the answer has left."""
-        if self.transport.is_closing():
+        if self._is_ending:
             return
         if self.transport.get_write_buffer_size():
             self._watch_reader()
@@ -304,20 +290,13 @@ class HttpProtocol(HttpToolsProtocol):
             self._next_request()
 
     def _next_request(self) -> None:
-        self._is_in_head = True
-        self._is_complete = False
-        self._head_bytes = 0
-        self._fields_count = 0
-        self._body_bytes_left = 0
-        self._body_bytes = 0
-        self._framing_bytes = 0
-        self._tail = b""
+        self._begin()
         held, self._held = self._held, b""
         if held:
             self._take(held)
-        if self.transport.is_closing() or self._visit is None or self._is_complete:
+        if self._is_ending or self._visit is None or self._is_complete:
             return
-        self.flow.release()
+        self.flow.hold(False)
         if not self._head_bytes:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -325,11 +304,15 @@ class HttpProtocol(HttpToolsProtocol):
 
     # Time.
 
+    @property
+    def _peer_ip(self) -> str:
+        return self.client[0] if self.client else ""
+
     def _now_ms(self) -> int:
         return int(self.loop.time() * 1000)
 
     def _wait_for_more(self) -> None:
-        timeout_s = self._rules.options.header_timeout_ms / 1000
+        timeout_s = self._port.options.header_timeout_ms / 1000
         self._timer = self.loop.call_later(timeout_s, self._too_slow)
 
     def _all_is_here(self) -> None:
@@ -341,6 +324,28 @@ class HttpProtocol(HttpToolsProtocol):
         self._timer = None
         if not self.transport.is_closing():
             self._close()
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._is_lingering or self.transport.is_closing()
+
+    def _linger(self) -> None:
+        """Nothing more is answered. End the connection when its peer has had time to read the
+        last answer, and throw away what still comes until then."""
+        if self._is_ending:
+            return
+        self._is_lingering = True
+        # There is none yet in a request for a WebSocket. One that still works writes no more.
+        cycle: Any = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self.flow.hold(False)
+        self._timer = self.loop.call_later(LINGER_S, self._too_slow)
+        self._watch_reader()
 
     def _close(self) -> None:
         """End the connection when what was written has left, or is not read."""
@@ -360,33 +365,27 @@ class HttpProtocol(HttpToolsProtocol):
         self._reader_timer = None
         left_bytes = self.transport.get_write_buffer_size()
         if not left_bytes:
-            is_closing = self.transport.is_closing()
-            if not is_closing and self._is_complete and self.cycle.response_complete:
+            if not self._is_ending and self._is_complete and self.cycle.response_complete:
                 self._next_request()
             return
         now_ms = self._now_ms()
         if left_bytes != unsent_bytes:
             since_ms = now_ms
-        elif now_ms - since_ms >= self._rules.options.answer_timeout_ms:
+        elif now_ms - since_ms >= self._port.options.answer_timeout_ms:
             self.transport.abort()
             return
         self._reader_timer = self.loop.call_later(
             READER_CHECK_S, self._check_reader, left_bytes, since_ms
         )
 
-    def _stop_watching_reader(self) -> None:
-        if self._reader_timer is not None:
-            self._reader_timer.cancel()
-            self._reader_timer = None
-
-    def _refuse(self, answer: bytes) -> None:
+    def _refuse(self, answer: HandshakeRefusal) -> None:
         """Answer what is malformed, unless an answer has begun, and end the connection."""
         self._all_is_here()
         self._held = b""
         if self._visit is not None and self._visit.address is not None:
-            self._rules.doors.fault(self._visit.address, self._now_ms())
+            self._port.doors.fault(self._visit.address, self._now_ms())
         # There is none yet in a request for a WebSocket; in a head it is the last request's.
         cycle: Any = self.cycle
         if self._is_in_head or cycle is None or not cycle.response_started:
-            self.transport.write(answer)
-        self._close()
+            self.transport.write(refusal_response(answer))
+        self._linger()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidewire.domain.accounts import Secret
+from tidewire.domain.limits import check, check_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +15,12 @@ class EdgeOptions:
     """The address to listen on."""
     port: int = 8080
     """The port to listen on; 0 takes a free one."""
+    processes: int = 1
+    """How many gateway processes serve the port, beside the one that keeps the store; 1: one
+    process does everything. More of them pay with four cores or more, if at all."""
+    link_bytes_max: int = 64 * 1024 * 1024
+    """How much may lie unread between the store process and a gateway process, which is then cut
+    off."""
     tls_cert: Path | None = None
     """A certificate chain in PEM, for those without a proxy in front."""
     tls_key: Path | None = None
@@ -58,29 +65,9 @@ class EdgeOptions:
     """For how long of a minute a WebSocket may be held back by its budget before it is closed."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65_535:
-            raise ValueError("port is 0 to 65535")
-        if self.probe_token is not None and len(self.probe_token.reveal()) < 16:
-            raise ValueError("probe_token has at least 16 characters")
-        if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("tls_cert and tls_key go together")
-        for name in _AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is at least 1")
-
-
-_AT_LEAST_ONE = (
-    "tls_handshake_timeout_ms",
-    "header_timeout_ms",
-    "answer_timeout_ms",
-    "keep_alive_ms",
-    "backlog",
-    "http_connections_max",
-    "address_http_connections_max",
-    "address_connections_max",
-    "address_faults_per_minute",
-    "addresses_max",
-    "inbound_bytes_per_second",
-    "inbound_burst_bytes",
-    "inbound_excess_ms_max",
-)
+        check(self.processes <= 64, "processes is 1 to 64")
+        check(0 <= self.port <= 65_535, "port is 0 to 65535")
+        is_short = self.probe_token is not None and len(self.probe_token.reveal()) < 16
+        check(not is_short, "probe_token has at least 16 characters")
+        check((self.tls_cert is None) == (self.tls_key is None), "tls_cert and tls_key go together")
+        check_numbers(self, may_be_zero=("port",))

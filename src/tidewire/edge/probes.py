@@ -1,10 +1,11 @@
-"""For a process that serves nobody: health, readiness and metrics, and a clear no to the rest."""
+"""For a process that serves no clients: health, readiness, metrics, and a refusal of all else."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tidewire.domain.errors import Unavailable
-from tidewire.edge.insiders import Insiders
+from tidewire.edge.peers import Insiders
 from tidewire.ports.transport import (
     Admission,
     HandshakeRefusal,
@@ -19,25 +20,19 @@ _METRICS: Final = b"text/plain; version=0.0.4"
 _NOT_HERE: Final = "this process serves no clients; they connect to a gateway"
 
 
+@dataclass(eq=False, kw_only=True)
 class Probes:
     """An ASGI application."""
 
-    def __init__(
-        self,
-        *,
-        check_ready: Callable[[], Awaitable[None]],
-        metrics: Callable[[], bytes],
-        insiders: Insiders,
-    ) -> None:
-        """`insiders` may see readiness and metrics; all others get the no."""
-        self._check_ready = check_ready
-        self._metrics = metrics
-        self._insiders = insiders
+    check_ready: Callable[[], Awaitable[None]]
+    metrics: Callable[[], bytes]
+    insiders: Insiders
+    """May see readiness and metrics; all others get the no."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]
         peer_ip = (scope["client"] or ("", 0))[0]
-        if path != "/healthz" and not self._insiders.includes(peer_ip, scope["headers"]):
+        if path != "/healthz" and not self.insiders.includes(peer_ip, scope["headers"]):
             path = ""
         status, kind, body = await self._answer(path)
         headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
@@ -49,10 +44,10 @@ class Probes:
             case "/healthz":
                 return 200, _JSON, b'{"status":"ok"}'
             case "/metrics":
-                return 200, _METRICS, self._metrics()
+                return 200, _METRICS, self.metrics()
             case "/readyz":
                 try:
-                    await self._check_ready()
+                    await self.check_ready()
                 except Unavailable:
                     return 503, _JSON, b'{"status":"not ready"}'
                 return 200, _JSON, b'{"status":"ready"}'
@@ -67,7 +62,7 @@ class NoGateway:
         return HandshakeRefusal(http_status=404, error="not_found", message=_NOT_HERE)
 
     def connected(self, admission: Admission, transport: SocketTransport) -> SocketListener:
-        raise AssertionError("nobody is admitted here")
+        raise AssertionError("no client is admitted here")
 
 
 _CONFORMS: type[SocketGateway] = NoGateway

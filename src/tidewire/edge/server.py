@@ -11,18 +11,17 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, cast
 
-import msgspec
 import uvicorn
 
 from tidewire.domain.errors import TidewireError
-from tidewire.edge.doors import Doors
-from tidewire.edge.http import HttpProtocol, HttpRules
-from tidewire.edge.inbound import InboundRates
+from tidewire.domain.rates import SharedView
+from tidewire.edge.budgets import Doors, InboundRates
+from tidewire.edge.http import HttpProtocol
 from tidewire.edge.options import EdgeOptions
-from tidewire.edge.proxies import TrustedProxies
-from tidewire.edge.websocket import UpgradeProtocol
+from tidewire.edge.peers import TrustedProxies
+from tidewire.edge.websocket import Port, UpgradeProtocol
 from tidewire.ports.runtime import Tasks
-from tidewire.ports.transport import SocketGateway, UpgradeRequest
+from tidewire.ports.transport import SocketGateway
 
 RECEIVE_BUFFER_BYTES: Final = 32 * 1024
 """What the kernel is told; it doubles it. It is the most that one read can bring, so no callback
@@ -41,16 +40,22 @@ class EdgeServer:
     ) -> None:
         """`app` is an ASGI application for everything that is not a WebSocket."""
         self._options = options
-        self._proxies = TrustedProxies(options.trusted_proxies)
         self._tasks = tasks
         self._doors = Doors(options)
-        self._rates = InboundRates(options)
-        rules = HttpRules(options, self._proxies, self._doors)
+        port = Port(
+            options=options,
+            gateway=gateway,
+            tasks=tasks,
+            proxies=TrustedProxies(options.trusted_proxies),
+            doors=self._doors,
+            rates=InboundRates(options),
+        )
         config = uvicorn.Config(
             app,
             # uvicorn calls what it is given here; its type hints only know classes.
-            http=cast("Any", partial(HttpProtocol, rules)),
-            ws=cast("Any", partial(self._upgrade, gateway)),
+            http=cast("Any", partial(HttpProtocol, port)),
+            # That there is one makes uvicorn recognise requests; our HTTP makes it.
+            ws=cast("Any", UpgradeProtocol),
             loop="none",
             lifespan="off",
             log_config=None,
@@ -76,8 +81,12 @@ class EdgeServer:
 
     @property
     def url(self) -> str:
-        scheme = "http" if self._options.tls_cert is None else "https"
-        return f"{scheme}://{_in_url(self._options.host)}:{self.port}"
+        assert self._socket is not None, "not started"
+        return url_of(self._options, self._socket)
+
+    def share_limits(self) -> dict[str, SharedView]:
+        """Count what is malformed over all processes."""
+        return self._doors.share_limits()
 
     def listen_on(self, reserved: socket.socket) -> None:
         """Use this socket of `reserve_port`; otherwise `start` takes the port itself."""
@@ -109,16 +118,6 @@ class EdgeServer:
             await self._server.serve(sockets=[self._socket])
         finally:
             self._stopped.set()
-
-    def _upgrade(self, gateway: SocketGateway, **_: Any) -> UpgradeProtocol:
-        return UpgradeProtocol(
-            gateway, self._tasks, self._seen_from, doors=self._doors, rates=self._rates
-        )
-
-    def _seen_from(self, request: UpgradeRequest) -> UpgradeRequest:
-        forwarded_for = request.headers.get("x-forwarded-for")
-        client_ip = self._proxies.client_ip(request.client_ip, forwarded_for)
-        return msgspec.structs.replace(request, client_ip=client_ip)
 
 
 class _Server(uvicorn.Server):
@@ -159,21 +158,70 @@ class _Server(uvicorn.Server):
 
 
 def reserve_port(options: EdgeOptions) -> socket.socket:
-    """Take the address without listening on it yet. Raises PortUnavailable."""
+    """Take the address, alone, without listening on it yet. Raises PortUnavailable."""
+    return _bind(options, options.port, is_shared=False)
+
+
+def sharing_sockets(options: EdgeOptions, count: int) -> list[socket.socket]:
+    """Listening sockets that share the address (`SO_REUSEPORT`): the kernel spreads connections
+    over them. Raises PortUnavailable.
+
+    The address is listened on alone first, so it is shared with no other server: binding is not
+    enough, because it succeeds for several as long as none of them listens. That socket becomes
+    the first of them: closing it would reset the clients that have connected by then.
+    """
+    alone = reserve_port(options)
+    _listen(options, alone)
+    alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    port = alone.getsockname()[1]
+    return [alone, *(sharing_socket(options, port) for _ in range(count - 1))]
+
+
+def sharing_socket(options: EdgeOptions, port: int) -> socket.socket:
+    """One more of them. Raises PortUnavailable."""
+    listener = _bind(options, port, is_shared=True)
+    _listen(options, listener)
+    return listener
+
+
+def url_of(options: EdgeOptions, listener: socket.socket) -> str:
+    scheme = "http" if options.tls_cert is None else "https"
+    return f"{scheme}://{_in_url(options.host)}:{listener.getsockname()[1]}"
+
+
+def _bind(options: EdgeOptions, port: int, *, is_shared: bool) -> socket.socket:
+    listener: socket.socket | None = None
     try:
-        family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
+        family = socket.getaddrinfo(options.host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         # Connections inherit it.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-        listener.bind((options.host, options.port))
+        listener.bind((options.host, port))
     except OSError as error:
-        raise PortUnavailable(
-            f"cannot listen on {_in_url(options.host)}:{options.port}: {error.strerror}; "
-            "another server may be running there, or name another --host or --port"
-        ) from error
+        if listener is not None:
+            listener.close()
+        raise _unavailable(options, port, error) from error
     listener.setblocking(False)
     return listener
+
+
+def _listen(options: EdgeOptions, listener: socket.socket) -> None:
+    try:
+        listener.listen(options.backlog)
+    except OSError as error:
+        port = listener.getsockname()[1]
+        listener.close()
+        raise _unavailable(options, port, error) from error
+
+
+def _unavailable(options: EdgeOptions, port: int, error: OSError) -> PortUnavailable:
+    return PortUnavailable(
+        f"cannot listen on {_in_url(options.host)}:{port}: {error.strerror}; "
+        "another server may be running there, or name another --host or --port"
+    )
 
 
 def _in_url(host: str) -> str:

@@ -1,19 +1,21 @@
 """The HTTP side of a WebSocket: reading the request for it, and refusing it. PURE.
 
-uvicorn's parser has checked the request already and hands it on written anew, so what is read here
-is well formed; what is written here goes to whoever asked.
+The HTTP parser has checked the request already, so what is read here is well formed.
 """
 
 import base64
 import binascii
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
+from tidewire.edge.peers import TrustedProxies
 from tidewire.ports.transport import HandshakeRefusal, UpgradeRequest
 
 HEAD_BYTES_MAX: Final = 16 * 1024
+"""Of the target and the header fields of a request for a WebSocket."""
 WEBSOCKET_VERSION: Final = "13"
 _REASONS: Final = {
     400: "Bad Request",
@@ -27,40 +29,40 @@ _REASONS: Final = {
 }
 
 
-def parse_upgrade(head: bytes, client_ip: str) -> UpgradeRequest | None:
-    """The request in a head that ends with an empty line; None if it cannot be read as text."""
-    lines = head.partition(b"\r\n\r\n")[0].split(b"\r\n")
-    parts = lines[0].split(b" ")
-    if len(parts) != 3 or len(head) > HEAD_BYTES_MAX:
+def read_upgrade(
+    target: bytes, fields: Sequence[tuple[bytes, bytes]], peer_ip: str, proxies: TrustedProxies
+) -> UpgradeRequest | None:
+    """The request with this target and these header fields, whose names are in lower case; None if
+    it is too large or its target cannot be read as text."""
+    if len(target) + sum(len(name) + len(value) + 4 for name, value in fields) > HEAD_BYTES_MAX:
         return None
     try:
-        target = urlsplit(parts[1].decode("ascii"))
+        parts = urlsplit(target.decode("ascii"))
     except (UnicodeDecodeError, ValueError):
         return None
     headers: dict[str, str] = {}
-    for line in lines[1:]:
-        name, _, value = line.partition(b":")
-        key = name.decode("latin-1").lower()
-        text = value.strip().decode("latin-1")
+    for name, value in fields:
+        key, text = name.decode("latin-1"), value.strip().decode("latin-1")
         # Repeated headers are one list (RFC 9110, 5.3).
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    return UpgradeRequest(
-        path=target.path, query=target.query, headers=headers, client_ip=client_ip
-    )
+    client_ip = proxies.client_ip(peer_ip, headers.get("x-forwarded-for"))
+    return UpgradeRequest(path=parts.path, query=parts.query, headers=headers, client_ip=client_ip)
 
 
-def upgrade_fault(head: bytes, request: UpgradeRequest) -> HandshakeRefusal | None:
+def upgrade_fault(method: str, request: UpgradeRequest) -> HandshakeRefusal | None:
     """What is wrong with the request as a WebSocket handshake (RFC 6455, 4.2.1), if anything is."""
     headers = request.headers
-    if not head.startswith(b"GET "):
-        return _fault("a WebSocket is asked for with GET")
-    if headers.get("sec-websocket-version") != WEBSOCKET_VERSION:
-        return _fault(f"Sec-WebSocket-Version is not {WEBSOCKET_VERSION}")
-    if not _is_key(headers.get("sec-websocket-key", "")):
-        return _fault("Sec-WebSocket-Key is not 16 bytes in base64")
-    if "transfer-encoding" in headers or headers.get("content-length", "0").strip("0"):
-        return _fault("a request for a WebSocket has no body")
-    return None
+    if method != "GET":
+        fault = "a WebSocket is asked for with GET"
+    elif headers.get("sec-websocket-version") != WEBSOCKET_VERSION:
+        fault = f"Sec-WebSocket-Version is not {WEBSOCKET_VERSION}"
+    elif not _is_key(headers.get("sec-websocket-key", "")):
+        fault = "Sec-WebSocket-Key is not 16 bytes in base64"
+    elif "transfer-encoding" in headers or headers.get("content-length", "0").strip("0"):
+        fault = "a request for a WebSocket has no body"
+    else:
+        return None
+    return refusal(400, "invalid_request", fault)
 
 
 def plain_head(request: UpgradeRequest) -> bytes:
@@ -80,12 +82,15 @@ def _is_key(text: str) -> bool:
         return False
 
 
-def _fault(message: str) -> HandshakeRefusal:
-    return HandshakeRefusal(http_status=400, error="invalid_request", message=message)
+def refusal(status: int, error: str, message: str, retry_s: int | None = None) -> HandshakeRefusal:
+    """A refusal by the edge itself."""
+    return HandshakeRefusal(
+        http_status=status, error=error, message=message, retry_after_seconds=retry_s
+    )
 
 
 def refusal_response(refusal: HandshakeRefusal) -> bytes:
-    """The whole HTTP answer to somebody who may not connect."""
+    """The whole HTTP answer to a client that may not connect."""
     content: dict[str, object] = {"error": refusal.error, "message": refusal.message}
     if refusal.details:
         content["details"] = refusal.details
@@ -104,3 +109,6 @@ def refusal_response(refusal: HandshakeRefusal) -> bytes:
     if refusal.http_status == 401:
         lines.append("www-authenticate: Bearer")
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+TOO_MANY: Final = refusal(429, "rate_limited", "too many connections from this address", 5)

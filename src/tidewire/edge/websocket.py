@@ -1,13 +1,13 @@
 """WebSockets inside uvicorn: picows does the framing, this file keeps the rules it leaves to us.
 
-uvicorn parses the HTTP request and gives it to `UpgradeProtocol`, which holds the socket, with
+`edge.http` reads the request and gives it to `UpgradeProtocol`, which holds the socket, with
 reading paused, until the gateway has said who may connect. Then picows takes the socket over.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable
-from enum import IntEnum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from picows import (
@@ -25,15 +25,25 @@ from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
 from tidewire.domain.addresses import address_key
 from tidewire.domain.limits import FRAME_BYTES_MAX
-from tidewire.edge.doors import Doors, Visit
-from tidewire.edge.inbound import (
+from tidewire.edge.budgets import (
     FRAME_BYTES,
     OVERRUN,
     SLICE_BYTES,
+    Doors,
     InboundBudget,
     InboundRates,
+    Visit,
 )
-from tidewire.edge.upgrade import parse_upgrade, plain_head, refusal_response, upgrade_fault
+from tidewire.edge.options import EdgeOptions
+from tidewire.edge.peers import TrustedProxies
+from tidewire.edge.upgrade import (
+    TOO_MANY,
+    plain_head,
+    read_upgrade,
+    refusal,
+    refusal_response,
+    upgrade_fault,
+)
 from tidewire.ports.runtime import RequestKind, Tasks
 from tidewire.ports.transport import (
     Admission,
@@ -59,55 +69,70 @@ READ_BUFFER_BYTES: Final = 2_048
 """What a quiet connection costs; picows doubles it when a frame needs more."""
 
 
-class CloseCode(IntEnum):
-    """Why the edge itself closes a socket (RFC 6455, 7.4.1)."""
+class _Mute:
+    """What picows logs to. It tells of every connection; the gateway does that, once and better. A
+    real logger, however quiet, would cost each connection one of its own."""
 
-    PROTOCOL_ERROR = 1002
-    UNSUPPORTED_DATA = 1003
-    INVALID_TEXT = 1007
-    MESSAGE_TOO_BIG = 1009
-    INTERNAL_ERROR = 1011
+    name = "tidewire.edge.picows"
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - a logger's
+        return False
+
+    def log(self, *_: object, **__: object) -> None: ...
+
+    debug = info = warning = error = exception = log
 
 
-_logger = logging.getLogger("tidewire.edge.websocket")
-# picows tells of every connection; the gateway does that, once and better.
-_picows_logger = logging.getLogger("tidewire.edge.picows")
-_picows_logger.setLevel(logging.CRITICAL)
-
-_MALFORMED: Final = HandshakeRefusal(
-    http_status=400, error="invalid_request", message="the request cannot be read"
-)
-_TOO_MANY: Final = HandshakeRefusal(
-    http_status=429,
-    error="rate_limited",
-    message="too many connections from this address",
-    retry_after_seconds=5,
-)
-_BROKEN: Final = HandshakeRefusal(
-    http_status=503,
-    error="service_unavailable",
-    message="the server could not decide; try again",
-    retry_after_seconds=5,
+_MUTE: Final = _Mute()
+_NOBODY: Final = asyncio.Protocol()
+_MALFORMED: Final = refusal(400, "invalid_request", "the request cannot be read")
+_BROKEN: Final = refusal(
+    503, "service_unavailable", "the server could not decide; try again", retry_s=5
 )
 
 
-ClientIp = Callable[[UpgradeRequest], UpgradeRequest]
-"""Says where a request really comes from, if a trusted proxy tells."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """What all connections of a port share."""
+
+    options: EdgeOptions
+    gateway: SocketGateway
+    tasks: Tasks
+    proxies: TrustedProxies
+    doors: Doors
+    rates: InboundRates
 
 
 class Socket(WSListener):
     """One open WebSocket: what the gateway writes to, and what feeds it."""
 
-    def __init__(
-        self,
-        begin: Callable[["Socket"], SocketListener],
-        tasks: Tasks,
-        budget: InboundBudget,
-        visit: Visit | None = None,
-    ) -> None:
-        self._begin = begin
-        self._tasks = tasks
-        self._budget = budget
+    __slots__ = (
+        "_admission",
+        "_budget",
+        "_is_closed_by_peer",
+        "_is_closing",
+        "_is_overrun",
+        "_is_pong_sent",
+        "_is_unread",
+        "_listener",
+        "_loop",
+        "_parts",
+        "_parts_bytes",
+        "_ping",
+        "_port",
+        "_resuming",
+        "_slice_bytes",
+        "_sliced_at_ms",
+        "_socket",
+        "_transport",
+        "_visit",
+    )
+
+    def __init__(self, port: Port, admission: Admission, visit: Visit) -> None:
+        self._port = port
+        self._admission = admission
+        # Made when first used: a quiet peer never spends a slice.
+        self._budget: InboundBudget | None = None
         self._visit = visit
         self._listener: SocketListener | None = None
         self._transport: Any = None
@@ -140,7 +165,7 @@ class Socket(WSListener):
         if not self._is_closing and not self._has_said_goodbye():
             self._transport.send_ping(b"")
 
-    def close(self, code: int, reason: str) -> None:
+    def close(self, code: int | WSCloseCode, reason: str) -> None:
         if self._is_closing:
             return
         self._is_closing = True
@@ -166,7 +191,7 @@ class Socket(WSListener):
         self._transport = transport
         lingering: Any = transport.underlying_transport
         self._socket = lingering.transport
-        self._listener = self._begin(self)
+        self._listener = self._port.gateway.connected(self._admission, self)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         kind: Any = frame.msg_type
@@ -177,21 +202,19 @@ class Socket(WSListener):
             # picows goes on parsing after an error.
             return
         try:
-            if kind == WSMsgType.TEXT and frame.fin and self._parts is None:
-                if frame.rsv1 or frame.rsv2 or frame.rsv3:
-                    self.close(CloseCode.PROTOCOL_ERROR, "reserved bits are set")
-                    return
+            if frame.rsv1 or frame.rsv2 or frame.rsv3:
+                self.close(WSCloseCode.PROTOCOL_ERROR, "reserved bits are set")
+            elif kind == WSMsgType.TEXT and frame.fin and self._parts is None:
                 self._text(frame.get_payload_as_bytes())
             else:
                 self._rare(frame, kind)
         except Exception as error:  # noqa: BLE001 - it concerns this connection alone
-            self._tasks.request_failed(RequestKind.CONNECTION, error)
-            self.close(CloseCode.INTERNAL_ERROR, "INTERNAL_ERROR")
+            self._port.tasks.request_failed(RequestKind.CONNECTION, error)
+            self.close(WSCloseCode.INTERNAL_ERROR, "INTERNAL_ERROR")
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         self._is_closing = True
-        if self._visit is not None:
-            self._visit.leave()
+        self._visit.leave()
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.lost(is_closed_by_peer=self._is_closed_by_peer)
@@ -212,6 +235,8 @@ class Socket(WSListener):
         if self._is_overrun or self._socket.is_closing():
             return
         now_ms = int(self._loop.time() * 1000)
+        if self._budget is None:
+            self._budget = InboundBudget(self._port.rates)
         pause_ms = self._budget.spend(cost_bytes, now_ms)
         sliced_at_ms, self._sliced_at_ms = self._sliced_at_ms, now_ms
         if pause_ms == 0 and now_ms - sliced_at_ms >= SLICE_MS:
@@ -241,15 +266,18 @@ class Socket(WSListener):
             try:
                 payload.decode()
             except UnicodeDecodeError:
-                self.close(CloseCode.INVALID_TEXT, "text is not valid UTF-8")
+                self.close(WSCloseCode.INVALID_TEXT, "text is not valid UTF-8")
                 return
-        self._listener.text_received(payload)
+        more = self._listener.text_received(payload) - 1
+        if more:
+            # Each frame of an array costs what it would have cost alone.
+            self._slice_bytes -= more * FRAME_BYTES
+            if self._slice_bytes < 0:
+                self._spend_slice()
 
     def _rare(self, frame: WSFrame, kind: Any) -> None:
         """Everything but a whole text message."""
-        if frame.rsv1 or frame.rsv2 or frame.rsv3:
-            self.close(CloseCode.PROTOCOL_ERROR, "reserved bits are set")
-        elif kind in (WSMsgType.TEXT, WSMsgType.CONTINUATION):
+        if kind in (WSMsgType.TEXT, WSMsgType.CONTINUATION):
             self._fragment(frame, kind)
         elif kind == WSMsgType.PING:
             self._answer_ping(frame.get_payload_as_bytes())
@@ -258,7 +286,7 @@ class Socket(WSListener):
         elif kind == WSMsgType.CLOSE:
             self._closed_by_peer(frame)
         else:
-            self.close(CloseCode.UNSUPPORTED_DATA, "binary frames are not taken")
+            self.close(WSCloseCode.UNSUPPORTED_DATA, "binary frames are not taken")
 
     def _answer_ping(self, payload: bytes) -> None:
         """The first one of a turn is answered at once, of the others the last one (RFC 6455,
@@ -289,23 +317,22 @@ class Socket(WSListener):
     def _fragment(self, frame: WSFrame, kind: Any) -> None:
         """Reassemble under the size cap (RFC 6455, 5.4)."""
         if (kind == WSMsgType.TEXT) == (self._parts is not None):
-            self.close(CloseCode.PROTOCOL_ERROR, "fragments out of order")
+            self.close(WSCloseCode.PROTOCOL_ERROR, "fragments out of order")
             return
         parts = self._parts = [] if self._parts is None else self._parts
         parts.append(frame.get_payload_as_bytes())
         self._parts_bytes += len(parts[-1])
-        if self._parts_bytes > FRAME_BYTES_MAX:
-            self.close(CloseCode.MESSAGE_TOO_BIG, "the message is too large")
-            parts.clear()
-        elif len(parts) > FRAGMENTS_MAX:
-            self.close(CloseCode.MESSAGE_TOO_BIG, "the message has too many parts")
+        if self._parts_bytes > FRAME_BYTES_MAX or len(parts) > FRAGMENTS_MAX:
+            is_large = self._parts_bytes > FRAME_BYTES_MAX
+            what = "the message is too large" if is_large else "the message has too many parts"
+            self.close(WSCloseCode.MESSAGE_TOO_BIG, what)
             parts.clear()
         elif frame.fin:
             self._parts, self._parts_bytes = None, 0
             self._text(b"".join(parts))
 
     def _closed_by_peer(self, frame: WSFrame) -> None:
-        """Complete the close handshake, whoever began it."""
+        """Complete the close handshake, whichever side began it."""
         if not self._is_closing:
             self._is_closing = self._is_closed_by_peer = True
             code = frame.get_close_code()
@@ -325,6 +352,13 @@ class _Lingering:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.transport, name)
 
+    def get_extra_info(self, name: str) -> Any:
+        if name in {"peername", "sockname"}:
+            # It would only log them.
+            return None
+        found = self.transport.get_extra_info(name)
+        return _Number(found.fileno()) if name == "socket" else found
+
     def close(self) -> None:
         transport = self.transport
         if not transport.is_closing():
@@ -332,6 +366,24 @@ class _Lingering:
             if transport.can_write_eof():
                 transport.write_eof()
             transport.resume_reading()
+
+
+class _Number:
+    """A socket as picows may see it. It would set what uvloop has set already, and ask for what it
+    logs; each of these six times uvloop makes a socket object."""
+
+    __slots__ = ("_fileno",)
+
+    def __init__(self, fileno: int) -> None:
+        self._fileno = fileno
+
+    def fileno(self) -> int:
+        return self._fileno
+
+    def setsockopt(self, *_: int) -> None: ...
+
+    def getsockopt(self, *_: int) -> int:
+        return 0
 
 
 class _Discard(asyncio.BufferedProtocol):
@@ -359,63 +411,44 @@ class _Discard(asyncio.BufferedProtocol):
 
 
 class UpgradeProtocol(asyncio.Protocol):
-    """What HTTP hands a socket to when its request asks for a WebSocket."""
+    """Holds a socket from its request for a WebSocket until that is answered."""
 
-    def __init__(
-        self,
-        gateway: SocketGateway,
-        tasks: Tasks,
-        client_ip: ClientIp,
-        *,
-        doors: Doors,
-        rates: InboundRates,
-    ) -> None:
-        self.visit: Visit | None = None
-        """Who is here, for as long as the connection lasts."""
-        self._gateway = gateway
-        self._tasks = tasks
-        self._client_ip = client_ip
-        self._doors = doors
-        self._rates = rates
-        self._transport: Any = None
+    def __init__(self, port: Port, transport: Any, visit: Visit) -> None:
+        self._port = port
+        self._transport = transport
+        self._visit = visit
         self._is_lost = False
         self._is_accepted = False
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-
     def connection_lost(self, error: Exception | None) -> None:
         self._is_lost = True
-        if self.visit is not None:
-            self.visit.leave()
+        self._visit.leave()
 
-    def data_received(self, data: bytes) -> None:
-        """The head of the request, once: reading is paused until it is answered."""
+    def begin(
+        self, method: str, target: bytes, fields: Sequence[tuple[bytes, bytes]], peer_ip: str
+    ) -> None:
+        """Answer this request; reading is paused until then."""
         self._transport.pause_reading()
-        peer = self._transport.get_extra_info("peername")
-        peer_ip = str(peer[0]) if peer else ""
-        request = parse_upgrade(data, peer_ip)
+        request = read_upgrade(target, fields, peer_ip, self._port.proxies)
         if request is None:
             self._refuse_malformed(_MALFORMED, peer_ip)
             return
-        request, fault = self._client_ip(request), upgrade_fault(data, request)
-        if self._is_barred(request.client_ip, peer_ip):
+        # HTTP has asked for the peer; who comes through a proxy is known only now. A proxy that
+        # names no client is not barred: that would be all of its clients.
+        address = address_key(request.client_ip)
+        is_behind_proxy = request.client_ip != peer_ip
+        fault = upgrade_fault(method, request)
+        if is_behind_proxy and self._port.doors.is_barred(address, self._now_ms()):
             self._transport.abort()
-            return
-        if fault is not None:
+        elif fault is not None:
             self._refuse_malformed(fault, request.client_ip)
-            return
-        self._tasks.start_request(RequestKind.UPGRADE, self._answer(request), self._fail)
-
-    def _is_barred(self, client_ip: str, peer_ip: str) -> bool:
-        """HTTP has asked for the peer; who comes through a proxy is known only now. A proxy that
-        names no client is not barred: that would be all of its clients."""
-        if client_ip == peer_ip:
-            return False
-        return self._doors.is_barred(address_key(client_ip), self._now_ms())
+        else:
+            self._port.tasks.start_request(
+                RequestKind.UPGRADE, self._answer(request, address), self._fail
+            )
 
     def _refuse_malformed(self, fault: HandshakeRefusal, client_ip: str) -> None:
-        self._doors.fault(address_key(client_ip), self._now_ms())
+        self._port.doors.fault(address_key(client_ip), self._now_ms())
         self._refuse(fault)
 
     def _now_ms(self) -> int:
@@ -428,14 +461,14 @@ class UpgradeProtocol(asyncio.Protocol):
         else:
             self._refuse(_BROKEN)
 
-    async def _answer(self, request: UpgradeRequest) -> None:
-        verdict = await self._gateway.authorise(request)
+    async def _answer(self, request: UpgradeRequest, address: str) -> None:
+        verdict = await self._port.gateway.authorise(request)
         if self._is_lost or self._transport.is_closing():
             return
         if isinstance(verdict, HandshakeRefusal):
             self._refuse(verdict)
-        elif self.visit is not None and not self.visit.upgraded(address_key(request.client_ip)):
-            self._refuse(_TOO_MANY)
+        elif not self._visit.upgraded(address):
+            self._refuse(TOO_MANY)
         else:
             self._accept(verdict, plain_head(request))
 
@@ -448,24 +481,15 @@ class UpgradeProtocol(asyncio.Protocol):
         """Give the socket to picows, with the request that it has not seen yet."""
 
         def listener_factory(_: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
-            headers = None
-            if admission.subprotocol is not None:
-                headers = {"Sec-WebSocket-Protocol": admission.subprotocol}
-            socket = Socket(
-                lambda socket: self._gateway.connected(admission, socket),
-                self._tasks,
-                InboundBudget(self._rates),
-                self.visit,
-            )
-            response = WSUpgradeResponse.create_101_response(headers)
-            return WSUpgradeResponseWithListener(response, socket)
+            socket = Socket(self._port, admission, self._visit)
+            return WSUpgradeResponseWithListener(_response(admission.subprotocol), socket)
 
         protocol = WSProtocol(
             None,
             None,
             False,
             listener_factory,
-            _picows_logger,
+            _MUTE,
             True,
             None,
             False,
@@ -479,10 +503,26 @@ class UpgradeProtocol(asyncio.Protocol):
         )
         self._is_accepted = True
         protocol.connection_made(_Lingering(self._transport, protocol))
+        # uvloop would keep a reference to this object for as long as the socket lives: it is one to
+        # `data_received`, which picows does not have.
+        self._transport.set_protocol(_NOBODY)
         self._transport.set_protocol(protocol)
         _feed(protocol, head)
+        request = protocol.transport.request
+        if request is not None:
+            # picows keeps them, and no code asks for them.
+            request.headers = None
         if not self._transport.is_closing():
             self._transport.resume_reading()
+
+
+@cache
+def _response(subprotocol: str | None) -> WSUpgradeResponse:
+    """The answer to who may connect. picows puts the key's hash into it and writes it out at once,
+    so that all can share it."""
+    headers = None if subprotocol is None else {"Sec-WebSocket-Protocol": subprotocol}
+    response: WSUpgradeResponse = WSUpgradeResponse.create_101_response(headers)
+    return response
 
 
 def _feed(protocol: Any, data: bytes) -> None:

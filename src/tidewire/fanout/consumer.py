@@ -1,20 +1,24 @@
 """Reads the event log and hands it to the fan-out: at least once, nothing passed over in silence.
 
-A batch is read, its events are pushed, records that nobody can read are buried, and only then are
+A batch is read, its events are pushed, records that cannot be read are buried, and only then are
 its offsets committed. If the store or the dead letters cannot be reached, the batch is read again
 (K-03): a push that comes twice does no harm, because clients tell messages by their sequences.
+What a record of an unknown kind tells of is in the store all the same, written by a newer server:
+those who read its chat sync again.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidewire.domain.errors import Unavailable
-from tidewire.domain.events import Event, LoggedEvent
+from tidewire.domain.events import LoggedEvent
+from tidewire.domain.ids import ChatId
 from tidewire.fanout.options import FanoutOptions
 from tidewire.fanout.plan import in_order_of_versions
 from tidewire.ports.event_log import DeadLetters, LogReader, LogRecord
-from tidewire.ports.pausing import pause
-from tidewire.ports.runtime import Clock
+from tidewire.ports.runtime import Clock, pause
 from tidewire.wire.dead_letters import (
     DeadLetter,
     DeadLetterMetadata,
@@ -29,7 +33,8 @@ from tidewire.wire.event_records import RecordRefusal, UnknownRecord, decode_rec
 class Worker(Protocol):
     """Pushes events (`fanout.worker.FanoutWorker`, made with `can_replay`)."""
 
-    def committed(self, events: Sequence[Event]) -> None: ...
+    def committed(self, events: Sequence[LoggedEvent]) -> None: ...
+    def missed(self, chat_id: ChatId) -> None: ...
     async def settled(self) -> None: ...
 
 
@@ -37,56 +42,34 @@ class Pushes(Protocol):
     """Where pushes go (`ports.router.Router`)."""
 
     async def settled(self) -> None:
-        """Wait until every push so far is handed on, or whoever misses it will be told."""
+        """Wait until every push so far is handed on, or those who miss it will be told."""
         ...
 
 
 class ConsumerCounters:
-    """What has happened so far, as plain numbers for whoever shows them."""
+    """What has happened so far, as plain numbers for the metrics.
 
-    __slots__ = (
-        "batches",
-        "buried",
-        "handled",
-        "last_batch_records",
-        "records_by_topic",
-        "rewinds",
-        "unknown",
-    )
+    Of records of kinds that this version does not know the chats are told (K-09), those that cannot
+    be read are buried as dead letters. `rewinds` are batches that had to be read again.
+    """
+
+    batches = last_batch_records = handled = unknown = buried = rewinds = 0
 
     def __init__(self) -> None:
-        self.batches = 0
-        self.last_batch_records = 0
-        self.records_by_topic: dict[str, int] = {}
-        self.handled = 0
-        self.unknown = 0
-        """Records of kinds that this version does not know: passed over (K-09)."""
-        self.buried = 0
-        """Records that nobody can read: dead letters."""
-        self.rewinds = 0
-        """Batches that had to be read again."""
+        self.records_by_topic: Counter[str] = Counter()
 
 
+@dataclass(kw_only=True, eq=False)
 class LogConsumer:
     """`run` is a task for as long as the process lives."""
 
-    def __init__(
-        self,
-        *,
-        reader: LogReader,
-        letters: DeadLetters,
-        worker: Worker,
-        pushes: Pushes,
-        clock: Clock,
-        options: FanoutOptions,
-    ) -> None:
-        self.counters = ConsumerCounters()
-        self._reader = reader
-        self._letters = letters
-        self._worker = worker
-        self._pushes = pushes
-        self._clock = clock
-        self._options = options
+    reader: LogReader
+    letters: DeadLetters
+    worker: Worker
+    pushes: Pushes
+    clock: Clock
+    options: FanoutOptions
+    counters: ConsumerCounters = field(default_factory=ConsumerCounters, init=False)
 
     async def run(self) -> None:
         while True:
@@ -94,43 +77,45 @@ class LogConsumer:
 
     async def step(self) -> None:
         """Read a batch, if there is one, and deal with it."""
-        records = await self._reader.read()
+        records = await self.reader.read()
         if not records:
             return
         try:
             await self._handle(records)
         except Unavailable:
             self.counters.rewinds += 1
-            await self._reader.rewind(records)
-            await pause(self._options.retry_ms)
+            await self.reader.rewind(records)
+            await pause(self.options.retry_ms)
             return
         # Only here: what is not dealt with must never lie behind the offset.
-        await self._reader.commit(records)
+        await self.reader.commit(records)
         self._count(records)
 
     async def _handle(self, records: Sequence[LogRecord]) -> None:
         """Raises Unavailable if something of it could not be done."""
         events: list[LoggedEvent] = []
         refused: list[tuple[LogRecord, RecordRefusal]] = []
-        unknown = 0
+        unknown: list[UnknownRecord] = []
         for record in records:
             found = decode_record(record.value or b"")
             match found:
                 case RecordRefusal():
                     refused.append((record, found))
                 case UnknownRecord():
-                    unknown += 1
+                    unknown.append(found)
                 case _:
                     events.append(event_of(found))
         if events:
-            self._worker.committed(in_order_of_versions(events))
-        await self._worker.settled()
-        await self._pushes.settled()
+            self.worker.committed(in_order_of_versions(events))
+        for chat_id in dict.fromkeys(one.chat_id for one in unknown):
+            self.worker.missed(chat_id)
+        await self.worker.settled()
+        await self.pushes.settled()
         # Last, so that a batch that is read again buries them once, as a rule.
         for record, refusal in refused:
-            await self._letters.bury(record.key, self._letter(record, refusal.reason))
+            await self.letters.bury(record.key, self._letter(record, refusal.reason))
         self.counters.handled += len(events)
-        self.counters.unknown += unknown
+        self.counters.unknown += len(unknown)
         self.counters.buried += len(refused)
 
     def _letter(self, record: LogRecord, reason: str) -> bytes:
@@ -139,10 +124,10 @@ class LogConsumer:
             original_partition=record.partition,
             original_offset=record.offset,
             original_timestamp=letter_time(record.timestamp_ms),
-            consumer_group=self._reader.group,
-            consumer_id=self._reader.reader_id,
+            consumer_group=self.reader.group,
+            consumer_id=self.reader.reader_id,
             failure_reason=reason,
-            failure_timestamp=letter_time(self._clock.wall_ms()),
+            failure_timestamp=letter_time(self.clock.wall_ms()),
             processing_attempts=attempts_so_far(record.headers) + 1,
         )
         original = original_record(record.key, record.value, record.headers)
@@ -152,6 +137,4 @@ class LogConsumer:
         counters = self.counters
         counters.batches += 1
         counters.last_batch_records = len(records)
-        for record in records:
-            known = counters.records_by_topic.get(record.topic, 0)
-            counters.records_by_topic[record.topic] = known + 1
+        counters.records_by_topic.update(record.topic for record in records)

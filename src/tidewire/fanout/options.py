@@ -1,8 +1,13 @@
 """What an operator may tune about pushes."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
+from tidewire.domain.limits import check_numbers
+
+ALONE_MAX: Final = 16
+"""How many chats whose ticks need more reads are read at once: after a restart no members are
+known, and the reads of users come before ticks."""
 LARGE_MEMBERS: Final = 100
 
 
@@ -15,7 +20,7 @@ class FanoutOptions:
     roster_users_max: int = 500_000
     """How many members are remembered over all chats."""
     roster_age_ms_max: int | None = None
-    """How old the members of a chat may be for what carries no version (typing, ticks). None: for
+    """How old the members of a chat may be for what carries no version (typing). None: for
     ever, where every change is heard of; a process that hears of none reads them again."""
     waiting_events_max: int = 10_000
     """How many events may wait while the members of their chats are read; one more, and everybody
@@ -37,7 +42,4 @@ class FanoutOptions:
     """How often a chat's members are asked for before everybody is told to sync again."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and value < 1:
-                raise ValueError(f"{field.name} is at least 1")
+        check_numbers(self)

@@ -1,14 +1,12 @@
 """Who is pushed what: from an event and the members of its chat to frames. PURE.
 
-A frame is encoded and framed once, whoever and how many get it.
+A frame is encoded and framed once, however many connections get it.
 """
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from tidewire.domain.chats import Roster
-from tidewire.domain.delivery import DigestEntry, Floors
+from tidewire.domain.delivery import DigestEntry, Floors, Positions
 from tidewire.domain.events import (
     ChatClosed,
     ChatCreated,
@@ -18,11 +16,14 @@ from tidewire.domain.events import (
     MembershipChanged,
     MessageAppended,
 )
-from tidewire.domain.ids import ChatId, ConnectionId, UserId
+from tidewire.domain.ids import ChatId, UserId
+from tidewire.ports.router import Push
 from tidewire.wire.codec import encode_message_push, encode_server_frame
 from tidewire.wire.frame_builders import chat_closed_frame, chat_update_frame
 from tidewire.wire.framing import frame_text
 from tidewire.wire.server_frames import (
+    ENTRY_TYPE,
+    MESSAGE_TYPE,
     ServerFrame,
     StatusUpdateFrame,
     StatusUpdatePayload,
@@ -30,14 +31,6 @@ from tidewire.wire.server_frames import (
     TypingIndicatorPayload,
 )
 from tidewire.wire.timestamps import format_time_ms
-
-
-class Push(msgspec.Struct, frozen=True):
-    """A framed frame, and whose connections get it."""
-
-    user_ids: Sequence[UserId]
-    framed: bytes
-    except_connection: ConnectionId | None = None
 
 
 def push_of(
@@ -54,7 +47,9 @@ def push_of(
     if isinstance(event, MessageAppended):
         message = event.message
         framed = frame_text(encode_message_push(message, now_ms))
-        return Push(roster.readers_of(message.sequence), framed, event.origin_connection_id)
+        readers = roster.readers_of(message.sequence)
+        frame_type = MESSAGE_TYPE if message.amends is None else ENTRY_TYPE
+        return Push(readers, frame_type, framed, event.origin_connection_id)
     user_ids = roster.user_ids
     if isinstance(event, MembershipChanged):
         is_removal = event.change is MembershipChange.REMOVED
@@ -62,7 +57,7 @@ def push_of(
             return None
         if is_removal:
             user_ids = (*user_ids, event.user_id)
-    return Push(user_ids, _framed(chat_update_frame(event, now_ms=now_ms)))
+    return _push(user_ids, chat_update_frame(event, now_ms=now_ms))
 
 
 def in_order_of_versions(events: Sequence[LoggedEvent]) -> list[LoggedEvent]:
@@ -89,13 +84,13 @@ def _version_of(event: LoggedEvent) -> int:
 def closed_pushes(event: ChatClosed, *, now_ms: int) -> Iterator[Push]:
     """The pushes of a group's end: the event names its members, and each is told of itself."""
     for user_id in event.member_ids:
-        yield Push((user_id,), _framed(chat_closed_frame(event, user_id, now_ms=now_ms)))
+        yield _push((user_id,), chat_closed_frame(event, user_id, now_ms=now_ms))
 
 
 def typing_push(
     chat_id: ChatId, user_id: UserId, roster: Roster, *, is_typing: bool, now_ms: int
 ) -> Push | None:
-    """Tell the others that somebody types; None if he is not one of them, or a block is between."""
+    """Tell the others that a user types; None if the user is no member, or a block is between."""
     if user_id not in roster.user_ids or roster.has_block:
         return None
     frame = TypingIndicatorFrame(
@@ -103,7 +98,7 @@ def typing_push(
         payload=TypingIndicatorPayload(chat_id=chat_id, user_id=user_id, is_typing=is_typing),
     )
     others = [other for other in roster.user_ids if other != user_id]
-    return Push(others, _framed(frame))
+    return _push(others, frame)
 
 
 def status_pushes(
@@ -114,12 +109,15 @@ def status_pushes(
     except_users: Sequence[UserId],
     now_ms: int,
 ) -> Iterator[Push]:
-    """The others' boundaries for every member who is connected, and to whom they are news.
+    """The others' boundaries for every member who is connected, and to whom they are news: to all
+    if the members have changed since they were told, because one of them may not have been there.
 
     There are few different answers, because the two lowest positions decide them all: one for the
-    lowest in delivered, one for the lowest in read, one for everybody else.
+    lowest in delivered, one for the lowest in read, one for all others.
     """
     answers: dict[tuple[int, int], list[UserId]] = {}
+    if told is not None and told.membership_version != floors.membership_version:
+        told = None
     for user_id in online:
         boundaries = _boundaries(floors, user_id)
         if user_id in except_users or (told and boundaries == _boundaries(told, user_id)):
@@ -129,7 +127,7 @@ def status_pushes(
         payload = StatusUpdatePayload(
             chat_id=floors.chat_id, others_delivered=delivered, others_read=read
         )
-        yield Push(user_ids, _framed(_status(payload, now_ms)))
+        yield _push(user_ids, _status(payload, now_ms))
 
 
 def _boundaries(floors: Floors, viewer: UserId) -> tuple[int, int]:
@@ -139,8 +137,25 @@ def _boundaries(floors: Floors, viewer: UserId) -> tuple[int, int]:
     )
 
 
+def own_numbers_push(
+    user_id: UserId, floors: Floors, own: Positions, unread: tuple[int, int], *, now_ms: int
+) -> Push:
+    """As `own_status_push`, from what is known of the chat; `unread` messages, and mentions."""
+    delivered, read = _boundaries(floors, user_id)
+    payload = StatusUpdatePayload(
+        chat_id=floors.chat_id,
+        others_delivered=delivered,
+        others_read=read,
+        own_delivered=own.delivered,
+        own_read=own.read,
+        unread=unread[0],
+        mentions_unread=unread[1],
+    )
+    return _push((user_id,), _status(payload, now_ms))
+
+
 def own_status_push(user_id: UserId, entry: DigestEntry, *, now_ms: int) -> Push:
-    """A user's own numbers, for all his devices: reading on the phone clears the laptop."""
+    """A user's own numbers, for all devices: reading on the phone clears the laptop."""
     payload = StatusUpdatePayload(
         chat_id=entry.chat_id,
         others_delivered=entry.others_delivered,
@@ -148,13 +163,15 @@ def own_status_push(user_id: UserId, entry: DigestEntry, *, now_ms: int) -> Push
         own_delivered=entry.delivered,
         own_read=entry.read,
         unread=entry.unread,
+        mentions_unread=entry.mentions_unread,
     )
-    return Push((user_id,), _framed(_status(payload, now_ms)))
+    return _push((user_id,), _status(payload, now_ms))
 
 
 def _status(payload: StatusUpdatePayload, now_ms: int) -> StatusUpdateFrame:
     return StatusUpdateFrame(timestamp=format_time_ms(now_ms), payload=payload)
 
 
-def _framed(frame: ServerFrame) -> bytes:
-    return frame_text(encode_server_frame(frame))
+def _push(user_ids: Sequence[UserId], frame: ServerFrame) -> Push:
+    frame_type = str(frame.__struct_config__.tag)
+    return Push(user_ids, frame_type, frame_text(encode_server_frame(frame)))

@@ -1,32 +1,31 @@
 """Who is in which chat, remembered by membership version. PURE.
 
-A roster is good for an event if it is at least as new as the event: then nobody who was removed
+A roster is good for an event if it is at least as new as the event: then no member who was removed
 before it gets it. Events of changes keep rosters current without asking the store. A block changes
-a roster without an event: whoever was reading it then has to read it again. A process that hears of
+a roster without an event: a reading that was under way then is done again. A process that hears of
 no events trusts a roster only for a while.
 """
+
+import msgspec
 
 from tidewire.domain.chats import Roster, roster_of
 from tidewire.domain.events import ChatCreated, ChatRenamed, MembershipChange, MembershipChanged
 from tidewire.domain.ids import ChatId
 
 
-class Reading:
+class Reading(msgspec.Struct, eq=False):
     """A roster that is being read from the store."""
 
-    __slots__ = ("began_at_ms", "chat_id", "is_outdated")
-
-    def __init__(self, chat_id: ChatId, began_at_ms: int) -> None:
-        self.chat_id = chat_id
-        self.began_at_ms = began_at_ms
-        self.is_outdated = False
+    chat_id: ChatId
+    began_at_ms: int
+    is_outdated: bool = False
 
 
 class Rosters:
     """A bounded memory; the roster used longest ago is forgotten first. Time only goes forward."""
 
     def __init__(self, *, rosters_max: int, users_max: int, age_ms_max: int | None = None) -> None:
-        """`age_ms_max` is how long a roster is good for whoever asks for no version."""
+        """`age_ms_max` is how long a roster is good for callers that ask for no version."""
         assert rosters_max >= 1
         self._age_ms_max = age_ms_max
         self._rosters_max = rosters_max

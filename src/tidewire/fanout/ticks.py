@@ -13,25 +13,37 @@ from tidewire.domain.ids import ChatId, UserId
 
 
 class DueChat(msgspec.Struct, frozen=True):
-    """A chat to read and tell about: who moved, and what was told last time."""
+    """A chat to read and tell about: who moved, and what all members were told last time, if they
+    were: None has the numbers told also where nothing has changed."""
 
     chat_id: ChatId
     moved: tuple[UserId, ...]
     told: Floors | None
-    is_forced: bool
-    """Tell even if nothing has changed: somebody came back and may have missed the last one."""
+    elsewhere: tuple[UserId, ...] = ()
+    """Who moved at other processes."""
 
 
-class _ChatTicks:
-    __slots__ = ("is_forced", "is_reading", "moved", "next_at_ms", "told")
+class _ChatTicks(msgspec.Struct, eq=False):
+    moved: dict[UserId, None] = {}
+    """Who moved since the numbers were read last."""
+    elsewhere: dict[UserId, None] = {}
+    """The same at other processes."""
+    is_touched: bool = False
+    """The numbers may be others though no position moved."""
+    next_at_ms: int = 0
+    told: Floors | None = None
+    is_missed: bool = False
+    """A member may not have got what was told."""
+    is_reading: bool = False
 
-    def __init__(self) -> None:
-        self.moved: dict[UserId, None] = {}
-        """Who moved since the numbers were read last. Waiting is: not empty and not being read."""
-        self.next_at_ms = 0
-        self.told: Floors | None = None
-        self.is_forced = False
-        self.is_reading = False
+    @property
+    def is_waiting(self) -> bool:
+        """There is something to tell, and it is not being read."""
+        return not self.is_reading and self.has_news
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self.moved or self.elsewhere or self.is_touched)
 
 
 class Ticks:
@@ -47,23 +59,43 @@ class Ticks:
     def __len__(self) -> int:
         return len(self._chats)
 
-    def moved(self, chat_id: ChatId, user_id: UserId, *, is_forced: bool) -> bool:
-        """Somebody's positions moved, or he acknowledged for the first time on a connection.
+    def moved(self, chat_id: ChatId, user_id: UserId) -> bool:
+        """A user's positions moved. False if there is no room for another chat: the next move of
+        it is told."""
+        chat = self._waiting_chat(chat_id)
+        if chat is not None:
+            chat.moved[user_id] = None
+        return chat is not None
 
-        False if there is no room for another chat: the next move of it is told.
-        """
+    def moved_elsewhere(self, chat_id: ChatId, user_id: UserId) -> None:
+        """The same at another process."""
+        chat = self._waiting_chat(chat_id)
+        if chat is not None:
+            chat.elsewhere[user_id] = None
+
+    def touched(self, chat_id: ChatId) -> None:
+        """The numbers of a chat may be others though no position moved."""
+        chat = self._waiting_chat(chat_id)
+        if chat is not None:
+            chat.is_touched = True
+
+    def _waiting_chat(self, chat_id: ChatId) -> _ChatTicks | None:
+        """The chat, which is going to have something to tell; None if there is no room for it."""
         chat = self._chats.get(chat_id)
         if chat is None:
             if len(self._chats) >= self._chats_max:
                 self._forget_quiet()
             if len(self._chats) >= self._chats_max:
-                return False
+                return None
             chat = self._chats[chat_id] = _ChatTicks()
-        if not chat.moved and not chat.is_reading:
+        if not chat.has_news and not chat.is_reading:
             heappush(self._waiting, (chat.next_at_ms, chat_id))
-        chat.moved[user_id] = None
-        chat.is_forced |= is_forced
-        return True
+        return chat
+
+    def missed(self, chat_id: ChatId, user_id: UserId) -> None:
+        """This user may have missed the last status: as if no member had been told anything."""
+        if self.moved(chat_id, user_id):
+            self._chats[chat_id].is_missed = True
 
     def next_at_ms(self) -> int | None:
         """When the next chat is due; None if none waits."""
@@ -75,9 +107,12 @@ class Ticks:
         while self._waiting and self._waiting[0][0] <= now_ms and len(taken) < count_max:
             _, chat_id = heappop(self._waiting)
             chat = self._chats[chat_id]
-            taken.append(DueChat(chat_id, tuple(chat.moved), chat.told, chat.is_forced))
+            told = None if chat.is_missed else chat.told
+            taken.append(DueChat(chat_id, tuple(chat.moved), told, tuple(chat.elsewhere)))
             chat.moved.clear()
-            chat.is_forced = False
+            chat.elsewhere.clear()
+            chat.is_touched = False
+            chat.is_missed = False
             chat.is_reading = True
         return taken
 
@@ -93,7 +128,9 @@ class Ticks:
         """The numbers could not be read: what was to be told is still to be told."""
         chat = self._chats[due.chat_id]
         chat.moved |= dict.fromkeys(due.moved)
-        chat.is_forced |= due.is_forced
+        chat.elsewhere |= dict.fromkeys(due.elsewhere)
+        chat.is_touched = True
+        chat.told = due.told
         self._was_read(due.chat_id, now_ms, None)
 
     def _was_read(self, chat_id: ChatId, now_ms: int, interval_ms: int | None) -> None:
@@ -101,11 +138,11 @@ class Ticks:
         assert chat.is_reading
         chat.is_reading = False
         chat.next_at_ms = now_ms + (interval_ms or self._interval_ms)
-        if chat.moved:
+        if chat.is_waiting:
             heappush(self._waiting, (chat.next_at_ms, chat_id))
 
     def _forget_quiet(self) -> None:
         """Make room: a chat that is forgotten is at worst told once more than it needed to be."""
         for chat_id, chat in list(self._chats.items()):
-            if not chat.moved and not chat.is_reading:
+            if not chat.has_news and not chat.is_reading:
                 del self._chats[chat_id]

@@ -1,35 +1,39 @@
 """The fan-out: takes every commit, in commit order, and pushes it to those whom it concerns.
 
-The shell around the PURE plan, rosters and ticks. In one process it is the store's commit listener,
-so it runs on the event loop before the senders are answered, and must be quick: what it needs is
-remembered as a rule. If the members of a chat are not known, its events wait, in order, until they
+The shell around the PURE plan, rosters and ticks. In one process the commit bus tells it, on the
+event loop and before the senders are answered, so it must be quick: what it needs is remembered as
+a rule. If the members of a chat are not known, its events wait, in order, until they
 have been read. What cannot be pushed is never dropped in silence: those concerned sync again. That
 goes for what no code expected too: it is logged and counted, and the other chats go on.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, assert_never
+from typing import Final, Protocol
+
+from msgspec import structs
 
 from tidewire.domain.chats import Roster
 from tidewire.domain.delivery import Floors
-from tidewire.domain.errors import StoreDamaged, StoreUnavailable, Unavailable
+from tidewire.domain.errors import StoreDamaged, StoreUnavailable, Unavailable, is_away
 from tidewire.domain.events import (
+    ChangeEvent,
     ChatClosed,
     ChatCreated,
     ChatRenamed,
-    Event,
+    LoggedEvent,
     MembershipChanged,
     MessageAppended,
     PositionsAdvanced,
+    StatusMissed,
 )
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
 from tidewire.domain.resync import ResyncReason
-from tidewire.fanout.options import LARGE_MEMBERS, FanoutOptions
+from tidewire.fanout.local_ticks import news_of
+from tidewire.fanout.options import ALONE_MAX, LARGE_MEMBERS, FanoutOptions
 from tidewire.fanout.plan import (
-    Push,
     closed_pushes,
     own_status_push,
     push_of,
@@ -38,34 +42,50 @@ from tidewire.fanout.plan import (
 )
 from tidewire.fanout.rosters import Rosters
 from tidewire.fanout.ticks import DueChat, Ticks
-from tidewire.ports.pausing import pause
-from tidewire.ports.router import Router
-from tidewire.ports.runtime import Clock, RequestKind, Tasks
+from tidewire.ports.router import Push, Router
+from tidewire.ports.runtime import Clock, RequestKind, Tasks, pause
 from tidewire.ports.storage import ChatStore, PositionStore
 
 RESYNC_ALL_S: Final = 60.0
-"""How far apart one chat, whose members cannot be read, makes everybody connected sync again."""
+"""How far apart one chat, whose members cannot be read, makes all connections sync again."""
 
 Pushed = MessageAppended | ChatCreated | ChatRenamed | MembershipChanged
 WithRoster = Callable[[Roster], None]
 
 
+class TickTeller(Protocol):
+    """Tells ticks (`fanout.local_ticks.LocalTicks`)."""
+
+    def positions_advanced(self, events: Sequence[PositionsAdvanced]) -> None: ...
+    def status_missed(self, events: Sequence[StatusMissed]) -> None: ...
+    def roster_changed(self, chat_id: ChatId) -> None: ...
+    def rosters_changed(self) -> None: ...
+
+
+class NoTicks:
+    """For a process without connections: the gateways tell ticks, by the news that pushes carry."""
+
+    def positions_advanced(self, events: Sequence[PositionsAdvanced]) -> None:
+        """No position moves here."""
+
+    def status_missed(self, events: Sequence[StatusMissed]) -> None:
+        """No device acknowledges here."""
+
+    def roster_changed(self, chat_id: ChatId) -> None:
+        """Nothing is known here but rosters."""
+
+    def rosters_changed(self) -> None:
+        """The same."""
+
+
 class FanoutCounters:
-    """What has happened so far, as plain numbers for whoever shows them."""
+    """What has happened so far, as plain numbers for the metrics."""
 
-    __slots__ = ("events", "pushes", "resyncs", "roster_hits", "roster_reads", "status_updates")
-
-    def __init__(self) -> None:
-        self.events = 0
-        self.pushes = 0
-        self.resyncs = 0
-        self.roster_hits = 0
-        self.roster_reads = 0
-        self.status_updates = 0
+    events = pushes = resyncs = roster_hits = roster_reads = status_updates = 0
 
 
 class FanoutWorker:
-    """`committed` is the store's commit listener; `typing` is the gateway's typing relay."""
+    """Subscribes to the commit bus, or is fed from the log; `typing` is the gateway's relay."""
 
     def __init__(
         self,
@@ -76,12 +96,14 @@ class FanoutWorker:
         clock: Clock,
         tasks: Tasks,
         options: FanoutOptions,
+        ticks: "TickTeller | None" = None,
         can_replay: bool = False,
     ) -> None:
         """Must be made on the event loop that it is to serve.
 
-        `can_replay`: whoever hands over the events can do so again. Then nobody syncs because the
-        store cannot be read: `settled` raises, and the events are to come once more.
+        `ticks`: what tells ticks instead of this worker, in a cluster. `can_replay`: the caller can
+        hand over the events again. Then no client syncs because the store cannot be read: `settled`
+        raises, and the events are to come once more.
         """
         self.counters = FanoutCounters()
         self._chats = chats
@@ -102,48 +124,81 @@ class FanoutWorker:
         # What waits for the members of a chat, in order. A chat is here while they are read.
         self._waiting: dict[ChatId, deque[tuple[int, WithRoster]]] = {}
         self._waiting_count = 0
-        # Chats that made everybody sync a short while ago; True: they are to do so again after it.
+        # Chats that made all clients sync a short while ago; True: they do so again after it.
         self._unreadable: dict[ChatId, bool] = {}
         self._can_replay = can_replay
+        self._teller = ticks
         self._has_given_up = False
         self._on_settled: list[asyncio.Future[None]] = []
-        self._is_telling = False
+        self._is_reading_floors = False
+        self._alone = asyncio.Semaphore(ALONE_MAX)
         self._status_read_at_ms = 0
         self._status_timer: asyncio.TimerHandle | None = None
         self._status_timer_at_ms = 0
 
-    def committed(self, events: Sequence[Event]) -> None:
-        """Take what one commit did."""
+    # From the bus (`ports.event_log.CommitBus`), or from the log.
+
+    def committed(self, events: Sequence[LoggedEvent]) -> None:
+        """Push what one commit did."""
         self.counters.events += len(events)
-        now_ms = self._clock.wall_ms()
+        # Once for all: they are one instant.
+        now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
         for event in events:
             try:
-                self._take(event, now_ms)
+                if isinstance(event, MessageAppended):
+                    self._with_roster(
+                        event.message.chat_id,
+                        event.membership_version,
+                        event,
+                        now_ms,
+                        monotonic_ms,
+                    )
+                else:
+                    self._take_change(event, now_ms, monotonic_ms)
             except Exception as error:  # noqa: BLE001 - it concerns this event alone
                 self._event_failed(error)
 
-    def _take(self, event: Event, now_ms: int) -> None:
-        match event:
-            case MessageAppended():
-                message = event.message
-                self._with_roster(message.chat_id, event.membership_version, event, now_ms)
-            # Second, because there are as many of these as of messages, and few of the others.
-            case PositionsAdvanced():
-                self.tell_status(event.chat_id, event.user_id)
-            case ChatCreated() | ChatRenamed() | MembershipChanged():
-                self._rosters.follow(event, self._clock.monotonic_ms())
-                chat = event.chat
-                self._with_roster(chat.chat_id, chat.membership_version, event, now_ms)
-                if isinstance(event, MembershipChanged):
-                    # Whoever leaves is waited for no longer: the boundary may rise.
-                    self.tell_status(chat.chat_id, event.user_id)
-            case ChatClosed():
-                # No roster is known from here on: what comes late concerns no member.
-                self._rosters.changed(event.chat.chat_id)
-                for push in closed_pushes(event, now_ms=now_ms):
-                    self._push(push)
-            case _:
-                assert_never(event)
+    def positions_advanced(self, events: Sequence[PositionsAdvanced]) -> None:
+        """Have the members of these chats told about ticks soon."""
+        self.counters.events += len(events)
+        if self._teller is not None:
+            self._teller.positions_advanced(events)
+            return
+        self._note(events, self._ticks.moved)
+
+    def status_missed(self, events: Sequence[StatusMissed]) -> None:
+        """The same, also where nothing has changed."""
+        if self._teller is not None:
+            self._teller.status_missed(events)
+            return
+        self._note(events, self._ticks.missed)
+
+    def _note(
+        self,
+        events: Sequence[PositionsAdvanced | StatusMissed],
+        note: Callable[[ChatId, UserId], object],
+    ) -> None:
+        for event in events:
+            try:
+                note(event.chat_id, event.user_id)
+            except Exception as error:  # noqa: BLE001 - it concerns this event alone
+                self._event_failed(error)
+        self._set_status_timer()
+
+    def _take_change(self, event: ChangeEvent, now_ms: int, monotonic_ms: int) -> None:
+        chat = event.chat
+        if isinstance(event, ChatClosed):
+            # No roster is known from here on: what comes late concerns no member.
+            self._rosters.changed(chat.chat_id)
+            for push in closed_pushes(event, now_ms=now_ms):
+                self._push(self._with_news(push, event))
+            return
+        self._rosters.follow(event, monotonic_ms)
+        self._with_roster(chat.chat_id, chat.membership_version, event, now_ms, monotonic_ms)
+        if isinstance(event, MembershipChanged) and self._teller is None:
+            # A member who left is waited for no longer: the boundary may rise.
+            self._ticks.moved(chat.chat_id, event.user_id)
+            self._set_status_timer()
 
     def _event_failed(self, error: Exception, user_ids: Sequence[UserId] | None = None) -> None:
         """An event could not be pushed to these users, or to whomever it concerns. Replaying it
@@ -168,7 +223,7 @@ class FanoutWorker:
     def typing(
         self, user_id: UserId, chat_id: ChatId, *, is_typing: bool, origin: ConnectionId
     ) -> None:
-        """Tell the others of a chat that somebody types, if he is one of them."""
+        """Tell the others of a chat that a user types, if the user is one of them."""
         now_ms = self._clock.wall_ms()
 
         def tell(roster: Roster) -> None:
@@ -185,23 +240,51 @@ class FanoutWorker:
         else:
             self._wait_for_roster(chat_id, 0, tell)
 
-    def tell_status(self, chat_id: ChatId, user_id: UserId, *, is_forced: bool = False) -> None:
-        """Have the members of a chat told about ticks soon. Forced: even if nothing changed."""
-        if self._ticks.moved(chat_id, user_id, is_forced=is_forced):
-            self._set_status_timer()
-
     def roster_changed(self, chat_id: ChatId) -> None:
         """The members of a chat are to be read again: something changed that no event tells of."""
         self._rosters.changed(chat_id)
+        if self._teller is not None:
+            self._teller.roster_changed(chat_id)
 
     def rosters_changed(self) -> None:
         """As `roster_changed` for every chat: changes may have gone past this process."""
         self._rosters.forget_all()
+        if self._teller is not None:
+            self._teller.rosters_changed()
 
-    def _with_roster(self, chat_id: ChatId, version: int, event: Pushed, now_ms: int) -> None:
+    def missed(self, chat_id: ChatId) -> None:
+        """Something happened in a chat that this version cannot push: its members sync again."""
+
+        def tell(roster: Roster) -> None:
+            self.counters.resyncs += 1
+            self._router.resync(roster.user_ids, ResyncReason.PUSHES_LOST)
+
+        # It may have changed who they are.
+        self._rosters.changed(chat_id)
+        self._wait_for_roster(chat_id, 1, tell)
+
+    def behind(self, chat_id: ChatId, former: Sequence[UserId]) -> None:
+        """The log is behind with a chat: its members, and these former ones, sync meanwhile. If
+        the members cannot be read they are not told now: this is said again while it lasts."""
+        if former:
+            self._router.resync(former, ResyncReason.LOG_BEHIND)
+        self._tasks.start_request(RequestKind.PUSH, self._tell_behind(chat_id), lambda _: None)
+
+    async def _tell_behind(self, chat_id: ChatId) -> None:
+        async with self._alone:
+            try:
+                roster = await self._roster(chat_id, 0)
+            except Unavailable:
+                return
+        if roster is not None:
+            self._router.resync(roster.user_ids, ResyncReason.LOG_BEHIND)
+
+    def _with_roster(
+        self, chat_id: ChatId, version: int, event: Pushed, now_ms: int, monotonic_ms: int
+    ) -> None:
         """Push an event to the members of its chat, now or when they are known."""
         if chat_id not in self._waiting:
-            roster = self._rosters.find(chat_id, version, self._clock.monotonic_ms())
+            roster = self._rosters.find(chat_id, version, monotonic_ms)
             if roster is not None:
                 self.counters.roster_hits += 1
                 self._push_event(event, roster, now_ms)
@@ -214,15 +297,21 @@ class FanoutWorker:
         try:
             push = push_of(event, roster, now_ms=now_ms)
             if push is not None:
-                self._push(push)
+                # `_push`, without the call: on the path of every message.
+                self.counters.pushes += 1
+                self._router.push(push if self._teller is None else self._with_news(push, event))
         except Exception as error:  # noqa: BLE001 - it concerns this event alone
             # A message concerns the members; a change may concern a former one.
             is_message = isinstance(event, MessageAppended)
             self._event_failed(error, roster.user_ids if is_message else None)
 
+    def _with_news(self, push: Push, event: LoggedEvent) -> Push:
+        """In a cluster, with what the gateways that it goes to learn of the chat by it."""
+        return push if self._teller is None else structs.replace(push, news=news_of(event))
+
     def _push(self, push: Push) -> None:
         self.counters.pushes += 1
-        self._router.push(push.user_ids, push.framed, except_connection=push.except_connection)
+        self._router.push(push)
 
     def _wait_for_roster(self, chat_id: ChatId, version: int, act: WithRoster) -> None:
         if self._waiting_count >= self._options.waiting_events_max:
@@ -286,7 +375,7 @@ class FanoutWorker:
             self._router.resync(known.user_ids, ResyncReason.STORE_UNAVAILABLE)
 
     def _resync_all(self, chat_id: ChatId) -> None:
-        """Everybody syncs again because of this chat: now, or a while after the last time."""
+        """All clients sync again because of this chat: now, or a while after the last time."""
         if chat_id in self._unreadable:
             self._unreadable[chat_id] = True
             return
@@ -308,7 +397,7 @@ class FanoutWorker:
                 settled.set_result(None)
 
     def _give_up(self, reason: ResyncReason) -> None:
-        """Nobody can say whom the waiting events concern, so everybody syncs again, unless the
+        """It is unknown whom the waiting events concern, so all clients sync again, unless the
         events come again."""
         self._waiting.clear()
         self._waiting_count = 0
@@ -324,7 +413,7 @@ class FanoutWorker:
     def _set_status_timer(self) -> None:
         """One timer for all chats, set anew only for one that is due earlier."""
         due_at_ms = self._ticks.next_at_ms()
-        if due_at_ms is None or self._is_telling:
+        if due_at_ms is None or self._is_reading_floors:
             return
         now_ms = self._clock.monotonic_ms()
         gathered_at_ms = self._status_read_at_ms + self._options.status_gather_ms
@@ -339,34 +428,112 @@ class FanoutWorker:
     def _on_status_timer(self) -> None:
         self._status_timer = None
         try:
-            self._tell_due()
+            now_ms = self._clock.monotonic_ms()
+            due = self._ticks.take(now_ms, self._options.status_batch_max)
+            if due:
+                self._is_reading_floors = True
+                self._status_read_at_ms = now_ms
+                self._tasks.start_service("fanout-status", self._tell(due))
+            else:
+                self._set_status_timer()
         except Exception as error:  # noqa: BLE001 - without it no tick is told any more
             self._tasks.service_failed("fanout-status", error)
 
-    def _tell_due(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        due = self._ticks.take(now_ms, self._options.status_batch_max)
-        if due:
-            self._is_telling = True
-            self._status_read_at_ms = now_ms
-            self._tasks.start_service("fanout-status", self._tell(due))
-        else:
-            self._set_status_timer()
-
     async def _tell(self, due: list[DueChat]) -> None:
-        """Read the latest numbers of these chats and push them to members who are connected."""
-        untold = deque(due)
+        """Read the latest numbers of these chats together and push them to members who are
+        connected. A chat of which more has to be read is told by itself: it keeps no other back."""
         try:
             all_floors = await self._floors(due)
-            for one, floors in zip(due, all_floors, strict=True):
-                await self._tell_one(one, floors)
-                untold.popleft()
         except Unavailable:
-            for one in untold:
+            for one in due:
                 self._ticks.failed(one, self._clock.monotonic_ms())
+            return
         finally:
-            self._is_telling = False
+            self._is_reading_floors = False
             self._set_status_timer()
+        now_ms = self._clock.monotonic_ms()
+        known: list[tuple[DueChat, Floors, Roster]] = []
+        for one, floors in zip(due, all_floors, strict=True):
+            if floors is None:
+                self._told(one, None, 0)
+                continue
+            # As new as the numbers: a member who has only just joined waits for ticks, too.
+            roster = self._rosters.find(one.chat_id, floors.membership_version, now_ms)
+            if roster is None:
+                self._tasks.start_service("fanout-status", self._tell_alone(one, floors))
+            else:
+                known.append((one, floors, roster))
+        try:
+            presence = await self._presence([(one, roster) for one, _, roster in known])
+        except Unavailable:
+            for one, _, _ in known:
+                self._ticks.failed(one, self._clock.monotonic_ms())
+            self._set_status_timer()
+            return
+        for one, floors, roster in known:
+            if presence is None:
+                self._told(one, None, len(roster.user_ids))
+                continue
+            if any(presence.get(user_id, 0) > 1 for user_id in one.moved):
+                self._tasks.start_service("fanout-status", self._tell_alone(one, floors))
+                continue
+            try:
+                self._tell_online(one, floors, roster, presence, ())
+            except Exception as error:  # noqa: BLE001 - it concerns this chat alone
+                self._status_failed(one, error)
+            self._told(one, floors, len(roster.user_ids))
+
+    async def _tell_alone(self, due: DueChat, floors: Floors) -> None:
+        """Tell one chat whose members are not known, or one of whose users has other devices."""
+        async with self._alone:
+            await self._read_and_tell(due, floors)
+
+    async def _read_and_tell(self, due: DueChat, floors: Floors) -> None:
+        members_count = 0
+        try:
+            roster = await self._roster(due.chat_id, floors.membership_version)
+            if roster is not None:
+                members_count = len(roster.user_ids)
+                presence = await self._presence([(due, roster)])
+                if presence is None:
+                    self._told(due, None, members_count)
+                    return
+                # The device that acknowledged knows its own numbers; only others need telling.
+                movers = [user_id for user_id in due.moved if presence.get(user_id, 0) > 1]
+                if not roster.has_block:
+                    for user_id in movers:
+                        await self._tell_own(user_id, due.chat_id)
+                self._tell_online(due, floors, roster, presence, movers)
+        except Exception as error:  # noqa: BLE001 - it concerns this chat alone
+            if is_away(error):
+                self._ticks.failed(due, self._clock.monotonic_ms())
+                self._set_status_timer()
+                return
+            self._status_failed(due, error)
+        self._told(due, floors, members_count)
+
+    def _tell_online(
+        self,
+        due: DueChat,
+        floors: Floors,
+        roster: Roster,
+        presence: Mapping[UserId, int],
+        movers: Sequence[UserId],
+    ) -> None:
+        if roster.has_block:
+            return
+        online = [user_id for user_id in roster.user_ids if user_id in presence]
+        now_ms = self._clock.wall_ms()
+        for push in status_pushes(
+            floors, online, told=due.told, except_users=movers, now_ms=now_ms
+        ):
+            self._push_status(push)
+
+    def _told(self, due: DueChat, floors: Floors | None, members_count: int) -> None:
+        is_large = members_count > LARGE_MEMBERS
+        interval_ms = self._options.status_large_interval_ms if is_large else None
+        self._ticks.told(due, floors, self._clock.monotonic_ms(), interval_ms=interval_ms)
+        self._set_status_timer()
 
     async def _floors(self, due: list[DueChat]) -> list[Floors | None]:
         """The lowest positions of these chats; None where there are none, or they cannot be read
@@ -374,54 +541,34 @@ class FanoutWorker:
         try:
             return list(await self._positions.floors([one.chat_id for one in due]))
         except Exception as error:
-            if _concerns_every_chat(error):
+            if is_away(error):
                 raise
             if len(due) == 1:
-                self._tasks.request_failed(RequestKind.STATUS, error, {"chat_id": due[0].chat_id})
+                self._status_failed(due[0], error)
                 return [None]
-        return [floors for one in due for floors in await self._floors([one])]
+        return [floors for [floors] in await asyncio.gather(*(self._floors([one]) for one in due))]
 
-    async def _tell_one(self, due: DueChat, floors: Floors | None) -> None:
-        members = 0
+    async def _presence(self, chats: list[tuple[DueChat, Roster]]) -> Mapping[UserId, int] | None:
+        """Who of these chats is connected, asked for all of them at once. Raises Unavailable if
+        that is not known now. None if it failed for a reason that no code expected: then no member
+        was told, and the next move of each chat is told to all."""
+        users = {user_id for due, roster in chats for user_id in (*roster.user_ids, *due.moved)}
         try:
-            members = 0 if floors is None else await self._tell_chat(due, floors)
-        except Exception as error:
-            if _concerns_every_chat(error):
-                raise
-            self._tasks.request_failed(RequestKind.STATUS, error, {"chat_id": due.chat_id})
-        is_large = members > LARGE_MEMBERS
-        interval_ms = self._options.status_large_interval_ms if is_large else None
-        self._ticks.told(due, floors, self._clock.monotonic_ms(), interval_ms=interval_ms)
-
-    async def _tell_chat(self, due: DueChat, floors: Floors) -> int:
-        """How many members it has."""
-        roster = await self._roster(due.chat_id)
-        if roster is None or roster.has_block:
-            return 0
-        presence = await self._router.presence([*roster.user_ids, *due.moved])
-        online = [user_id for user_id in roster.user_ids if user_id in presence]
-        # The device that acknowledged knows its own numbers; only others need telling.
-        movers = [user_id for user_id in due.moved if presence.get(user_id, 0) > 1]
-        for user_id in movers:
-            await self._tell_own(user_id, due.chat_id)
-        for push in status_pushes(
-            floors,
-            online,
-            told=None if due.is_forced else due.told,
-            except_users=movers,
-            now_ms=self._clock.wall_ms(),
-        ):
-            self._push_status(push)
-        return len(roster.user_ids)
+            return await self._router.presence(list(users)) if users else {}
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - it concerns these chats alone
+            self._tasks.request_failed(RequestKind.STATUS, error)
+            return None
 
     async def _tell_own(self, user_id: UserId, chat_id: ChatId) -> None:
         entry = await self._positions.standing(user_id, chat_id)
         if entry is not None:
             self._push_status(own_status_push(user_id, entry, now_ms=self._clock.wall_ms()))
 
-    async def _roster(self, chat_id: ChatId) -> Roster | None:
+    async def _roster(self, chat_id: ChatId, version: int) -> Roster | None:
         now_ms = self._clock.monotonic_ms()
-        return self._rosters.find(chat_id, 0, now_ms) or await self._fetch(chat_id)
+        return self._rosters.find(chat_id, version, now_ms) or await self._fetch(chat_id)
 
     async def _fetch(self, chat_id: ChatId) -> Roster | None:
         """Read the members and remember them. Raises Unavailable."""
@@ -440,9 +587,7 @@ class FanoutWorker:
 
     def _push_status(self, push: Push) -> None:
         self.counters.status_updates += len(push.user_ids)
-        self._router.push(push.user_ids, push.framed)
+        self._router.push(push)
 
-
-def _concerns_every_chat(error: Exception) -> bool:
-    """The store is away. Damage, and what no code expected, concern one chat alone."""
-    return isinstance(error, Unavailable) and not isinstance(error, StoreDamaged)
+    def _status_failed(self, due: DueChat, error: Exception) -> None:
+        self._tasks.request_failed(RequestKind.STATUS, error, {"chat_id": due.chat_id})

@@ -9,52 +9,53 @@ that is one-way gets none, and what comes unasked has no request_id. What a peer
 
 from typing import Final, assert_never
 
-from tidewire.domain.delivery import DigestPage
+from tidewire.domain.delivery import Advance, DigestPage
 from tidewire.domain.errors import ErrorCode, SequenceAboveHead, TidewireError
 from tidewire.domain.ids import ConnectionId, UserId
 from tidewire.domain.messages import Appended, AppendOutcome, MessagePage
+from tidewire.domain.rates import Rate
 from tidewire.domain.resync import ResyncReason
 from tidewire.gateway import frames
 from tidewire.gateway.effects import (
-    NOTHING,
-    PING,
-    UNROUTE,
-    Acknowledge,
-    Close,
-    Effect,
-    Effects,
-    Establish,
-    FetchDigest,
-    FetchPage,
-    Report,
-    Send,
-    SendPage,
-    Submit,
-    Typing,
-)
-from tidewire.gateway.limits import Offences, Rate, SendLimiter, TypingGate
-from tidewire.gateway.lines import LINES_MAX, ClosedLine, Lines
-from tidewire.gateway.options import GatewayOptions
-from tidewire.gateway.pages import DigestRun, PageLane, PageWork
-from tidewire.gateway.pulse import Pulse, Verdict
-from tidewire.gateway.states import (
     CLOSED,
     CLOSING,
     CONNECTING,
     LINGERING,
+    NOTHING,
+    PING,
     READY,
     TRANSITIONS,
+    UNROUTE,
+    Answered,
+    Close,
+    Effects,
+    Establish,
+    FetchDigest,
+    FetchPage,
+    Received,
+    Report,
+    Send,
+    SendPage,
     State,
+    Typing,
 )
+from tidewire.gateway.limits import Offences, Pulse, SendLimiter, TypingGate, Verdict
+from tidewire.gateway.lines import LINES_MAX, ClosedLine, Lines
+from tidewire.gateway.options import GatewayOptions
+from tidewire.gateway.pages import DigestRun, PageLane, PageWork
 from tidewire.wire.client_frames import (
     AckFrame,
     ClientFrame,
+    DeleteMessageFrame,
     DigestRequestFrame,
+    EditMessageFrame,
     HeartbeatFrame,
     OneWayFrame,
+    ReactFrame,
     ReadFrame,
     SendMessageFrame,
-    SendMessagePayload,
+    SubmitFrame,
+    SubmitPayload,
     SyncRequestFrame,
     TypingStartFrame,
     TypingStopFrame,
@@ -67,6 +68,7 @@ from tidewire.wire.error_table import (
     CloseReason,
     error_payload,
 )
+from tidewire.wire.features import Feature
 from tidewire.wire.frame_builders import send_message_ack_frame, sync_response_frame
 from tidewire.wire.server_frames import ErrorPayload
 
@@ -105,9 +107,11 @@ class Connection:
         "close_reason",
         "connection_id",
         "device_id",
+        "features",
         "is_backlogged",
         "state",
         "user_id",
+        "withheld",
     )
 
     def __init__(
@@ -119,11 +123,16 @@ class Connection:
         device_id: str,
         token_ends_at_ms: int,
         now_ms: int,
+        features: tuple[str, ...] = (),
+        withheld: tuple[str, ...] = (),
     ) -> None:
-        """`token_ends_at_ms` is on the clock of `now_ms`, not on the calendar's."""
+        """`token_ends_at_ms` is on the clock of `now_ms`, not on the calendar's. `withheld` are the
+        features that the client is not told of."""
         self.connection_id = connection_id
         self.user_id = user_id
         self.device_id = device_id
+        self.features = features
+        self.withheld = withheld
         self.state = CONNECTING
         self.close_reason: str | None = None
         """Why we closed or are closing it; None if we did not."""
@@ -172,7 +181,7 @@ class Connection:
         return UNROUTE, closing, *self._close(reason)
 
     def lost(self) -> Effects:
-        """The socket is gone. What is being stored will be stored; nobody is there to be told."""
+        """The socket is gone. What is being stored will be stored; there is no peer to be told."""
         if self.state is CLOSED:
             return NOTHING
         is_routed = self.state is not CLOSING
@@ -231,7 +240,7 @@ class Connection:
 
     # From the peer.
 
-    def receive(self, frame: ClientFrame | FrameRefusal, now_ms: int, wall_ms: int) -> Effects:
+    def receive(self, frame: ClientFrame | FrameRefusal, now_ms: int, wall_ms: int) -> Received:
         """What the peer said, or why it could not be understood."""
         self._pulse.heard_at_ms = now_ms
         if self.state is READY:
@@ -245,6 +254,8 @@ class Connection:
                     return self._receive_heartbeat(frame, now_ms, wall_ms)
                 case SyncRequestFrame() | DigestRequestFrame():
                     return self._receive_page_request(frame, now_ms, wall_ms)
+                case EditMessageFrame() | DeleteMessageFrame() | ReactFrame():
+                    return self._receive_send(frame, now_ms, wall_ms)
                 case FrameRefusal():
                     return self._refuse(frame, now_ms, wall_ms)
                 case _:
@@ -253,7 +264,7 @@ class Connection:
             return self._receive_early(frame, now_ms, wall_ms)
         return NOTHING
 
-    def _receive_send(self, frame: SendMessageFrame, now_ms: int, wall_ms: int) -> Effects:
+    def _receive_send(self, frame: SubmitFrame, now_ms: int, wall_ms: int) -> Received:
         payload = frame.payload
         number = self._sends_count = self._sends_count + 1
         if self._lines is not None:
@@ -264,23 +275,33 @@ class Connection:
         if self._requests_waiting >= self._rules.options.requests_waiting_max:
             self._close_line(payload, number, now_ms, ErrorCode.SERVER_BUSY)
             return self._refuse_as_busy(frame.request_id, now_ms, wall_ms)
-        wait_ms = self._rules.sends.take(self.user_id, payload.chat_id, now_ms)
+        sends = self._rules.sends
+        if type(frame) is ReactFrame:
+            wait_ms = sends.take_reaction(self.user_id, payload.chat_id, now_ms)
+        else:
+            wait_ms = sends.take(self.user_id, payload.chat_id, now_ms)
         if wait_ms:
             self._close_line(payload, number, now_ms, ErrorCode.RATE_LIMITED, wait_ms)
             return self._throttle(frame.request_id, wait_ms, now_ms, wall_ms)
         self._requests_waiting += 1
         self._sends_waiting += 1
-        return (Submit(frame, number),)
+        return number
 
-    def _receive_one_way(self, frame: OneWayFrame, now_ms: int, wall_ms: int) -> Effects:
+    def _receive_one_way(self, frame: OneWayFrame, now_ms: int, wall_ms: int) -> Received:
         wait_ms = self._spend_control(now_ms)
         if wait_ms:
             return Report.FLOOD_DROPPED, *self._tell_of_flood(wait_ms, now_ms, wall_ms)
         match frame:
             case AckFrame():
-                return (Acknowledge(frame.payload.chat_id, frame.payload.last_acked_sequence, 0),)
+                ack = frame.payload
+                return Advance(
+                    user_id=self.user_id, chat_id=ack.chat_id, delivered=ack.last_acked_sequence
+                )
             case ReadFrame():
-                return (Acknowledge(frame.payload.chat_id, 0, frame.payload.last_read_sequence),)
+                seen = frame.payload
+                return Advance(
+                    user_id=self.user_id, chat_id=seen.chat_id, read=seen.last_read_sequence
+                )
             case TypingStartFrame() | TypingStopFrame():
                 return self._receive_typing(frame, now_ms)
             case _:
@@ -325,12 +346,10 @@ class Connection:
                 return self._refuse(frame, now_ms, wall_ms)
             case HeartbeatFrame():
                 return self._receive_heartbeat(frame, now_ms, wall_ms)
-            case SendMessageFrame() | SyncRequestFrame() | DigestRequestFrame():
-                request_id = frame.request_id
             case AckFrame() | ReadFrame() | TypingStartFrame() | TypingStopFrame():
                 request_id = None
             case _:
-                assert_never(frame)
+                request_id = frame.request_id
         error = _error(request_id, frames.too_early_payload(), wall_ms)
         return error, *self._count_invalid(now_ms, wall_ms)
 
@@ -338,30 +357,31 @@ class Connection:
 
     def submitted(
         self,
-        frame: SendMessageFrame,
+        frame: SubmitFrame,
         number: int,
         outcome: AppendOutcome,
         now_ms: int,
         wall_ms: int,
-    ) -> Effects:
-        """What became of a message."""
+    ) -> Answered:
+        """What became of an entry."""
         assert self._sends_waiting > 0
         self._requests_waiting -= 1
         self._sends_waiting -= 1
         is_lingering = self._linger_until_ms is not None
         if self.state is not READY and not is_lingering:
             return NOTHING
-        answer: Effect
         if isinstance(outcome, Appended):
-            answer = Send(
-                send_message_ack_frame(
-                    outcome,
-                    request_id=frame.request_id,
-                    chat_id=frame.payload.chat_id,
-                    client_message_id=frame.payload.client_message_id,
-                    now_ms=wall_ms,
-                )
+            payload = frame.payload
+            ack = send_message_ack_frame(
+                outcome,
+                request_id=frame.request_id,
+                chat_id=payload.chat_id,
+                client_message_id=payload.client_message_id,
+                now_ms=wall_ms,
             )
+            if not is_lingering:
+                return ack
+            answer = Send(ack)
         else:
             answer = _error(
                 frame.request_id, self._send_refused(frame, number, outcome, now_ms), wall_ms
@@ -383,7 +403,13 @@ class Connection:
             return error, *self._fetch(self._lane.next())
         self._lane.is_draining = True
         chat_id = request.payload.chat_id
-        page = sync_response_frame(outcome, request_id=request_id, chat_id=chat_id, now_ms=wall_ms)
+        page = sync_response_frame(
+            outcome,
+            request_id=request_id,
+            chat_id=chat_id,
+            now_ms=wall_ms,
+            has_entries=Feature.ENTRIES in self.features,
+        )
         return (SendPage(page),)
 
     def digest_fetched(self, outcome: DigestPage | TidewireError, wall_ms: int) -> Effects:
@@ -404,12 +430,14 @@ class Connection:
         if self.state is READY:
             return (SendPage(page),)
         self._transition(READY)
+        told = tuple(one for one in self.features if one not in self.withheld)
         established = frames.established_frame(
             connection_id=self.connection_id,
             user_id=self.user_id,
             device_id=self.device_id,
             epoch=self._rules.epoch,
             heartbeat_interval_ms=self._rules.options.heartbeat_interval_ms,
+            features=told,
             wall_ms=wall_ms,
         )
         return (Establish(established, page),)
@@ -451,7 +479,7 @@ class Connection:
     # Inside.
 
     def _send_refused(
-        self, frame: SendMessageFrame, number: int, error: TidewireError, now_ms: int
+        self, frame: SubmitFrame, number: int, error: TidewireError, now_ms: int
     ) -> ErrorPayload:
         """What the author is told. If the message may be sent again, its line closes."""
         if ERROR_TABLE[error.code].retryable:
@@ -461,7 +489,7 @@ class Connection:
         return error_payload(error)
 
     def _close_line(
-        self, send: SendMessagePayload, number: int, now_ms: int, code: ErrorCode, wait_ms: int = 0
+        self, send: SubmitPayload, number: int, now_ms: int, code: ErrorCode, wait_ms: int = 0
     ) -> ClosedLine | None:
         if self._lines is None:
             self._lines = Lines()
@@ -537,11 +565,11 @@ class Connection:
 
     def _spend_control(self, now_ms: int) -> int:
         """Count a small frame: 0, or how long to wait with the next."""
-        rate = self._rules.control_rate
-        wait_ms = rate.wait_ms(self._control_full_at_us, now_ms)
-        if wait_ms == 0:
-            self._control_full_at_us = rate.spent(self._control_full_at_us, now_ms)
-        return wait_ms
+        full_at_us = self._rules.control_rate.taken(self._control_full_at_us, now_ms)
+        if full_at_us < 0:
+            return -full_at_us
+        self._control_full_at_us = full_at_us
+        return 0
 
     def _fetch(self, work: PageWork | None) -> Effects:
         match work:
@@ -566,26 +594,6 @@ class Connection:
     def _transition(self, state: State) -> None:
         assert state in TRANSITIONS[self.state], (self.state, state)
         self.state = state
-
-    def _check_invariants(self) -> None:
-        """What must hold between any two calls; for tests to call."""
-        lane = self._lane
-        assert 0 <= self._sends_waiting <= self._requests_waiting
-        assert self._requests_waiting <= self._rules.options.requests_waiting_max
-        assert not lane.is_draining or lane.current is not None
-        match self.state:
-            case State.CONNECTING:
-                assert self._requests_waiting == 0
-                assert isinstance(lane.current, DigestRun)
-                assert len(lane) == 1
-            case State.READY:
-                # Besides what was asked for: the digest that comes unasked, and what drains.
-                assert len(lane) <= self._requests_waiting - self._sends_waiting + 2
-            case State.CLOSING | State.CLOSED:
-                assert len(lane) == 0
-        if self._linger_until_ms is not None:
-            assert self.state is CLOSING
-            assert self._sends_waiting > 0
 
 
 def _error(request_id: str | None, payload: ErrorPayload, wall_ms: int) -> Send:

@@ -1,7 +1,8 @@
-"""What has happened on connections so far, as plain numbers for whoever shows them."""
+"""What has happened on connections so far, as plain numbers for the metrics."""
 
 from bisect import bisect_left
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 SEND_LATENCY_BOUNDS_MS: Final = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
@@ -22,61 +23,37 @@ class Histogram:
         self.total += value
 
 
+@dataclass(slots=True)
 class GatewayCounters:
     """Everything only grows. Texts in the keys are ours, never a peer's."""
 
-    __slots__ = (
-        "acks_above_head",
-        "acks_not_a_member",
-        "acks_without_room",
-        "auth_failures_by_reason",
-        "backlogs",
-        "bytes_received",
-        "bytes_sent",
-        "connections_by_status",
-        "errors_sent_by_code",
-        "frames_flood_dropped",
-        "frames_invalid",
-        "frames_received",
-        "frames_sent",
-        "frames_unknown",
-        "handshakes_refused_by_error",
-        "pushes",
-        "pushes_by_type",
-        "resyncs",
-        "send_latency_ms",
-        "slow_consumers",
-        "typing_dropped",
-    )
-
-    def __init__(self) -> None:
-        self.connections_by_status: dict[str, int] = {}
-        """`accepted`, `established`, and at the end why: a close reason, an error code,
-        `closed_by_client` (the peer said goodbye) or `lost` (it went without a word)."""
-        self.handshakes_refused_by_error: dict[str, int] = {}
-        self.auth_failures_by_reason: dict[str, int] = {}
-        self.frames_received: dict[type, int] = {}
-        """By class of frame, because that is cheap; `by_type` gives them names."""
-        self.frames_sent: dict[type, int] = {}
-        """Without pushes."""
-        self.frames_invalid = 0
-        self.frames_unknown = 0
-        self.frames_flood_dropped = 0
-        self.typing_dropped = 0
-        self.errors_sent_by_code: dict[str, int] = {}
-        self.bytes_received = 0
-        self.bytes_sent = 0
-        self.pushes = 0
-        """How many frames were pushed to connections: one that goes to ten counts ten."""
-        self.pushes_by_type: dict[bytes, int] = {}
-        self.backlogs = 0
-        self.slow_consumers = 0
-        self.resyncs = 0
-        self.acks_above_head = 0
-        self.acks_not_a_member = 0
-        self.acks_without_room = 0
-        self.send_latency_ms = Histogram(SEND_LATENCY_BOUNDS_MS)
-        """From a send_message frame to its answer."""
+    connections_by_status: dict[str, int] = field(default_factory=dict)
+    """`accepted`, `established`, and at the end why: a close reason, an error code,
+    `closed_by_client` (the peer said goodbye) or `lost` (it went without a word)."""
+    handshakes_refused_by_error: dict[str, int] = field(default_factory=dict)
+    auth_failures_by_reason: dict[str, int] = field(default_factory=dict)
+    frames_received: dict[type, int] = field(default_factory=dict)
+    """By class of frame, because that is cheap; `by_type` gives them names."""
+    frames_sent: dict[type, int] = field(default_factory=dict)
+    """Without pushes."""
+    frames_invalid: int = 0
+    frames_unknown: int = 0
+    frames_flood_dropped: int = 0
+    typing_dropped: int = 0
+    errors_sent_by_code: dict[str, int] = field(default_factory=dict)
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    pushes: int = 0
+    """How many frames were pushed to connections: one that goes to ten counts ten."""
+    pushes_by_type: dict[str, int] = field(default_factory=dict)
+    backlogs: int = 0
+    slow_consumers: int = 0
+    resyncs: int = 0
+    acks_above_head: int = 0
+    acks_not_a_member: int = 0
+    acks_without_room: int = 0
+    send_latency_ms: Histogram = field(default_factory=lambda: Histogram(SEND_LATENCY_BOUNDS_MS))
+    """From a send_message frame to its answer."""
 
     @property
     def frames_received_by_type(self) -> dict[str, int]:
@@ -91,7 +68,7 @@ class GatewayCounters:
         """Pushes included."""
         counts = by_type(self.frames_sent)
         for name, count in self.pushes_by_type.items():
-            add(counts, name.decode(), count)
+            add(counts, name, count)
         return counts
 
 

@@ -3,16 +3,18 @@
 There may be ten thousand of these, most of them quiet: no task, no timer and no buffer of its own.
 What is to be written is gathered for one turn of the loop, by the hub, and goes out in one write.
 
-An exception that no code expected ends this connection, with 1011, and no other: whoever calls a
+An exception that no code expected ends this connection, with 1011, and no other: the caller of a
 driver catches it and calls `failed`, or the driver does so itself where the caller is the edge.
 """
 
 import asyncio
 import logging
 from collections.abc import Coroutine
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol, TypeVar, assert_never
+from typing import TYPE_CHECKING, Final, TypeVar, assert_never
 
+from tidewire.domain.delivery import Advance
 from tidewire.domain.errors import (
     ErrorCode,
     SequenceAboveHead,
@@ -25,7 +27,9 @@ from tidewire.domain.resync import ResyncReason
 from tidewire.gateway.connection import Connection
 from tidewire.gateway.counters import GatewayCounters, add
 from tidewire.gateway.effects import (
-    Acknowledge,
+    CLOSING,
+    CONNECTING,
+    READY,
     Close,
     Effects,
     Establish,
@@ -35,24 +39,40 @@ from tidewire.gateway.effects import (
     Report,
     Send,
     SendPage,
-    Submit,
     Typing,
     Unroute,
 )
 from tidewire.gateway.options import GatewayOptions
-from tidewire.gateway.states import CONNECTING, READY
-from tidewire.ports.pausing import pause
-from tidewire.ports.runtime import FLOOD_KEY, Clock, RequestKind, Tasks
+from tidewire.ports.audit import Origin, origin_noted
+from tidewire.ports.runtime import FLOOD_KEY, Clock, RequestKind, Tasks, pause
 from tidewire.ports.services import Acknowledger, MessageIntake, TypingRelay
 from tidewire.ports.storage import MessageStore, PositionStore
 from tidewire.ports.transport import Admission, SocketListener, SocketTransport
-from tidewire.wire.client_frames import SendMessageFrame, SyncRequestFrame
-from tidewire.wire.codec import FrameRefusal, decode_client_frame, encode_server_frame
+from tidewire.wire.client_frames import (
+    SUBMIT_FRAMES,
+    SendMessagePayload,
+    SubmitFrame,
+    SyncRequestFrame,
+    amendment_of,
+)
+from tidewire.wire.codec import (
+    FrameRefusal,
+    decode_client_frame,
+    decode_client_frames,
+    encode_server_frame,
+)
 from tidewire.wire.error_table import CloseCode, CloseReason
-from tidewire.wire.framing import frame_text
-from tidewire.wire.server_frames import ErrorFrame, ServerFrame
+from tidewire.wire.features import Feature
+from tidewire.wire.framing import SEAM, frame_text, frame_together
+from tidewire.wire.server_frames import ErrorFrame, SendMessageAckFrame, ServerFrame
+
+if TYPE_CHECKING:
+    from tidewire.gateway.hub import Hub
 
 Result = TypeVar("Result")
+Shared = dict[tuple[int, ...], tuple[bytes, list[bytes]]]
+"""What is written in one turn, by the identities of the frames in it: many recipients are due the
+same ones. With the frames, because an identity means something only while its object lives."""
 
 PAGE_BYTES_MIN: Final = 4096
 """What reading a page counts beside what is sent of it."""
@@ -62,70 +82,27 @@ CONFIRMED_CHATS_MAX: Final = 512
 _logger = logging.getLogger(__name__)
 
 
-class Switchboard(Protocol):
-    """What a connection needs of the hub."""
-
-    def mark(self, driver: "ConnectionDriver") -> None:
-        """It has something to write: have `flush` called once in the next turn of the loop."""
-        ...
-
-    def unroute(self, driver: "ConnectionDriver") -> None:
-        """No more pushes to it. Safe to call again."""
-        ...
-
-    def schedule(self, driver: "ConnectionDriver") -> None:
-        """Have `tick` called when its next deadline has passed."""
-        ...
-
-    def watch_drain(self, driver: "ConnectionDriver") -> None:
-        """Have `check_drained` called now and then until it says True."""
-        ...
-
-    def ended(self, driver: "ConnectionDriver") -> None:
-        """Its socket is gone."""
-        ...
-
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
     """What all connections of a process work with."""
 
-    __slots__ = (
-        "acknowledger",
-        "clock",
-        "counters",
-        "intake",
-        "messages",
-        "options",
-        "positions",
-        "switchboard",
-        "tasks",
-        "typing",
-    )
+    hub: "Hub"
+    intake: MessageIntake
+    acknowledger: Acknowledger
+    typing: TypingRelay
+    messages: MessageStore
+    positions: PositionStore
+    clock: Clock
+    tasks: Tasks
+    options: GatewayOptions
+    outbound_warning_bytes: int = field(init=False)
+    """Of the options, computed once: it is looked at with every write."""
+    counters: GatewayCounters = field(init=False)
+    """Those of the hub."""
 
-    def __init__(
-        self,
-        *,
-        switchboard: Switchboard,
-        intake: MessageIntake,
-        acknowledger: Acknowledger,
-        typing: TypingRelay,
-        messages: MessageStore,
-        positions: PositionStore,
-        clock: Clock,
-        tasks: Tasks,
-        options: GatewayOptions,
-        counters: GatewayCounters,
-    ) -> None:
-        self.switchboard = switchboard
-        self.intake = intake
-        self.acknowledger = acknowledger
-        self.typing = typing
-        self.messages = messages
-        self.positions = positions
-        self.clock = clock
-        self.tasks = tasks
-        self.options = options
-        self.counters = counters
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outbound_warning_bytes", self.options.outbound_warning_bytes)
+        object.__setattr__(self, "counters", self.hub.counters)
 
 
 class ConnectionDriver:
@@ -136,12 +113,14 @@ class ConnectionDriver:
         "_desk",
         "_held",
         "_held_bytes",
+        "_is_batching",
         "_opened_at_ms",
         "_page_bytes",
         "_pages_paid_at_ms",
         "_transport",
         "admission",
         "core",
+        "has_entries",
         "out",
         "wheel_slot",
     )
@@ -152,12 +131,16 @@ class ConnectionDriver:
         self.core = core
         self.admission = admission
         self.out: list[bytes] | None = None
-        """Frames of this turn. Whoever puts the first one in marks the connection at the hub."""
+        """Frames of this turn. Who puts the first one in marks the connection at the hub."""
         self.wheel_slot = -1
         """The hub's: in which of its places on the wheel this connection is to be found."""
+        self.has_entries = Feature.ENTRIES in core.features
+        """The peer knows entries that are no messages."""
         self._desk = desk
         self._transport = transport
         self._opened_at_ms = desk.clock.monotonic_ms()
+        # Frames go together in arrays, and may come so.
+        self._is_batching = Feature.BATCH in core.features
         # Frames that wait for connection_established; None once it was sent.
         self._held: list[bytes] | None = []
         self._held_bytes = 0
@@ -170,25 +153,39 @@ class ConnectionDriver:
 
     # From the edge (`ports.transport.SocketListener`).
 
-    def text_received(self, payload: bytes | memoryview) -> None:
+    def text_received(self, payload: bytes | memoryview) -> int:
         desk = self._desk
+        core = self.core
         counters = desk.counters
         counters.bytes_received += len(payload)
-        frame = decode_client_frame(payload)
-        # `isinstance` of what it is not takes four times as long.
-        if type(frame) is FrameRefusal:
-            self._count_refusal(frame)
-        else:
-            received = counters.frames_received
-            kind = type(frame)
-            received[kind] = received.get(kind, 0) + 1
-        now_ms = desk.clock.monotonic_ms()
-        try:
-            effects = self.core.receive(frame, now_ms, desk.clock.wall_ms())
-            if effects:
-                self._run(effects, now_ms)
-        except Exception as error:  # noqa: BLE001 - it concerns this connection alone
-            self.failed(error)
+        frames = (
+            decode_client_frames(payload) if self._is_batching else (decode_client_frame(payload),)
+        )
+        now_ms, wall_ms = desk.clock.monotonic_ms(), desk.clock.wall_ms()
+        count = 0
+        for frame in frames:
+            count += 1
+            # `isinstance` of what it is not takes four times as long.
+            if type(frame) is FrameRefusal:
+                self._count_refusal(frame)
+            else:
+                kind, received = type(frame), counters.frames_received
+                received[kind] = received.get(kind, 0) + 1
+            try:
+                wanted = core.receive(frame, now_ms, wall_ms)
+                if isinstance(wanted, int):
+                    assert isinstance(frame, SUBMIT_FRAMES)
+                    self._submit(frame, wanted, now_ms)
+                elif isinstance(wanted, Advance):
+                    self._acknowledge(wanted)
+                elif wanted:
+                    self._run(wanted, now_ms)
+            except Exception as error:  # noqa: BLE001 - it concerns this connection alone
+                self.failed(error)
+            if core.state is CLOSING:
+                # The rest of an array would not be heard.
+                break
+        return count
 
     def pong_received(self) -> None:
         self.core.heard(self._desk.clock.monotonic_ms())
@@ -203,13 +200,13 @@ class ConnectionDriver:
             self._run(self.core.lost(), now_ms)
         except Exception as error:  # noqa: BLE001 - it concerns this connection alone
             desk.tasks.request_failed(RequestKind.CONNECTION, error, self._names())
-            desk.switchboard.unroute(self)
+            desk.hub.unroute(self)
         self.out = None
         self._held = None
         went = "closed_by_client" if is_closed_by_peer else "lost"
         reason = self.core.close_reason or went
         add(desk.counters.connections_by_status, reason)
-        desk.switchboard.ended(self)
+        desk.hub.ended(self)
         _logger.info(
             "connection ended",
             extra={**self._names(), "reason": reason, "open_ms": now_ms - self._opened_at_ms},
@@ -229,7 +226,7 @@ class ConnectionDriver:
             self._run(self.core.broken(clock.wall_ms()), clock.monotonic_ms())
         except Exception as error:  # noqa: BLE001 - then without its core
             self._desk.tasks.request_failed(RequestKind.CONNECTION, error, self._names())
-            self._desk.switchboard.unroute(self)
+            self._desk.hub.unroute(self)
             self.out = self._held = None
             self._page_bytes = 0
             self._transport.close(CloseCode.INTERNAL_ERROR, ErrorCode.INTERNAL_ERROR)
@@ -237,7 +234,11 @@ class ConnectionDriver:
     def begin(self) -> None:
         """The route is registered."""
         self._run(self.core.opened(), self._opened_at_ms)
-        self._desk.switchboard.schedule(self)
+        self._desk.hub.schedule(self)
+
+    def is_connecting(self) -> bool:
+        """True until it has begun, or is to end."""
+        return self.core.state is CONNECTING
 
     def end(self, reason: CloseReason, *, delay_ms: int | None = None) -> None:
         """Close the connection, after saying why."""
@@ -245,14 +246,14 @@ class ConnectionDriver:
         now_ms = clock.monotonic_ms()
         self._run(self.core.end(reason, now_ms, clock.wall_ms(), delay_ms=delay_ms), now_ms)
         # It may linger, and then not longer than its grace.
-        self._desk.switchboard.schedule(self)
+        self._desk.hub.schedule(self)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Its deadline may have passed."""
         effects = self.core.tick(now_ms, wall_ms)
         if effects:
             self._run(effects, now_ms)
-        self._desk.switchboard.schedule(self)
+        self._desk.hub.schedule(self)
 
     def resync(self, reason: ResyncReason, delay_ms: int) -> None:
         clock = self._desk.clock
@@ -276,7 +277,7 @@ class ConnectionDriver:
     def unsent_bytes(self) -> int:
         return self._held_bytes + self._transport.unsent_bytes()
 
-    def flush(self) -> None:
+    def flush(self, shared: Shared) -> None:
         """Write what this turn has gathered, and see if the peer keeps up."""
         out = self.out
         if out is None:
@@ -285,16 +286,29 @@ class ConnectionDriver:
         if self._held is not None:
             self._hold(out, self._held)
             return
-        framed = out[0] if len(out) == 1 else b"".join(out)
+        if len(out) == 1:
+            framed = out[0]
+        elif not self._is_batching or self.core.state is not READY:
+            # From connection_closing on frames go alone.
+            framed = b"".join(out)
+        elif SEAM in out:
+            # A page is due to one connection only.
+            framed = frame_together(out)
+        else:
+            key = tuple(map(id, out))
+            known = shared.get(key)
+            if known is None:
+                known = shared[key] = frame_together(out), out
+            framed = known[0]
         transport = self._transport
         transport.write(framed)
         desk = self._desk
         desk.counters.bytes_sent += len(framed)
         unsent_bytes = transport.unsent_bytes()
         if self._page_bytes and not self.check_drained():
-            desk.switchboard.watch_drain(self)
+            desk.hub.watch_drain(self)
         unsent_bytes -= self._page_bytes
-        if unsent_bytes >= desk.options.outbound_warning_bytes or self.core.is_backlogged:
+        if unsent_bytes >= desk.outbound_warning_bytes or self.core.is_backlogged:
             self._outbound(unsent_bytes)
 
     def check_drained(self) -> bool:
@@ -312,17 +326,13 @@ class ConnectionDriver:
     def _run(self, effects: Effects, now_ms: int) -> None:
         for effect in effects:
             match effect:
-                case Submit():
-                    self._submit(effect, now_ms)
                 case Send():
                     self._write(self._framed(effect.frame))
-                case Acknowledge():
-                    self._acknowledge(effect)
                 case SendPage():
                     framed = self._framed(effect.frame)
                     self._page_bytes = len(framed)
                     self._pay(len(framed), now_ms)
-                    self._write(framed)
+                    self._write_alone(framed)
                 case FetchPage():
                     self._desk.tasks.start_request(
                         RequestKind.SYNC, self._fetch_page(effect.request), self.break_off
@@ -352,43 +362,56 @@ class ConnectionDriver:
                 case _:
                     assert_never(effect)
 
-    def _submit(self, effect: Submit, now_ms: int) -> None:
-        frame = effect.frame
+    def _submit(self, frame: SubmitFrame, number: int, now_ms: int) -> None:
         payload = frame.payload
         core = self.core
-        self._desk.intake.submit_nowait(
-            chat_id=payload.chat_id,
-            sender_id=core.user_id,
-            client_message_id=payload.client_message_id,
-            content=payload.content,
-            done=partial(self._submitted, frame, effect.number, now_ms),
-            content_type=payload.content_type,
-            seen_sequence=payload.seen_sequence,
-            origin_connection_id=core.connection_id,
-        )
+        desk = self._desk
+        desk.acknowledger.hasten(core.user_id, payload.chat_id)
+        if isinstance(payload, SendMessagePayload):
+            desk.intake.submit_nowait(
+                payload,
+                chat_id=payload.chat_id,
+                sender_id=core.user_id,
+                client_message_id=payload.client_message_id,
+                done=partial(self._submitted, frame, number, now_ms),
+                seen_sequence=payload.seen_sequence,
+                origin_connection_id=core.connection_id,
+                is_checked=True,
+            )
+            return
+        body, amends, base = amendment_of(payload)
+        # For the audit trail: a deletion may be a moderator's.
+        with origin_noted(Origin(self.admission.client_ip)):
+            desk.intake.submit_nowait(
+                body,
+                chat_id=payload.chat_id,
+                sender_id=core.user_id,
+                client_message_id=payload.client_message_id,
+                done=partial(self._submitted, frame, number, now_ms),
+                origin_connection_id=core.connection_id,
+                is_checked=True,
+                amends=amends,
+                base=base,
+            )
 
     def _submitted(
-        self, frame: SendMessageFrame, number: int, received_at_ms: int, outcome: AppendOutcome
+        self, frame: SubmitFrame, number: int, received_at_ms: int, outcome: AppendOutcome
     ) -> None:
         desk = self._desk
         now_ms = desk.clock.monotonic_ms()
         desk.counters.send_latency_ms.add(now_ms - received_at_ms)
         try:
-            wall_ms = desk.clock.wall_ms()
-            self._run(self.core.submitted(frame, number, outcome, now_ms, wall_ms), now_ms)
+            answer = self.core.submitted(frame, number, outcome, now_ms, desk.clock.wall_ms())
+            if isinstance(answer, SendMessageAckFrame):
+                self._write(self._framed(answer))
+            else:
+                self._run(answer, now_ms)
         except Exception as error:  # noqa: BLE001 - it concerns this connection alone
             self.failed(error)
 
-    def _acknowledge(self, effect: Acknowledge) -> None:
+    def _acknowledge(self, wish: Advance) -> None:
         desk = self._desk
-        core = self.core
-        is_taken = desk.acknowledger.acknowledge_nowait(
-            core.connection_id,
-            core.user_id,
-            effect.chat_id,
-            delivered=effect.delivered,
-            read=effect.read,
-        )
+        is_taken = desk.acknowledger.acknowledge_nowait(self.core.connection_id, wish)
         if not is_taken:
             desk.counters.acks_without_room += 1
 
@@ -466,23 +489,32 @@ class ConnectionDriver:
     def _write(self, framed: bytes) -> None:
         if self.out is None:
             self.out = [framed]
-            self._desk.switchboard.mark(self)
+            self._desk.hub.mark(self)
         else:
             self.out.append(framed)
+
+    def _write_alone(self, framed: bytes) -> None:
+        if self._is_batching:
+            self._write(SEAM)
+            self._write(framed)
+            self._write(SEAM)
+        else:
+            self._write(framed)
 
     def _establish(self, effect: Establish) -> None:
         assert self._held is not None
         first = self._framed(effect.frame)
         page = self._framed(effect.first_page)
         is_marked = self.out is not None
-        self.out = [first, page, *self._held, *(self.out or ())]
+        seam = (SEAM,) if self._is_batching else ()
+        self.out = [first, *seam, page, *seam, *self._held, *(self.out or ())]
         self._held = None
         self._held_bytes = 0
         self._page_bytes = len(page)
         self._pay(len(page), self._desk.clock.monotonic_ms())
         add(self._desk.counters.connections_by_status, "established")
         if not is_marked:
-            self._desk.switchboard.mark(self)
+            self._desk.hub.mark(self)
 
     def _hold(self, out: list[bytes], held: list[bytes]) -> None:
         """Keep frames until connection_established went out before them, within the bound."""
@@ -497,9 +529,9 @@ class ConnectionDriver:
         self._run(self.core.outbound(unsent_bytes, now_ms, clock.wall_ms()), now_ms)
 
     def _unroute(self) -> None:
-        self._desk.switchboard.unroute(self)
+        self._desk.hub.unroute(self)
         if self._held is not None:
-            # Nothing was established, so nothing that was held back is owed to anybody.
+            # Nothing was established, so nothing that was held back is owed to the peer.
             self._held = None
             self._held_bytes = 0
             self.out = None

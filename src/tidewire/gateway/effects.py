@@ -1,19 +1,55 @@
-"""What a connection wants done: small frozen values that its shell carries out. PURE."""
+"""The states of a conversation, and what a connection wants done: small frozen values that its
+shell carries out. PURE."""
 
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Final
 
 import msgspec
 
+from tidewire.domain.delivery import Advance
 from tidewire.domain.ids import ChatId
-from tidewire.wire.client_frames import SendMessageFrame, SyncRequestFrame
-from tidewire.wire.error_table import CloseCode
+from tidewire.wire.client_frames import SyncRequestFrame
+from tidewire.wire.error_table import CloseCode, CloseReason
 from tidewire.wire.server_frames import (
     ChatDigestFrame,
     ConnectionEstablishedFrame,
+    SendMessageAckFrame,
     ServerFrame,
     SyncResponseFrame,
 )
+
+
+class State(Enum):
+    """How a conversation goes on.
+
+    CONNECTING   the route is registered and the first digest is being read; only heartbeats
+    READY        connection_established was sent; everything
+    CLOSING      connection_closing was sent; only answers that are still owed, for a short while
+    CLOSED       for good
+    """
+
+    CONNECTING = "connecting"
+    READY = "ready"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+CONNECTING: Final = State.CONNECTING
+READY: Final = State.READY
+CLOSING: Final = State.CLOSING
+CLOSED: Final = State.CLOSED
+
+TRANSITIONS: Final[dict[State, frozenset[State]]] = {
+    CONNECTING: frozenset({READY, CLOSING, CLOSED}),
+    READY: frozenset({CLOSING, CLOSED}),
+    CLOSING: frozenset({CLOSED}),
+    CLOSED: frozenset(),
+}
+
+LINGERING: Final = frozenset(
+    {CloseReason.SERVER_SHUTDOWN, CloseReason.TOKEN_EXPIRED, CloseReason.DUPLICATE_CONNECTION}
+)
+"""Reasons that leave time for the answers to messages that are being stored."""
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
@@ -33,22 +69,6 @@ class Establish(msgspec.Struct, frozen=True):
 
     frame: ConnectionEstablishedFrame
     first_page: ChatDigestFrame
-
-
-class Submit(msgspec.Struct, frozen=True, gc=False):
-    """Have the message stored, and call `submitted` with frame, number and outcome."""
-
-    frame: SendMessageFrame
-    number: int
-    """Rises with every send of the connection."""
-
-
-class Acknowledge(msgspec.Struct, frozen=True, gc=False):
-    """Have the user's positions in this chat moved. Nobody waits for it."""
-
-    chat_id: ChatId
-    delivered: int
-    read: int
 
 
 class Typing(msgspec.Struct, frozen=True, gc=False):
@@ -95,20 +115,17 @@ class Report(StrEnum):
 
 
 Effect = (
-    Submit
-    | Send
-    | Acknowledge
-    | SendPage
-    | FetchPage
-    | FetchDigest
-    | Establish
-    | Typing
-    | Ping
-    | Unroute
-    | Close
-    | Report
+    Send | SendPage | FetchPage | FetchDigest | Establish | Typing | Ping | Unroute | Close | Report
 )
 Effects = tuple[Effect, ...]
+
+# What is wanted for every message is no effect but a plain value: half the cost of one.
+Received = Effects | int | Advance
+"""A number: have the message of this frame stored, and call `submitted` with frame, number and
+outcome. It rises with every send of the connection.
+An advance: have the user's positions moved. No answer follows."""
+Answered = Effects | SendMessageAckFrame
+"""A frame: as `Send`."""
 
 NOTHING: Final[Effects] = ()
 PING: Final = Ping()

@@ -39,6 +39,7 @@ def established_frame(
     device_id: str,
     epoch: str,
     heartbeat_interval_ms: int,
+    features: tuple[str, ...],
     wall_ms: int,
 ) -> ConnectionEstablishedFrame:
     server_time = format_time_ms(wall_ms)
@@ -52,6 +53,7 @@ def established_frame(
             heartbeat_interval_ms=heartbeat_interval_ms,
             protocol_version=PROTOCOL_VERSION,
             epoch=epoch,
+            features=features,
         ),
     )
 

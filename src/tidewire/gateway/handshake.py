@@ -1,8 +1,8 @@
-"""What a request to connect says about itself, before anybody is asked about it. PURE.
+"""What a request to connect says about itself, before anything is looked up. PURE.
 
 Browsers cannot set headers on a WebSocket, so they send their token and device as subprotocols
 (`tidewire.v1`, `bearer.<jwt>`, `device.<uuid>`); the answer names `tidewire.v1` only. Others send
-`Authorization` and `X-Device-ID`.
+`Authorization` and `X-Device-ID`. Features are offered in either way (`wire.features`).
 """
 
 import re
@@ -14,6 +14,7 @@ import msgspec
 from tidewire.domain.ids import is_uuid
 from tidewire.gateway.options import GatewayOptions
 from tidewire.ports.transport import HandshakeRefusal, UpgradeRequest
+from tidewire.wire.features import FEATURE_PREFIX, FEATURES_HEADER, Feature, known_features
 from tidewire.wire.server_frames import PROTOCOL_VERSION
 
 SUBPROTOCOL: Final = f"tidewire.v{PROTOCOL_VERSION}"
@@ -28,11 +29,12 @@ _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Who somebody says he is. `subprotocol` is what the answer has to name."""
+    """Who a client says it is. `subprotocol` is what the answer has to name."""
 
     token: str
     device_id: str
     subprotocol: str | None
+    features: tuple[Feature, ...] = ()
 
 
 def read_credentials(
@@ -63,7 +65,7 @@ def read_credentials(
     if not is_uuid(device_id):
         return invalid_request("the device id is missing or not a UUID")
     # A UUID has many spellings, and a device one connection.
-    return Credentials(token, device_id.lower(), subprotocol)
+    return Credentials(token, device_id.lower(), subprotocol, _features(request))
 
 
 def _find(
@@ -77,7 +79,7 @@ def _find(
         return invalid_request("the query cannot be read")
     if "token" in query and not options.is_token_in_url_allowed:
         return invalid_request("a token in the URL ends up in logs; send it in a header")
-    offered = [name.strip() for name in headers.get("sec-websocket-protocol", "").split(",")]
+    offered = _names(request, "sec-websocket-protocol")
     subprotocol = SUBPROTOCOL if SUBPROTOCOL in offered else None
     authorization = headers.get("authorization")
     if authorization is not None:
@@ -98,8 +100,24 @@ def _find(
     )
 
 
+def _features(request: UpgradeRequest) -> tuple[Feature, ...]:
+    """What is offered, by header or by subprotocol, and known here."""
+    offered = _names(request, FEATURES_HEADER.lower())
+    offered += (
+        name.removeprefix(FEATURE_PREFIX)
+        for name in _names(request, "sec-websocket-protocol")
+        if name.startswith(FEATURE_PREFIX)
+    )
+    return known_features(offered)
+
+
+def _names(request: UpgradeRequest, header: str) -> list[str]:
+    """The names that a header lists."""
+    return [name.strip() for name in request.headers.get(header, "").split(",")]
+
+
 def is_origin_allowed(request: UpgradeRequest, origins_allowed: tuple[str, ...]) -> bool:
-    """False for a page of somebody else's site. Only browsers send an origin, and they do not let
+    """False for a page of another site. Only browsers send an origin, and they do not let
     a page lie about it."""
     origin = request.headers.get("origin")
     if origin is None or "*" in origins_allowed:

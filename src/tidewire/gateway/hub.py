@@ -7,47 +7,96 @@ them ends, and the others get their turn (`_each`).
 """
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, Generic, TypeVar
 
-from tidewire.domain.delivery import Advance, Advanced, AdvanceOutcome
+from tidewire.domain.delivery import Advanced
 from tidewire.domain.errors import NotAMember, SequenceAboveHead
-from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
+from tidewire.domain.events import Acknowledged, StatusMissed
+from tidewire.domain.ids import ConnectionId, SessionId, UserId
 from tidewire.domain.resync import ResyncReason
 from tidewire.gateway.counters import GatewayCounters, add
-from tidewire.gateway.driver import ConnectionDriver, Switchboard
+from tidewire.gateway.driver import ConnectionDriver, Shared
 from tidewire.gateway.options import GatewayOptions
-from tidewire.gateway.states import CONNECTING
-from tidewire.gateway.wheel import SLOT_MS, Wheel
-from tidewire.ports.router import LocalRouter, Registrar, Route, Router
+from tidewire.gateway.reminders import Reminders
+from tidewire.ports.event_log import Publish
+from tidewire.ports.router import LocalRouter, Push, Registrar, Route
 from tidewire.ports.runtime import Clock, RequestKind, Tasks
+from tidewire.wire.codec import encode_plain_push
 from tidewire.wire.error_table import CloseReason
+from tidewire.wire.framing import frame_text, payload_of
+from tidewire.wire.server_frames import ENTRY_TYPE, MESSAGE_TYPE
 
 TICKS_PER_TURN_MAX: Final = 500
 """How many connections are ticked before the loop gets its turn: ten thousand may be due."""
 
-_TYPE: Final = b'"type":"'
+_logger = logging.getLogger(__name__)
 
 Key = TypeVar("Key")
 Drivers = tuple[ConnectionDriver, ...]
 
 
-def ignore_status(chat_id: ChatId, user_id: UserId) -> None:
-    """For whoever needs nobody told."""
+Item = TypeVar("Item")
+
+SLOT_MS: Final = 500
+"""Deadlines are met this much late at worst."""
+
+
+class Wheel(Generic[Item]):
+    """Many deadlines, one timer: items lie in slots of time until their slot has passed.
+
+    A deadline that moves away is left where it is: an item found too early is put in again. One
+    that comes nearer is put in once more, and the item itself knows which of its places is valid.
+    """
+
+    def __init__(self, now_ms: int) -> None:
+        self._slots: dict[int, list[Item]] = {}
+        self._next_slot = now_ms // SLOT_MS
+
+    def put(self, item: Item, at_ms: int) -> int:
+        """Have the item come out when this instant has passed; the slot it lies in."""
+        slot = max(at_ms // SLOT_MS, self._next_slot)
+        items = self._slots.get(slot)
+        if items is None:
+            self._slots[slot] = [item]
+        else:
+            items.append(item)
+        return slot
+
+    def take(self, now_ms: int) -> list[tuple[int, list[Item]]]:
+        """The slots that have passed wholly, with what is in them, earliest first."""
+        end_slot = now_ms // SLOT_MS
+        taken = []
+        while self._next_slot < end_slot:
+            items = self._slots.pop(self._next_slot, None)
+            if items is not None:
+                taken.append((self._next_slot, items))
+            self._next_slot += 1
+        return taken
 
 
 class Hub:
     """Must be made on the event loop that it is to serve."""
 
-    def __init__(self, *, clock: Clock, options: GatewayOptions) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        options: GatewayOptions,
+        publish: Publish,
+        chance: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`publish` is the commit bus's; `chance` says a number from 0 to 1."""
         self.counters = GatewayCounters()
         self.is_shutting_down = False
         self.token_round = 0
         """How often tokens that had been good were ended (`end_tokens`)."""
-        self.tell_status: Callable[[ChatId, UserId], None] = ignore_status
-        """Called when a connection's first ack or read in a chat moved nothing: the status is then
-        told all the same, so that one that was lost is healed (DESIGN §8). Set by whoever wires."""
+        self._publish = publish
+        self._chance = chance
+        self._reminders = Reminders()
         self._clock = clock
         self._options = options
         self._registrar: Registrar | None = None
@@ -75,49 +124,70 @@ class Hub:
         before the first connection joins; without it this process is the only one."""
         self._registrar, self._tasks = registrar, tasks
 
-    # The router (`ports.router.Router`, `ports.router.LocalRouter`).
+    # The router (`ports.router.LocalRouter`).
 
-    def push(
-        self,
-        user_ids: Sequence[UserId],
-        framed: bytes,
-        *,
-        except_connection: ConnectionId | None = None,
-    ) -> None:
-        """Give these bytes to every connection of these users but one."""
+    def push(self, push: Push) -> None:
+        """Give its bytes to every connection of its users but one; those of an entry in the form
+        that the connection knows."""
+        framed = push.framed
+        frame_type = push.frame_type
+        is_entry = frame_type == ENTRY_TYPE
+        plain: bytes | None = None
+        plain_count = 0
+        except_connection = push.except_connection
         by_user = self._by_user
         marked = self._marked
         is_flush_due = not marked
         skipped = None if except_connection is None else self._by_id.get(except_connection)
         count = 0
-        for user_id in user_ids:
+        for user_id in push.user_ids:
             for driver in by_user.get(user_id, ()):
                 if driver is skipped:
                     continue
                 count += 1
+                due = framed
+                if is_entry and not driver.has_entries:
+                    plain_count += 1
+                    if plain is None:
+                        plain = frame_text(encode_plain_push(payload_of(framed)))
+                    due = plain
                 out = driver.out
                 if out is None:
-                    driver.out = [framed]
+                    driver.out = [due]
                     marked.append(driver)
                 else:
-                    out.append(framed)
+                    out.append(due)
         if count == 0:
             return
         if is_flush_due and marked:
             self._loop.call_soon(self._flush)
         counters = self.counters
         counters.pushes += count
-        name = _type_of(framed)
-        counters.pushes_by_type[name] = counters.pushes_by_type.get(name, 0) + count
+        add(counters.pushes_by_type, frame_type, count - plain_count)
+        if plain_count:
+            add(counters.pushes_by_type, MESSAGE_TYPE, plain_count)
 
     def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
-        """Tell connections to ask for a digest, spread so that they do not all do so at once."""
-        if user_ids is None:
-            drivers = list(self._by_id.values())
+        """Tell connections to ask for a digest, spread so that they do not all do so at once. What
+        is said again and again, while the log is behind, is told less and less often."""
+        if reason is ResyncReason.LOG_BEHIND:
+            self._remind(user_ids)
+        elif user_ids is None:
+            self._resync(list(self._by_id.values()), reason)
         else:
             by_user = self._by_user
-            drivers = [one for user_id in user_ids for one in by_user.get(user_id, ())]
-        self._resync(drivers, reason)
+            self._resync([one for user in user_ids for one in by_user.get(user, ())], reason)
+
+    def _remind(self, user_ids: Sequence[UserId] | None) -> None:
+        by_user = self._by_user
+        here = list(by_user) if user_ids is None else [one for one in user_ids if one in by_user]
+        due = self._reminders.due(here, self._clock.monotonic_ms(), self._chance)
+        told = [(one, delay_ms) for user, delay_ms in due.items() for one in by_user[user]]
+        delays_ms = self._return_delays_ms(len(told))
+        for driver, delay_ms in told:
+            again_ms = delay_ms + next(delays_ms)
+            _each((driver,), partial(_tell_behind, delay_ms=again_ms))
+        self.counters.resyncs += len(told)
 
     def resync_connections(
         self, connection_ids: Sequence[ConnectionId], reason: ResyncReason
@@ -126,6 +196,10 @@ class Hub:
         self._resync([by_id[one] for one in connection_ids if one in by_id], reason)
 
     async def presence(self, user_ids: Sequence[UserId]) -> dict[UserId, int]:
+        return self.counts(user_ids)
+
+    def counts(self, user_ids: Iterable[UserId]) -> dict[UserId, int]:
+        """How many connections of this process those of the users have who are connected to it."""
         by_user = self._by_user
         return {user_id: len(by_user[user_id]) for user_id in user_ids if user_id in by_user}
 
@@ -146,7 +220,7 @@ class Hub:
 
     @property
     def sessions(self) -> list[tuple[UserId, SessionId]]:
-        """The sessions of all connections, for whoever has to look whether they still live."""
+        """The sessions of all connections, for the check whether they still live."""
         return [(drivers[0].core.user_id, one) for one, drivers in self._by_session.items()]
 
     def other_devices_count(self, user_id: UserId, device_id: str) -> int:
@@ -196,15 +270,17 @@ class Hub:
                 del self._revoked[next(iter(self._revoked))]
             _each(self._by_session.get(session_id, ()), _revoke)
 
-    def close_user(self, user_id: UserId) -> None:
-        """End all connections of a user. To keep him out, revoke his sessions."""
-        _each(self._by_user.get(user_id, ()), _revoke)
-
     def end_tokens(self) -> None:
         """Tokens that were good are so no more, and which ones is not known here: all connections
         end, also those that are just being made, to come back with a good one, not all at once."""
         self.token_round += 1
         self._end_all(CloseReason.TOKEN_EXPIRED)
+
+    def end_withheld(self) -> None:
+        """What was withheld from connections is possible now: they come back and are told of it,
+        not all at once."""
+        drivers = [driver for driver in self._by_id.values() if driver.core.withheld]
+        self._end(drivers, CloseReason.SERVER_SHUTDOWN)
 
     def close_duplicate(self, connection_id: ConnectionId) -> None:
         """The same device has connected to another process."""
@@ -213,13 +289,22 @@ class Hub:
             _each((driver,), lambda one: one.end(CloseReason.DUPLICATE_CONNECTION))
 
     def shutdown(self) -> None:
-        """Take nobody in any more, and tell everybody to come back later, not all at once.
+        """Take no connection in any more, and tell all to come back later, not all at once.
 
         A connection closes when the messages it has sent are answered, at the latest after its
         grace: so have the ingest drained next, then wait for `empty`.
         """
         self.is_shutting_down = True
         self._end_all(CloseReason.SERVER_SHUTDOWN)
+
+    def abandon(self) -> None:
+        """No answer can be given any more: all come back and ask again, without a refusal."""
+        drivers = list(self._by_id.values())
+        self.shutdown()
+        # As if their grace were over.
+        late_ms = self._clock.monotonic_ms() + self._options.closing_grace_ms
+        wall_ms = self._clock.wall_ms()
+        _each(drivers, lambda driver: driver.tick(late_ms, wall_ms))
 
     async def empty(self) -> None:
         """Wait until no connection is open. Peers may take their time: wait with a timeout."""
@@ -232,30 +317,37 @@ class Hub:
                 timer.cancel()
         self._timer = self._drain_timer = None
 
-    def on_advanced(self, origin: ConnectionId, wish: Advance, outcome: AdvanceOutcome) -> None:
-        """What became of an acknowledgement (`delivery.service.OnAdvanced`)."""
-        driver = self._by_id.get(origin)
-        if isinstance(outcome, Advanced):
-            if driver is not None and not outcome.moved:
-                is_read = wish.read > 0
-                if driver.is_first_confirmation(wish.chat_id, is_read=is_read):
-                    self.tell_status(wish.chat_id, wish.user_id)
-        elif isinstance(outcome, SequenceAboveHead):
-            self.counters.acks_above_head += 1
-            if driver is not None:
-                _each((driver,), lambda one: one.position_refused(outcome))
-        elif isinstance(outcome, NotAMember):
-            # Said to nobody: an outsider must not learn that there is such a chat (D-12).
-            self.counters.acks_not_a_member += 1
+    def acknowledged(self, events: Sequence[Acknowledged]) -> None:
+        """What became of acknowledgements that moved nothing (a subscriber of the bus)."""
+        for event in events:
+            driver = self._by_id.get(event.connection_id)
+            wish, outcome = event.wish, event.outcome
+            if isinstance(outcome, SequenceAboveHead):
+                self.counters.acks_above_head += 1
+                if driver is not None:
+                    _each((driver,), partial(ConnectionDriver.position_refused, refusal=outcome))
+            elif isinstance(outcome, NotAMember):
+                # Not told to the peer: an outsider must not learn that there is such a chat (D-12).
+                self.counters.acks_not_a_member += 1
+            elif (
+                isinstance(outcome, Advanced)
+                and driver is not None
+                and driver.is_first_confirmation(wish.chat_id, is_read=wish.read > 0)
+            ):
+                # A connection that came back: the last status may have been lost with the one
+                # before, so it is told once more.
+                self._publish((StatusMissed(wish.chat_id, wish.user_id),))
 
-    # For connections (`driver.Switchboard`).
+    # For connections.
 
     def mark(self, driver: ConnectionDriver) -> None:
+        """It has something to write: have `flush` called once in the next turn of the loop."""
         if not self._marked:
             self._loop.call_soon(self._flush)
         self._marked.append(driver)
 
     def unroute(self, driver: ConnectionDriver) -> None:
+        """No more pushes to it. Safe to call again."""
         if self._by_id.pop(driver.core.connection_id, None) is None:
             return
         _take_out(self._by_user, driver.core.user_id, driver)
@@ -264,10 +356,12 @@ class Hub:
             self._registrar.unregister(_route_of(driver))
 
     def schedule(self, driver: ConnectionDriver) -> None:
+        """Have `tick` called when its next deadline has passed."""
         deadline_ms = driver.core.next_deadline_ms()
         driver.wheel_slot = -1 if deadline_ms is None else self._wheel.put(driver, deadline_ms)
 
     def watch_drain(self, driver: ConnectionDriver) -> None:
+        """Have `check_drained` called now and then until it says True."""
         self._draining[driver] = None
         if self._drain_timer is None:
             self._drain_timer = self._loop.call_later(
@@ -275,6 +369,7 @@ class Hub:
             )
 
     def ended(self, driver: ConnectionDriver) -> None:
+        """Its socket is gone."""
         self._draining.pop(driver, None)
         self._open_count -= 1
         if self._open_count == 0:
@@ -320,26 +415,33 @@ class Hub:
 
     def _flush(self) -> None:
         marked, self._marked = self._marked, []
-        _each(marked, ConnectionDriver.flush)
+        shared: Shared = {}
+        # Not `_each`: this is on the path of every message.
+        for driver in marked:
+            try:
+                driver.flush(shared)
+            except Exception as error:  # noqa: BLE001 - it concerns this connection alone
+                _fail(driver, error)
 
     def _resync(self, drivers: Sequence[ConnectionDriver], reason: ResyncReason) -> None:
-        delays_ms = iter(
-            [self._return_delay_ms(index, len(drivers)) for index in range(len(drivers))]
-        )
+        delays_ms = self._return_delays_ms(len(drivers))
         _each(drivers, lambda driver: driver.resync(reason, next(delays_ms)))
         self.counters.resyncs += len(drivers)
 
     def _end_all(self, reason: CloseReason) -> None:
-        drivers = list(self._by_id.values())
-        delays_ms = iter(
-            [self._return_delay_ms(index, len(drivers)) for index in range(len(drivers))]
-        )
+        self._end(list(self._by_id.values()), reason)
+
+    def _end(self, drivers: Sequence[ConnectionDriver], reason: CloseReason) -> None:
+        delays_ms = self._return_delays_ms(len(drivers))
         _each(drivers, lambda one: one.end(reason, delay_ms=next(delays_ms)))
 
     async def _register(self, driver: ConnectionDriver, registrar: Registrar) -> None:
         """Begin when the other processes know the route, so that nothing falls between."""
+        if not driver.is_connecting():
+            # Its route was taken back before it was made known.
+            return
         elsewhere = await registrar.register(_route_of(driver))
-        if driver.core.state is not CONNECTING:
+        if not driver.is_connecting():
             return
         here = self.other_devices_count(driver.core.user_id, driver.core.device_id)
         if elsewhere + here >= self._options.user_connections_max:
@@ -354,13 +456,13 @@ class Hub:
         self._by_user[core.user_id] = (*self._by_user.get(core.user_id, ()), driver)
         self._by_session[session_id] = (*self._by_session.get(session_id, ()), driver)
 
-    def _return_delay_ms(self, index: int, count: int) -> int:
-        """When the one with this index of so many is to come back."""
+    def _return_delays_ms(self, count: int) -> Iterator[int]:
+        """When each of so many is to come back."""
         options = self._options
         spread_ms = min(
             count * 1000 // options.return_rate_per_second, options.return_spread_ms_max
         )
-        return index * spread_ms // count
+        return (index * spread_ms // count for index in range(count))
 
 
 def _each(drivers: Iterable[ConnectionDriver], act: Callable[[ConnectionDriver], None]) -> None:
@@ -369,11 +471,22 @@ def _each(drivers: Iterable[ConnectionDriver], act: Callable[[ConnectionDriver],
         try:
             act(driver)
         except Exception as error:  # noqa: BLE001 - it concerns this connection alone
-            driver.failed(error)
+            _fail(driver, error)
+
+
+def _fail(driver: ConnectionDriver, error: Exception) -> None:
+    try:
+        driver.failed(error)
+    except Exception:
+        _logger.exception("a connection that failed could not be ended")
 
 
 def _revoke(driver: ConnectionDriver) -> None:
     driver.end(CloseReason.SESSION_REVOKED)
+
+
+def _tell_behind(driver: ConnectionDriver, *, delay_ms: int) -> None:
+    driver.resync(ResyncReason.LOG_BEHIND, delay_ms)
 
 
 def _route_of(driver: ConnectionDriver) -> Route:
@@ -389,12 +502,4 @@ def _take_out(drivers_by_key: dict[Key, Drivers], key: Key, driver: ConnectionDr
         del drivers_by_key[key]
 
 
-def _type_of(framed: bytes) -> bytes:
-    """The type of a frame that we encoded: it is the first thing in it."""
-    start = framed.find(_TYPE) + len(_TYPE)
-    return framed[start : framed.find(b'"', start)]
-
-
-_CONFORMS: type[Router] = Hub
-_CONFORMS_TO_INBOX: type[LocalRouter] = Hub
-_CONFORMS_TO_DRIVER: type[Switchboard] = Hub
+_CONFORMS: type[LocalRouter] = Hub

@@ -1,206 +1,99 @@
-"""How much is too much: rates, budgets and gates, as arithmetic on the time they are given. PURE.
-
-A rate with a burst is kept as one number, the instant at which its bucket would be full again
-("generic cell rate algorithm"): a key that has not been heard of for a while is the same as a key
-that was never heard of, so forgetting it costs nothing.
-"""
+"""What a connection may do: sends, offences, typing, silence. Rates: `domain.rates`. PURE."""
 
 from collections import deque
-from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from enum import Enum
+from typing import Final
 
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.domain.shared_limits import SharedView
-
-Key = TypeVar("Key")
+from tidewire.domain.rates import Limiter, Rate, SharedView
+from tidewire.gateway.options import GatewayOptions
 
 FLOOD_TOLD_EVERY_MS: Final = 1_000
 
-_US_PER_MS: Final = 1000
-_US_PER_SECOND: Final = 1_000_000
-
-
-class Rate:
-    """So many in a while, and so many at once. Shared by all who are held to it."""
-
-    __slots__ = ("_slack_us", "burst", "interval_us", "refill_ms")
-
-    def __init__(self, count: int, *, per_seconds: int = 1, burst: int) -> None:
-        assert count >= 1
-        assert burst >= 1
-        self.interval_us = max(1, per_seconds * _US_PER_SECOND // count)
-        self.burst = burst
-        self._slack_us = (burst - 1) * self.interval_us
-        self.refill_ms = burst * self.interval_us // _US_PER_MS + 1
-        """How long it takes from empty to full."""
-
-    def wait_ms(self, full_at_us: int, now_ms: int) -> int:
-        """How long to wait before another one is allowed; 0 if it is allowed now."""
-        excess_us = full_at_us - now_ms * _US_PER_MS - self._slack_us
-        return 0 if excess_us <= 0 else -(-excess_us // _US_PER_MS)
-
-    def spent(self, full_at_us: int, now_ms: int) -> int:
-        """When the bucket is full again, after one more."""
-        return max(full_at_us, now_ms * _US_PER_MS) + self.interval_us
-
-
-class KeyedRate(Generic[Key]):
-    """One rate for each of many keys, in bounded memory.
-
-    Keys are kept in two generations. When the young one is full, or old enough for all its buckets
-    to have filled up again, it becomes the old one, and what was in the old one is forgotten.
-    """
-
-    __slots__ = ("_keys_max", "_name_of", "_old", "_rate", "_shared", "_turns_at_ms", "_young")
-
-    def __init__(self, rate: Rate, *, keys_max: int) -> None:
-        self._rate = rate
-        self._keys_max = max(1, keys_max // 2)
-        self._young: dict[Key, int] = {}
-        self._old: dict[Key, int] = {}
-        self._turns_at_ms = 0
-        self._shared: SharedView | None = None
-        self._name_of: Callable[[Key], str] = str
-
-    def __len__(self) -> int:
-        return len(self._young) + len(self._old)
-
-    def share(self, name_of: Callable[[Key], str] = str) -> SharedView:
-        """Hold keys also to what other processes have used of this rate: by this view, for which
-        somebody exchanges it with them."""
-        self._name_of = name_of
-        self._shared = SharedView(
-            interval_us=self._rate.interval_us, burst=self._rate.burst, keys_max=2 * self._keys_max
-        )
-        return self._shared
-
-    def wait_ms(self, key: Key, now_ms: int) -> int:
-        """How long this key has to wait; 0 if it may go on. Nothing is spent."""
-        if self._shared is None:
-            return self._own_wait_ms(key, now_ms)
-        shared_wait_ms = self._shared.wait_ms(self._name_of(key), now_ms)
-        return max(shared_wait_ms, self._own_wait_ms(key, now_ms))
-
-    def _own_wait_ms(self, key: Key, now_ms: int) -> int:
-        full_at_us = self._young.get(key)
-        if full_at_us is None:
-            full_at_us = self._old.get(key)
-            if full_at_us is None:
-                return 0
-        return self._rate.wait_ms(full_at_us, now_ms)
-
-    def spend(self, key: Key, now_ms: int) -> None:
-        """Count one, allowed or not."""
-        young = self._young
-        full_at_us = young.get(key)
-        if full_at_us is None:
-            full_at_us = self._old.get(key, 0)
-            if now_ms >= self._turns_at_ms or len(young) >= self._keys_max:
-                young = self._turn(now_ms)
-        young[key] = self._rate.spent(full_at_us, now_ms)
-        if self._shared is not None:
-            self._shared.spend(self._name_of(key), now_ms)
-
-    def take(self, key: Key, now_ms: int) -> int:
-        """0 and one is spent; or how long to wait, and nothing is."""
-        wait_ms = self.wait_ms(key, now_ms)
-        if wait_ms == 0:
-            self.spend(key, now_ms)
-        return wait_ms
-
-    def _turn(self, now_ms: int) -> dict[Key, int]:
-        # After a pause both are out of date; the old one's keys are then full, as if forgotten.
-        self._old = self._young
-        self._young = {}
-        self._turns_at_ms = now_ms + self._rate.refill_ms
-        return self._young
-
 
 class SendLimiter:
-    """How fast users may send: per user and chat, and per user. Shared by all their connections."""
+    """How fast users may send: per user and chat, and per user. Reactions count as all else does,
+    and per user besides: one costs a finger, and reaches all members. Shared by all connections of
+    a user."""
 
-    __slots__ = ("_by_chat", "_by_user")
+    __slots__ = ("_by_chat", "_by_user", "_reactions")
 
-    def __init__(self, *, per_chat: Rate, per_user: Rate, keys_max: int) -> None:
-        self._by_chat: KeyedRate[tuple[UserId, ChatId]] = KeyedRate(per_chat, keys_max=keys_max)
-        self._by_user: KeyedRate[UserId] = KeyedRate(per_user, keys_max=keys_max)
+    def __init__(self, *, per_chat: Rate, per_user: Rate, reactions: Rate, keys_max: int) -> None:
+        self._by_chat: Limiter[tuple[UserId, ChatId]] = Limiter(per_chat, keys_max=keys_max)
+        self._by_user: Limiter[UserId] = Limiter(per_user, keys_max=keys_max)
+        self._reactions: Limiter[UserId] = Limiter(reactions, keys_max=keys_max)
 
     def __len__(self) -> int:
-        return len(self._by_chat) + len(self._by_user)
+        return len(self._by_chat) + len(self._by_user) + len(self._reactions)
 
     def share(self) -> dict[str, SharedView]:
         """Hold users also to what they have sent through other processes."""
-        return {"send_chat": self._by_chat.share(" ".join), "send_user": self._by_user.share()}
+        return {
+            "send_chat": self._by_chat.share(" ".join),
+            "send_user": self._by_user.share(),
+            "send_reactions": self._reactions.share(),
+        }
+
+    def take_reaction(self, user_id: UserId, chat_id: ChatId, now_ms: int) -> int:
+        """As `take`, for a reaction."""
+        wait_ms = self._reactions.take(user_id, now_ms)
+        if wait_ms:
+            return wait_ms
+        wait_ms = self.take(user_id, chat_id, now_ms)
+        if wait_ms:
+            self._reactions.spend(user_id, now_ms, -1)
+        return wait_ms
 
     def take(self, user_id: UserId, chat_id: ChatId, now_ms: int) -> int:
         """0 if the user may send to the chat now, and it is counted; or how long to wait, in ms."""
         by_user, by_chat, key = self._by_user, self._by_chat, (user_id, chat_id)
-        wait_ms = by_user.wait_ms(user_id, now_ms)
-        chat_wait_ms = by_chat.wait_ms(key, now_ms)
-        if wait_ms or chat_wait_ms:
-            return max(wait_ms, chat_wait_ms)
-        by_user.spend(user_id, now_ms)
-        by_chat.spend(key, now_ms)
-        return 0
-
-
-class OffenceBudget:
-    """So many offences within a window and no more."""
-
-    __slots__ = ("_at_ms", "_window_ms")
-
-    def __init__(self, offences_max: int, *, window_ms: int) -> None:
-        self._window_ms = window_ms
-        # The last offences; when it is full, the first of them tells how close they were.
-        self._at_ms: deque[int] = deque(maxlen=offences_max)
-
-    def spend(self, now_ms: int) -> bool:
-        """Count one; True if that was the last one too many."""
-        at_ms = self._at_ms
-        at_ms.append(now_ms)
-        return len(at_ms) == at_ms.maxlen and now_ms - at_ms[0] < self._window_ms
-
-
-class WindowCount:
-    """As OffenceBudget for large numbers, roughly: it counts anew in every window."""
-
-    __slots__ = ("_count", "_count_max", "_ends_at_ms", "_window_ms")
-
-    def __init__(self, count_max: int, *, window_ms: int) -> None:
-        self._count_max = count_max
-        self._window_ms = window_ms
-        self._count = 0
-        self._ends_at_ms = 0
-
-    def spend(self, now_ms: int) -> bool:
-        """Count one; True if that was the last one too many."""
-        if now_ms >= self._ends_at_ms:
-            self._ends_at_ms = now_ms + self._window_ms
-            self._count = 0
-        self._count += 1
-        return self._count >= self._count_max
+        wait_ms = by_chat.take(key, now_ms)
+        if wait_ms:
+            return max(wait_ms, by_user.wait_ms(user_id, now_ms))
+        wait_ms = by_user.take(user_id, now_ms)
+        if wait_ms:
+            by_chat.spend(key, now_ms, -1)
+        return wait_ms
 
 
 class Offences:
     """What one connection did wrong: few do anything, so it is made at the first time."""
 
-    __slots__ = ("_flood_told_at_ms", "_invalid", "_throttled")
+    __slots__ = (
+        "_flood_told_at_ms",
+        "_invalid_at_ms",
+        "_throttled_count",
+        "_throttled_max",
+        "_window_ends_at_ms",
+        "_window_ms",
+    )
 
     def __init__(self, *, invalid_max: int, throttled_max: int, window_ms: int) -> None:
-        self._invalid = OffenceBudget(invalid_max, window_ms=window_ms)
-        self._throttled = WindowCount(throttled_max, window_ms=window_ms)
+        self._window_ms = window_ms
+        # The last invalid frames; when it is full, the first of them tells how close they were.
+        self._invalid_at_ms: deque[int] = deque(maxlen=invalid_max)
+        self._throttled_max = throttled_max
+        self._throttled_count = 0
+        self._window_ends_at_ms = 0
         self._flood_told_at_ms: int | None = None
 
     def invalid(self, now_ms: int) -> bool:
-        """A frame was not valid; True if that was one too many."""
-        return self._invalid.spend(now_ms)
+        """A frame was not valid; True if that was the last one too many within the window."""
+        at_ms = self._invalid_at_ms
+        at_ms.append(now_ms)
+        return len(at_ms) == at_ms.maxlen and now_ms - at_ms[0] < self._window_ms
 
     def throttled(self, now_ms: int) -> bool:
-        """A frame was above a limit; True if that was one too many."""
-        return self._throttled.spend(now_ms)
+        """A frame was above a limit; True if that was the last one too many. There may be many, so
+        they are counted anew in every window."""
+        if now_ms >= self._window_ends_at_ms:
+            self._window_ends_at_ms = now_ms + self._window_ms
+            self._throttled_count = 0
+        self._throttled_count += 1
+        return self._throttled_count >= self._throttled_max
 
     def flooded(self, now_ms: int) -> bool:
-        """A one-way frame was above its limit; True if the peer is to be told. Nobody waits for an
+        """A one-way frame was above its limit; True if the peer is to be told. None waits for an
         answer to such a frame, so now and then is enough."""
         told_at_ms = self._flood_told_at_ms
         if told_at_ms is not None and now_ms < told_at_ms + FLOOD_TOLD_EVERY_MS:
@@ -247,3 +140,47 @@ class TypingGate:
             return False
         self._started[chat_id] = (last[0], False)
         return True
+
+
+class Verdict(Enum):
+    ALIVE = "alive"
+    ASK = "ask"
+    DEAD = "dead"
+
+
+class Pulse:
+    """The silence of one peer: any frame or pong is a sign of life. After some silence the peer is
+    pinged; if that is not answered, or if pings are switched off and the silence lasts, the peer is
+    gone."""
+
+    __slots__ = ("_asked_at_ms", "_asked_for_ms", "_options", "heard_at_ms")
+
+    def __init__(self, options: GatewayOptions, now_ms: int) -> None:
+        self._options = options
+        self.heard_at_ms = now_ms
+        """The last sign of life. Set by the connection, once per frame."""
+        # When the last ping was sent, and which silence it was for.
+        self._asked_at_ms = -1
+        self._asked_for_ms = -1
+
+    def next_deadline_ms(self) -> int:
+        """When to look again."""
+        options = self._options
+        if self._is_asked:
+            return self._asked_at_ms + options.pong_timeout_ms
+        return self.heard_at_ms + (options.ping_interval_ms or options.idle_timeout_ms)
+
+    def look(self, now_ms: int) -> Verdict:
+        """What follows from the silence so far. After ASK a ping must be sent."""
+        if now_ms < self.next_deadline_ms():
+            return Verdict.ALIVE
+        # However late we are, no peer is given up that has not been asked.
+        if self._is_asked or not self._options.ping_interval_ms:
+            return Verdict.DEAD
+        self._asked_for_ms = self.heard_at_ms
+        self._asked_at_ms = now_ms
+        return Verdict.ASK
+
+    @property
+    def _is_asked(self) -> bool:
+        return self._asked_for_ms == self.heard_at_ms

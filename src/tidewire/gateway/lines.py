@@ -11,14 +11,14 @@ by a limit: then the earlier send is the one that the line waits for. A refused 
 again keeps the place of its first number.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import msgspec
 
 from tidewire.domain.errors import ErrorCode
+from tidewire.domain.ids import ChatId, ClientMessageId
 from tidewire.domain.limits import LINE_CLOSED_MS
-from tidewire.wire.client_frames import SendMessagePayload
-
-if TYPE_CHECKING:
-    from tidewire.domain.ids import ChatId, ClientMessageId
+from tidewire.wire.client_frames import SubmitPayload
 
 LINES_MAX: Final = 1_000
 """How many chats of a connection are kept here. Those that were refused long ago are forgotten; a
@@ -29,31 +29,28 @@ what is on its way can be refused again, and that is less (`requests_waiting_max
 _SWEEP_MIN: Final = 64
 
 
-class ClosedLine:
+class ClosedLine(msgspec.Struct, eq=False):
     """The refusal that a line waits for. Changed by `Lines` alone."""
 
-    __slots__ = ("code", "first_number", "key", "number", "places", "retry_at_ms", "until_ms")
+    first_number: int = 0
+    """Sends with lower numbers came before one that said `is_first`, or before the line opened by
+    itself: what becomes of them says nothing about it."""
+    key: ClientMessageId | None = None
+    """The refused `client_message_id`, as it was written; None while the line is open."""
+    number: int = 0
+    """The place of that send: its number when it was refused first."""
+    places: dict[str, int] = {}
+    """The numbers of refused sends when they were refused first, by key in lower case."""
+    code: ErrorCode = ErrorCode.SERVICE_UNAVAILABLE
+    retry_at_ms: int = 0
+    until_ms: int = 0
+    """When this may be forgotten: the line is open from then on."""
 
-    def __init__(self) -> None:
-        self.first_number = 0
-        """Sends with lower numbers came before one that said `is_first`, or before the line opened
-        by itself: what becomes of them says nothing about it."""
-        self.key: ClientMessageId | None = None
-        """The refused `client_message_id`, as it was written; None while the line is open."""
-        self.number = 0
-        """The place of that send: its number when it was refused first."""
-        self.places: dict[str, int] = {}
-        """The numbers of refused sends when they were refused first, by key in lower case."""
-        self.code = ErrorCode.SERVICE_UNAVAILABLE
-        self.retry_at_ms = 0
-        self.until_ms = 0
-        """When this may be forgotten: the line is open from then on."""
-
-    def waits_for(self, send: SendMessagePayload) -> bool:
+    def waits_for(self, send: SubmitPayload) -> bool:
         """One UUID is one key, however its letters are written."""
         return self.key is not None and self.key.lower() == send.client_message_id.lower()
 
-    def place_of(self, send: SendMessagePayload, number: int) -> int:
+    def place_of(self, send: SubmitPayload, number: int) -> int:
         """Where a refused send stands in its line; from now on, if it comes again."""
         place = self.places.setdefault(send.client_message_id.lower(), number)
         if len(self.places) > PLACES_MAX:
@@ -75,7 +72,7 @@ class Lines:
 
     def admit(
         self,
-        send: SendMessagePayload,
+        send: SubmitPayload,
         number: int,
         now_ms: int,
     ) -> ClosedLine | None:
@@ -95,7 +92,7 @@ class Lines:
 
     def refused(
         self,
-        send: SendMessagePayload,
+        send: SubmitPayload,
         number: int,
         now_ms: int,
         *,

@@ -1,6 +1,7 @@
 """What an operator may tune about connections. Nothing here passes `domain.limits`."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from tidewire.domain.limits import (
     CONTENT_BYTES_MAX,
@@ -8,6 +9,8 @@ from tidewire.domain.limits import (
     HEARTBEAT_INTERVAL_MS,
     IDLE_TIMEOUT_MS,
     PAGE_BYTES_MAX,
+    check,
+    check_numbers,
 )
 
 
@@ -137,7 +140,7 @@ class GatewayOptions:
     """How long checking a token may take."""
 
     retry_after_seconds: int = 5
-    """What somebody is told who was refused because there is no room."""
+    """After how many seconds a client that was refused for want of room may come again."""
 
     revoked_sessions_max: int = 10_000
     """How many sessions that were just revoked are remembered, for handshakes still under way."""
@@ -150,35 +153,28 @@ class GatewayOptions:
     """Whether `?token=…&device_id=…` is taken. URLs end up in logs."""
 
     def __post_init__(self) -> None:
-        for name in _AT_LEAST_ONE:
-            _check(getattr(self, name) >= 1, f"{name} is at least 1")
-        for name in ("ping_interval_ms", "closing_grace_ms", "return_spread_ms_max"):
-            _check(getattr(self, name) >= 0, f"{name} is not negative")
-        _check(
+        check_numbers(self, may_be_zero=_MAY_BE_ZERO)
+        check(
             self.idle_timeout_ms >= 2 * self.heartbeat_interval_ms,
             "idle_timeout_ms is at least twice heartbeat_interval_ms: one heartbeat may be lost",
         )
-        _check(
+        check(
             self.ping_interval_ms + self.pong_timeout_ms <= self.idle_timeout_ms,
             "pong_timeout_ms and ping_interval_ms together are at most idle_timeout_ms",
         )
-        _check(
+        check(
             CONTENT_BYTES_MAX <= self.page_bytes_max <= PAGE_BYTES_MAX,
             "page_bytes_max holds at least one message (4096) and is at most 256 KiB",
         )
-        _check(
+        check(
             self.digest_chats_max <= DIGEST_CHATS_MAX,
             f"digest_chats_max is at most {DIGEST_CHATS_MAX}",
         )
-        _check(
+        check(
             self.drained_bytes_max < self.outbound_bytes_max,
             "drained_bytes_max is below outbound_bytes_max",
         )
-        _check(self.outbound_warning_percent <= 100, "outbound_warning_percent is at most 100")
-        _check(
-            self.connection_age_ms_max is None or self.connection_age_ms_max >= 1,
-            "connection_age_ms_max is at least 1, or none",
-        )
+        check(self.outbound_warning_percent <= 100, "outbound_warning_percent is at most 100")
 
     @property
     def page_slack_ms(self) -> int:
@@ -190,41 +186,4 @@ class GatewayOptions:
         return self.outbound_bytes_max * self.outbound_warning_percent // 100
 
 
-_AT_LEAST_ONE = (
-    "heartbeat_interval_ms",
-    "pong_timeout_ms",
-    "send_chat_rate_per_second",
-    "send_chat_burst",
-    "send_user_rate_per_second",
-    "send_user_burst",
-    "control_rate_per_second",
-    "control_burst",
-    "typing_interval_ms",
-    "typing_chats_max",
-    "invalid_frames_max",
-    "throttled_frames_max",
-    "offence_window_ms",
-    "requests_waiting_max",
-    "limiter_keys_max",
-    "outbound_warning_percent",
-    "drained_bytes_max",
-    "drain_check_ms",
-    "digest_chats_max",
-    "page_bytes_per_second",
-    "page_burst_bytes",
-    "store_timeout_ms",
-    "return_rate_per_second",
-    "connections_max",
-    "user_connections_max",
-    "user_connects_per_minute",
-    "ip_connects_per_minute",
-    "handshakes_max",
-    "handshake_timeout_ms",
-    "retry_after_seconds",
-    "revoked_sessions_max",
-)
-
-
-def _check(holds: bool, sentence: str) -> None:
-    if not holds:
-        raise ValueError(sentence)
+_MAY_BE_ZERO: Final = ("ping_interval_ms", "closing_grace_ms", "return_spread_ms_max")

@@ -14,7 +14,7 @@ from tidewire.wire.client_frames import SyncRequestFrame
 
 
 class DigestRun(msgspec.Struct, frozen=True, gc=False):
-    """One digest on its way, and how far it has got. Without a `request_id` nobody asked."""
+    """One digest on its way, and how far it has got. Without a `request_id` it comes unasked."""
 
     request_id: str | None
     digest_id: str

@@ -1,28 +1,26 @@
 """The gateway towards the edge: says who may connect, and begins the conversations.
 
-A request is read, its token is checked, then limits, then room (contract-facts 2.1). What remains
-open until the connection is made (somebody revoked the session meanwhile, the same user came twice
+A request is read, its token is checked, then limits, then room. What remains
+open until the connection is made (the session was revoked meanwhile, the same user came twice
 at the same instant) is decided again by the hub.
 """
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from tidewire.domain.addresses import address_key
 from tidewire.domain.errors import AuthFailure, Unauthorized, Unavailable
 from tidewire.domain.ids import UserId
-from tidewire.domain.shared_limits import SharedView
+from tidewire.domain.rates import Limiter, Rate, SharedView
 from tidewire.gateway.connection import Connection, Rules
 from tidewire.gateway.counters import add
 from tidewire.gateway.driver import ConnectionDriver, Desk
 from tidewire.gateway.handshake import Credentials, read_credentials
-from tidewire.gateway.hub import Hub
-from tidewire.gateway.limits import KeyedRate, Rate, SendLimiter
+from tidewire.gateway.limits import SendLimiter
 from tidewire.gateway.options import GatewayOptions
-from tidewire.ports.identity import Authenticator, Identity
-from tidewire.ports.runtime import FLOOD_KEY, Clock, IdSource, Tasks
-from tidewire.ports.services import Acknowledger, MessageIntake, TypingRelay
-from tidewire.ports.storage import Storage
+from tidewire.ports.runtime import FLOOD_KEY, IdSource
+from tidewire.ports.services import Authenticator, Identity
 from tidewire.ports.transport import (
     Admission,
     HandshakeRefusal,
@@ -32,15 +30,19 @@ from tidewire.ports.transport import (
     UpgradeRequest,
 )
 from tidewire.wire.error_table import error_payload
+from tidewire.wire.features import Feature
 
 _logger = logging.getLogger(__name__)
 
 
 def send_limiter(options: GatewayOptions) -> SendLimiter:
     """How fast users may send; one for the process, whatever edge a message comes over."""
+    in_chat, burst = options.send_chat_rate_per_second, options.send_chat_burst
     return SendLimiter(
-        per_chat=Rate(options.send_chat_rate_per_second, burst=options.send_chat_burst),
+        per_chat=Rate(in_chat, burst=burst),
         per_user=Rate(options.send_user_rate_per_second, burst=options.send_user_burst),
+        # To all chats together half as fast as messages to one.
+        reactions=Rate(in_chat, per_ms=2_000, burst=burst),
         keys_max=options.limiter_keys_max,
     )
 
@@ -50,45 +52,31 @@ class Gateway:
 
     def __init__(
         self,
+        desk: Desk,
         *,
-        hub: Hub,
         authenticator: Authenticator,
-        intake: MessageIntake,
-        acknowledger: Acknowledger,
-        typing: TypingRelay,
-        store: Storage,
         ids: IdSource,
-        clock: Clock,
-        tasks: Tasks,
-        options: GatewayOptions,
-        sends: SendLimiter | None = None,
+        epoch: str,
+        sends: SendLimiter,
     ) -> None:
-        """`sends` is what limits sending; give the same one to every edge that takes messages."""
-        self._hub = hub
+        """`epoch` is the store's. `sends` limits sending (`send_limiter`); give the same one to
+        every edge that takes messages."""
+        options = desk.options
+        self._desk = desk
+        self._hub = desk.hub
         self._authenticator = authenticator
+        self._messages = desk.messages
+        self._takes_entries = False
+        """As far as is known; once True, it is so for good."""
         self._ids = ids
-        self._clock = clock
+        self._clock = desk.clock
         self._options = options
-        self._rules = Rules(
-            options, epoch=store.epoch, sends=send_limiter(options) if sends is None else sends
-        )
-        self._desk = Desk(
-            switchboard=hub,
-            intake=intake,
-            acknowledger=acknowledger,
-            typing=typing,
-            messages=store,
-            positions=store,
-            clock=clock,
-            tasks=tasks,
-            options=options,
-            counters=hub.counters,
-        )
+        self._rules = Rules(options, epoch=epoch, sends=sends)
         keys_max = options.limiter_keys_max
-        self._by_ip: KeyedRate[str] = KeyedRate(
+        self._by_ip: Limiter[str] = Limiter(
             _per_minute(options.ip_connects_per_minute), keys_max=keys_max
         )
-        self._by_user: KeyedRate[UserId] = KeyedRate(
+        self._by_user: Limiter[UserId] = Limiter(
             _per_minute(options.user_connects_per_minute), keys_max=keys_max
         )
         self._handshakes_count = 0
@@ -129,6 +117,8 @@ class Gateway:
             connection_id=self._ids.connection_id(wall_ms),
             user_id=admission.user_id,
             device_id=admission.device_id,
+            features=admission.features,
+            withheld=() if self._takes_entries else admission.withheld,
             token_ends_at_ms=now_ms + admission.token_expires_at_ms - wall_ms,
             now_ms=now_ms,
         )
@@ -150,6 +140,7 @@ class Gateway:
         identity = await self._identify(credentials)
         if isinstance(identity, HandshakeRefusal):
             return self._charge(request) or identity
+        withheld = await self._withheld(credentials.features)
         return (
             self._charge(request)
             or self._limit(identity.user_id, credentials.device_id)
@@ -161,8 +152,26 @@ class Gateway:
                 client_ip=request.client_ip,
                 subprotocol=credentials.subprotocol,
                 token_round=token_round,
+                features=credentials.features,
+                withheld=withheld,
             )
         )
+
+    async def _withheld(self, features: Sequence[Feature]) -> tuple[Feature, ...]:
+        """A store that is not upgraded yet is looked at with each handshake, as often as it allows.
+        Until then no client is told that it may send what would be refused."""
+        if self._takes_entries or Feature.ENTRIES not in features:
+            return ()
+        try:
+            async with asyncio.timeout(self._options.handshake_timeout_ms / 1000):
+                is_on = await self._messages.takes_entries()
+        except (TimeoutError, Unavailable):
+            is_on = False
+        if not is_on:
+            return (Feature.ENTRIES,)
+        self._takes_entries = True
+        self._hub.end_withheld()
+        return ()
 
     async def _identify(self, credentials: Credentials) -> Identity | HandshakeRefusal:
         try:
@@ -218,7 +227,7 @@ class Gateway:
 
 
 def _per_minute(count: int) -> Rate:
-    return Rate(count, per_seconds=60, burst=count)
+    return Rate(count, per_ms=60_000, burst=count)
 
 
 def _throttled(wait_ms: int) -> HandshakeRefusal:

@@ -1,7 +1,7 @@
 """Decides which sends go into which append, and who gets which answer. PURE.
 
 A lane is a queue with at most one append in flight: one for everything, or one per chat, as the
-store wants it (`MessageStore.appends_per_chat`). Two rules shape a batch (DESIGN §4):
+store wants it (`MessageStore.appends_per_chat`). Two rules shape a batch (decision 0008):
 
 - One send per key (chat_id, client_message_id) is under way. A later one of the same key waits
   behind it as its follower; when the first is stored, followers that say the same are answered
@@ -14,7 +14,7 @@ store wants it (`MessageStore.appends_per_chat`). Two rules shape a batch (DESIG
 
 - An append that fails for a reason that no code expected may have one guilty send among many, and
   that one comes again. So the chats of such a batch are suspects: their sends are appended one by
-  one, until it is clear that they do no harm.
+  one, until it is clear that they do no harm. A chat that is damaged is one, too.
 
 Every send is answered exactly once, with the token it was offered with. This is on the path of
 every message: nothing here walks a queue per send. Only `failed`, `expire` and `abandon` do.
@@ -26,9 +26,15 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from tidewire.domain.errors import DeadlinePassed, Overloaded, TidewireError, Unavailable
+from tidewire.domain.errors import (
+    DeadlinePassed,
+    Overloaded,
+    StoreDamaged,
+    TidewireError,
+    Unavailable,
+)
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId
-from tidewire.domain.messages import Appended, AppendOutcome, SendMessage
+from tidewire.domain.messages import Appended, AppendOutcome, SendMessage, said_by
 from tidewire.ingest.options import IngestOptions
 
 Token = TypeVar("Token")
@@ -122,10 +128,9 @@ class Batcher(Generic[Token]):
         """True if nothing is queued and nothing is in flight."""
         return not self._lanes
 
-    @property
-    def takeable_count(self) -> int:
-        """How many batches `take` would give now."""
-        return min(len(self._ready), self._appends_in_flight_max - self._in_flight_count)
+    def can_take(self) -> bool:
+        """True if `take` would give a batch now."""
+        return bool(self._ready) and self._in_flight_count < self._appends_in_flight_max
 
     def offer(self, send: SendMessage, token: Token, deadline_at_ms: int) -> None:
         """Take a send in. At the bound raises Overloaded, and nothing was taken in. Raises what an
@@ -167,7 +172,7 @@ class Batcher(Generic[Token]):
 
     def take(self) -> Batch[Token] | None:
         """The next batch to append; None if there is nothing to do, or enough is in flight."""
-        if not self._ready or self._in_flight_count >= self._appends_in_flight_max:
+        if not self.can_take():
             return None
         lane = self._ready.popleft()
         queue = lane.queue
@@ -204,7 +209,7 @@ class Batcher(Generic[Token]):
             sends.append(send)
         if held:
             queue.extendleft(reversed(held))
-        # A lane that is ready has a first send, which is nobody's follower and behind nobody.
+        # A lane that is ready has a first send, which follows no other and has none before it.
         assert entries
         self._queued_count -= queued_before - len(queue)
         self._in_flight_count += 1
@@ -222,7 +227,10 @@ class Batcher(Generic[Token]):
             if not entry.is_answered:
                 entry.is_answered = True
                 answers.append((entry.token, outcome))
-            if self._suspects:
+            if isinstance(outcome, StoreDamaged):
+                # Every append with one of its sends would be done again in parts.
+                self._suspect(entry.send.chat_id, _SUCCESSES_OF_THE_GUILTY)
+            elif self._suspects:
                 self._acquit(entry.send.chat_id)
             if entry.followers is None:
                 del self._first_by_key[entry.key]
@@ -242,7 +250,10 @@ class Batcher(Generic[Token]):
         """The append failed as a whole, and what was stored is unknown: who is to be told what.
         `is_unexpected`: for a reason that may lie in one of the sends."""
         if is_unexpected:
-            self._suspect(batch)
+            is_alone = len(batch.sends) == 1
+            successes = _SUCCESSES_OF_THE_GUILTY if is_alone else _SUCCESSES_OF_THE_ACCUSED
+            for send in batch.sends:
+                self._suspect(send.chat_id, successes)
         assert batch.lane.in_flight is batch
         answers: Answers[Token] = []
         failed_lines: dict[Line | None, Unavailable] = {}
@@ -322,15 +333,12 @@ class Batcher(Generic[Token]):
             if not self._lanes:
                 self._deadline_at_ms_min = _NEVER_MS
 
-    def _suspect(self, batch: Batch[Token]) -> None:
-        successes = _SUCCESSES_OF_THE_ACCUSED
-        if len(batch.sends) == 1:
-            successes = _SUCCESSES_OF_THE_GUILTY
+    def _suspect(self, chat_id: ChatId, successes: int) -> None:
+        """Append the sends of this chat one by one, until so many did no harm."""
         suspects = self._suspects
-        for send in batch.sends:
-            suspects[send.chat_id] = max(successes, suspects.pop(send.chat_id, 0))
-            if len(suspects) > SUSPECTS_MAX:
-                del suspects[next(iter(suspects))]
+        suspects[chat_id] = max(successes, suspects.pop(chat_id, 0))
+        if len(suspects) > SUSPECTS_MAX:
+            del suspects[next(iter(suspects))]
 
     def _acquit(self, chat_id: ChatId) -> None:
         """A send of this chat has done no harm."""
@@ -402,36 +410,6 @@ class Batcher(Generic[Token]):
                         earliest_ms = entry.deadline_at_ms
         return earliest_ms
 
-    def _check_invariants(self) -> None:
-        """Walks everything, so it is for tests to call."""
-        ready: list[Lane[Token]] = []
-        firsts: dict[Key, Entry[Token]] = {}
-        followers: dict[Key, list[Entry[Token]]] = {}
-        in_flight_count = 0
-        for lane in self._lanes.values():
-            assert lane.queue or lane.in_flight is not None, "a lane without a send"
-            if lane.in_flight is None:
-                ready.append(lane)
-                assert not lane.queue[0].is_answered, "a ready lane with nothing at its front"
-            else:
-                in_flight_count += 1
-            under_way = lane.in_flight.entries if lane.in_flight is not None else []
-            for entry in [*under_way, *(entry for entry in lane.queue if not entry.is_answered)]:
-                assert entry.is_answered or entry.deadline_at_ms >= self._deadline_at_ms_min
-                assert entry.is_follower == (entry.key in firsts), "not one first per key"
-                if entry.is_follower:
-                    followers.setdefault(entry.key, []).append(entry)
-                else:
-                    firsts[entry.key] = entry
-        assert firsts == self._first_by_key
-        for key, first in firsts.items():
-            assert list(first.followers or ()) == followers.get(key, [])
-        assert len(ready) == len(self._ready)
-        assert all(lane in self._ready for lane in ready)
-        assert in_flight_count == self._in_flight_count <= self._appends_in_flight_max
-        assert self._queued_count == sum(len(lane.queue) for lane in self._lanes.values())
-        assert self._queued_count <= self._queue_sends_max
-
 
 def _line(send: SendMessage) -> Line | None:
     origin = send.origin_connection_id
@@ -464,8 +442,4 @@ def _answer_equal_followers(first: Entry[Token], stored: Appended, answers: Answ
 
 
 def _says_the_same(one: SendMessage, other: SendMessage) -> bool:
-    return (
-        one.sender_id == other.sender_id
-        and one.content == other.content
-        and one.content_type == other.content_type
-    )
+    return one.sender_id == other.sender_id and said_by(one) == said_by(other)

@@ -2,7 +2,13 @@
 
 from dataclasses import dataclass
 
-from tidewire.domain.limits import APPEND_BYTES_MAX, APPEND_SENDS_MAX, CONTENT_BYTES_MAX
+from tidewire.domain.limits import (
+    APPEND_BYTES_MAX,
+    APPEND_SENDS_MAX,
+    CONTENT_BYTES_MAX,
+    check,
+    check_numbers,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,38 +50,29 @@ class IngestOptions:
     """How old a row of the outbox is before a relay publishes it."""
 
     relay_poll_ms: int = 2_000
-    """How far apart two looks at a shard of the outbox are."""
+    """How far apart two looks at a shard of the outbox are while something waits in it."""
+
+    relay_idle_ms_max: int = 60_000
+    """How far apart two looks at a shard are at most, while nothing is found in it. A shard is
+    looked at at once when a gateway has come or gone, and by the gateway that could not publish."""
 
     relay_rows_max: int = 50
     """How many rows a relay publishes together."""
 
-    relay_pause_ms_max: int = 8_000
-    """How long a relay leaves log and store alone at most after they have failed."""
+    relay_pause_ms_max: int = 4_000
+    """How long a relay leaves log and store alone at most after they have failed: so much later
+    than they are back it may go on with what waits."""
 
     lease_ms: int = 15_000
     """How long a shard stays with a relay that does not say that it is still there."""
 
     def __post_init__(self) -> None:
-        _check(1 <= self.batch_sends_max <= APPEND_SENDS_MAX, "batch_sends_max is 1 to 512")
-        _check(
+        check_numbers(self, may_be_zero=("drain_ms", "relay_after_ms"))
+        check(1 <= self.batch_sends_max <= APPEND_SENDS_MAX, "batch_sends_max is 1 to 512")
+        check(
             CONTENT_BYTES_MAX <= self.batch_bytes_max <= APPEND_BYTES_MAX,
             "batch_bytes_max holds at least one message (4096) and is at most 4 MiB",
         )
-        _check(self.queue_sends_max >= 1, "queue_sends_max is at least 1")
-        _check(self.queue_chat_sends_max >= 1, "queue_chat_sends_max is at least 1")
-        _check(self.appends_in_flight_max >= 1, "appends_in_flight_max is at least 1")
-        _check(self.send_deadline_ms >= 1, "send_deadline_ms is at least 1")
-        _check(self.drain_ms >= 0, "drain_ms is not negative")
-        _check(self.publishing_commits_max >= 1, "publishing_commits_max is at least 1")
-        _check(self.relay_after_ms >= 0, "relay_after_ms is not negative")
-        _check(self.relay_poll_ms >= 1, "relay_poll_ms is at least 1")
-        _check(self.relay_rows_max >= 1, "relay_rows_max is at least 1")
-        _check(self.relay_pause_ms_max >= 1, "relay_pause_ms_max is at least 1")
-        _check(
+        check(
             self.lease_ms >= 4 * self.relay_poll_ms, "lease_ms is at least four times relay_poll_ms"
         )
-
-
-def _check(holds: bool, sentence: str) -> None:
-    if not holds:
-        raise ValueError(sentence)

@@ -1,21 +1,24 @@
 """Puts the events of this process's commits into the log at once, and deletes their outbox rows.
 
-The commit listener of a gateway. Nobody waits for it: a sender has his answer when his message is
+A subscriber of the commit bus. Nothing waits for it: a sender is answered when the message is
 stored. Whatever goes wrong here leaves a row in the outbox, and the relays find it.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from tidewire.domain.errors import LogUnavailable, Unavailable
-from tidewire.domain.events import Event, LoggedEvent, PositionsAdvanced
+from tidewire.domain.events import LoggedEvent, MessageAppended
+from tidewire.domain.lag import subject_of
+from tidewire.domain.messages import EntryKind
 from tidewire.domain.outbox import OutboxKey, key_of_commit
 from tidewire.ingest.options import IngestOptions
-from tidewire.ingest.publishing import PublishBook
-from tidewire.ports.event_log import CommitListener, EventLog, Outbox
-from tidewire.ports.pausing import pause
+from tidewire.ingest.unlogged import Unlogged
+from tidewire.ports.event_log import EventLog, Outbox
+from tidewire.ports.runtime import Clock, pause
 
 ROWS_PER_DELETE: Final = 100
 RETRY_MS: Final = 500
@@ -23,75 +26,72 @@ RETRY_MS: Final = 500
 
 
 class PublisherCounters:
-    """What has happened so far, as plain numbers for whoever shows them."""
+    """What has happened so far, as plain numbers for the metrics: commits that the log has, those
+    that it did not take in time, whose rows stay, and commits, or rows to delete, for which there
+    was no room."""
 
-    __slots__ = ("commits", "events", "failed", "left_to_relays", "published", "rows_deleted")
-
-    def __init__(self) -> None:
-        self.commits = 0
-        self.events = 0
-        self.published = 0
-        """Commits that the log has."""
-        self.failed = 0
-        """Commits that the log did not take in time: their rows stay."""
-        self.left_to_relays = 0
-        """Commits, or rows to delete, for which there was no room."""
-        self.rows_deleted = 0
+    commits = events = published = failed = left_to_relays = rows_deleted = 0
 
 
 class Publisher:
-    """`committed` is the store's commit listener; `run` is a task for as long as the process lives.
+    """`committed` hangs on the commit bus; `run` is a task for as long as the process lives.
 
-    Must be made on the event loop that it is to serve.
+    Commits on their way into the log, and rows that can go, are bounded: what finds no room is left
+    to the relays, which find its row. Must be made on the event loop that it is to serve.
     """
 
     def __init__(
-        self,
-        *,
-        log: EventLog,
-        outbox: Outbox,
-        on_positions: CommitListener,
-        options: IngestOptions,
+        self, *, log: EventLog, outbox: Outbox, clock: Clock, options: IngestOptions
     ) -> None:
-        """`on_positions` gets the events of positions: they are state, and never in the log."""
         self.counters = PublisherCounters()
+        self.unlogged = Unlogged(commits_max=options.publishing_commits_max)
+        """Which commits the log may not have yet; the relay works on it, too."""
         self._log = log
+        self._clock = clock
         self._outbox = outbox
-        self._on_positions = on_positions
-        self._options = options
-        self._book = PublishBook(
-            commits_max=options.publishing_commits_max, rows_max=options.publishing_commits_max
-        )
+        self._bound = options.publishing_commits_max
+        self._publishing: set[OutboxKey] = set()
+        # The log has these; their rows are still there.
+        self._published: deque[OutboxKey] = deque()
         self._loop = asyncio.get_running_loop()
         self._has_rows = asyncio.Event()
         self._deleting_count = 0
         self._on_idle: list[asyncio.Future[None]] = []
+        self._left: set[int] = set()
 
-    def committed(self, events: Sequence[Event]) -> None:
+    def committed(self, events: Sequence[LoggedEvent]) -> None:
         """Take what one commit did. Returns at once."""
-        positions = [event for event in events if isinstance(event, PositionsAdvanced)]
-        if positions:
-            self._on_positions(positions)
-        logged: list[LoggedEvent] = [
-            event for event in events if not isinstance(event, PositionsAdvanced)
-        ]
-        if not logged:
-            return
         self.counters.commits += 1
-        self.counters.events += len(logged)
-        key = key_of_commit(logged)
-        if self._book.begin(key):
-            self._log.publish_nowait(logged, partial(self._told, key))
-        else:
+        self.counters.events += len(events)
+        deletions = [
+            event.message
+            for event in events
+            if isinstance(event, MessageAppended) and event.message.kind is EntryKind.DELETE
+        ]
+        if deletions:
+            # Whether or not there is room for them: texts may be waiting.
+            self._log.withdraw(deletions)
+        key = key_of_commit(events)
+        self.unlogged.committed(key, *subject_of(events[0]), self._clock.monotonic_ms())
+        if len(self._publishing) >= self._bound:
             self.counters.left_to_relays += 1
+            self._left.add(key.shard)
+            return
+        self._publishing.add(key)
+        self._log.publish_nowait(events, partial(self._told, key))
 
     @property
     def publishing_count(self) -> int:
-        return self._book.publishing_count
+        return len(self._publishing)
 
     def is_publishing(self, key: OutboxKey) -> bool:
-        """True while this process may still publish a row by itself: for its relay."""
-        return self._book.is_publishing(key)
+        """True while this process may still publish a row by itself: its relay leaves it alone."""
+        return key in self._publishing
+
+    def take_left(self) -> set[int]:
+        """The shards in which this process has left rows since it was asked last."""
+        left, self._left = self._left, set()
+        return left
 
     async def run(self) -> None:
         """Delete the rows of what the log has."""
@@ -113,33 +113,42 @@ class Publisher:
 
     @property
     def _is_idle(self) -> bool:
-        return self._book.is_idle and not self._deleting_count
+        return not self._publishing and not self._published and not self._deleting_count
 
     def _told(self, key: OutboxKey, error: LogUnavailable | None) -> None:
+        self._publishing.discard(key)
         if error is not None:
             self.counters.failed += 1
-            self._book.failed(key)
+            self._left.add(key.shard)
         else:
             self.counters.published += 1
-            if self._book.acked(key):
+            self.unlogged.logged(key)
+            if len(self._published) < self._bound:
+                self._published.append(key)
                 self._has_rows.set()
             else:
                 self.counters.left_to_relays += 1
+                self._left.add(key.shard)
         self._tell_if_idle()
 
     async def _delete_rows(self) -> None:
-        keys = self._book.take_rows(ROWS_PER_DELETE)
+        published = self._published
+        keys = [published.popleft() for _ in range(min(ROWS_PER_DELETE, len(published)))]
         self._deleting_count = len(keys)
         try:
             await self._outbox.forget_published(keys)
         except Unavailable:
-            self.counters.left_to_relays += self._book.give_back(keys)
+            # They are tried again, as far as there is room.
+            room = self._bound - len(published)
+            published.extendleft(reversed(keys[:room]))
+            self.counters.left_to_relays += max(0, len(keys) - room)
+            self._left |= {key.shard for key in keys[room:]}
             await pause(RETRY_MS)
         else:
             self.counters.rows_deleted += len(keys)
         finally:
             self._deleting_count = 0
-        if not self._book.published_count:
+        if not published:
             self._has_rows.clear()
         self._tell_if_idle()
 

@@ -1,11 +1,10 @@
 """Takes messages in: checks them, has them stored in batches, answers each exactly once.
 
-The service is the shell around the PURE batcher: it owns the timer, the tasks and the callbacks,
-and decides nothing about what goes together. All of it happens on one event loop.
+The service is the shell around the PURE batcher: it owns the timer and the callbacks, and decides
+nothing about what goes together. All of it happens on one event loop.
 
-Work is done by runners: a runner takes a batch, appends it, takes the next, and ends when there is
-nothing left. The first send of a loop turn starts one, which takes its batch in the next turn, so
-that all sends of a turn share a batch. Nothing waits for a batch to fill (DESIGN §4).
+The first send of a loop turn has batches handed to the store in the next turn, so that all sends of
+a turn share a batch. Nothing waits for a batch to fill.
 
 A batch whose append raises something that no code expected is logged and counted, and its senders
 are told to send again: the key of a message makes that safe, whatever was stored. Their chats are
@@ -15,10 +14,15 @@ the service itself fails.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
+from msgspec.structs import replace
+
+from tidewire.domain.audit import AuditAction
 from tidewire.domain.errors import (
     CounterMissing,
     ErrorCode,
@@ -27,46 +31,75 @@ from tidewire.domain.errors import (
     TidewireError,
     Unavailable,
 )
-from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, UserId
-from tidewire.domain.limits import CONTENT_TYPE_DEFAULT
-from tidewire.domain.messages import Appended, AppendOutcome, SendMessage, check_send
+from tidewire.domain.ids import SYSTEM, ChatId, ClientMessageId, ConnectionId, UserId
+from tidewire.domain.messages import (
+    Amendment,
+    Appended,
+    AppendOutcome,
+    EntryKind,
+    MessageBody,
+    SendMessage,
+    check_send,
+    new_send,
+)
 from tidewire.ingest.batcher import Answers, Batch, Batcher
 from tidewire.ingest.options import IngestOptions
-from tidewire.ingest.stamps import Stamps
+from tidewire.ports.audit import NO_TRAIL, AuditTrail
 from tidewire.ports.runtime import Clock, IdSource, RequestKind, Tasks
-from tidewire.ports.storage import AppendDone, MessageStore
+from tidewire.ports.storage import MessageStore
 
 Done = Callable[[AppendOutcome], None]
 SERVICE: Final = "ingest"
+HELD_MS_MAX: Final = 10_000
+"""How long a stamp is held while the calendar is behind it."""
 
 
-class AppendNowait(Protocol):
-    def __call__(self, sends: Sequence[SendMessage], *, now_ms: int, done: AppendDone) -> None: ...
+class Stamps:
+    """The time that messages are stamped with: it follows the calendar, and does not jitter.
 
+    `created_at` is for people; the order of messages is that of their sequences. A clock that is
+    set back a little (a correction, a leap second) must not make a message look older than the one
+    before it, so the last stamp is held. A clock that was far ahead and is set right again must not
+    leave its mark on every message: after a while the calendar is followed again, backwards too.
+    """
 
-class IngestCounters:
-    """What has happened so far, as plain numbers for whoever shows them. They count answers: what
-    was answered too late and stored all the same stands under refused."""
-
-    __slots__ = (
-        "batches",
-        "counter_missing",
-        "deduplicated",
-        "last_batch_sends",
-        "refused_by_code",
-        "sends",
-        "stored",
-    )
+    __slots__ = ("_held_since_ms", "_last_ms")
 
     def __init__(self) -> None:
-        self.sends = 0
-        self.stored = 0
-        self.deduplicated = 0
-        self.refused_by_code: dict[ErrorCode, int] = {}
-        self.counter_missing = 0
-        """How many of them because the chat has lost its counter: somebody has to act."""
-        self.batches = 0
-        self.last_batch_sends = 0
+        self._last_ms = 0
+        self._held_since_ms: int | None = None
+
+    def next(self, wall_ms: int, now_ms: int) -> int:
+        """The stamp of what is stored now. `now_ms` is a clock that only goes forward."""
+        if wall_ms < self._last_ms:
+            if self._held_since_ms is None:
+                self._held_since_ms = now_ms
+            if now_ms - self._held_since_ms < HELD_MS_MAX:
+                return self._last_ms
+        self._held_since_ms = None
+        self._last_ms = wall_ms
+        return wall_ms
+
+
+@dataclass(slots=True)
+class IngestCounters:
+    """What has happened so far, as plain numbers for the metrics. They count answers: what
+    was answered too late and stored all the same stands under refused."""
+
+    sends: int = 0
+    stored: int = 0
+    deduplicated: int = 0
+    refused_by_code: dict[ErrorCode, int] = field(default_factory=dict)
+    counter_missing: int = 0
+    """How many of them because the chat has lost its counter: an operator has to act."""
+    batches: int = 0
+    last_batch_sends: int = 0
+
+    @property
+    def by_outcome(self) -> dict[str, int]:
+        """Answers by what they said."""
+        refused = {code.value.lower(): count for code, count in self.refused_by_code.items()}
+        return {"stored": self.stored, "deduplicated": self.deduplicated, **refused}
 
 
 class IngestService:
@@ -80,21 +113,24 @@ class IngestService:
         ids: IdSource,
         tasks: Tasks,
         options: IngestOptions,
+        edit_window_ms: int | None = None,
+        trail: AuditTrail = NO_TRAIL,
     ) -> None:
-        """Must be made on the event loop that it is to serve."""
+        """Must be made on the event loop that it is to serve. `edit_window_ms`: for how long a
+        message can be edited; None: always."""
         self.counters = IngestCounters()
         self._store = store
         self._clock = clock
         self._ids = ids
         self._tasks = tasks
         self._options = options
+        self._edit_window_ms = edit_window_ms
+        self._trail = trail
         self._loop = asyncio.get_running_loop()
-        # Most stores have no such ability; where it is, a batch costs no task and no future.
-        self._append_nowait: AppendNowait | None = getattr(store, "append_nowait", None)
         self._batcher: Batcher[Done] = Batcher(options, per_chat=store.appends_per_chat)
         # Answers that are decided and not yet given, in order.
         self._answers: Answers[Done] = []
-        self._runners_starting_count = 0
+        self._is_starting = False
         self._is_draining = False
         self._drained = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -113,66 +149,77 @@ class IngestService:
 
     def submit_nowait(
         self,
+        body: MessageBody,
         *,
         chat_id: ChatId,
         sender_id: UserId,
         client_message_id: ClientMessageId,
-        content: str,
         done: Done,
-        content_type: str = CONTENT_TYPE_DEFAULT,
         seen_sequence: int | None = None,
         origin_connection_id: ConnectionId | None = None,
         deadline_at_ms: int | None = None,
+        is_checked: bool = False,
+        amends: Amendment | None = None,
+        base: int | None = None,
     ) -> None:
-        """Have a message stored, and `done` called with what became of it.
+        """Have an entry stored, and `done` called with what became of it. It is a message, or what
+        it `amends`; `base` is the edit that the author of an edit saw last.
 
         `done` is called exactly once, on the event loop, never before this has returned. It gets a
         refusal as a value: invalid, too large, not a member, Overloaded (at once, when too much
         is waiting), DeadlinePassed, and so on.
         Sends with the same `origin_connection_id` to one chat are stored in the order of the calls.
         `deadline_at_ms` is an instant of `Clock.monotonic_ms`; the default is `send_deadline_ms`
-        from now.
+        from now. `is_checked`: `check_send` would find nothing, because the codec has not.
         """
         self.counters.sends += 1
         clock = self._clock
         if deadline_at_ms is None:
             deadline_at_ms = clock.monotonic_ms() + self._options.send_deadline_ms
-        send = SendMessage(
+        wall_ms = clock.wall_ms()
+        send = new_send(
+            body,
             chat_id=chat_id,
             sender_id=sender_id,
-            # One UUID is one key, however its letters are written.
-            client_message_id=ClientMessageId(client_message_id.lower()),
-            content=content,
-            message_id=self._ids.message_id(clock.wall_ms()),
-            content_type=content_type,
+            client_message_id=client_message_id,
+            message_id=self._ids.message_id(wall_ms),
             seen_sequence=seen_sequence,
             origin_connection_id=origin_connection_id,
         )
+        if amends is not None:
+            since_ms = self._targets_since_ms(amends, wall_ms)
+            send = replace(send, amends=amends, base=base, targets_since_ms=since_ms)
+            if amends.kind is EntryKind.DELETE:
+                done = partial(self._deleted, send, done, copy_context())
         if self._is_draining:
             self._answer_soon([(done, _shutting_down())])
             return
         try:
-            check_send(send)
+            if not is_checked:
+                check_send(send)
             self._batcher.offer(send, done, deadline_at_ms)
         except TidewireError as refusal:
             self._answer_soon([(done, refusal)])
             return
         if self._timer is None or deadline_at_ms < self._timer_at_ms:
             self._set_timer(deadline_at_ms)
-        if self._runners_starting_count < self._batcher.takeable_count:
-            self._start_runner()
+        if not self._is_starting and self._batcher.can_take():
+            # In the next turn of the loop: all sends of this turn share the batches.
+            self._is_starting = True
+            self._loop.call_soon(self._hand_over)
 
     async def send(
         self,
+        body: MessageBody,
         *,
         chat_id: ChatId,
         sender_id: UserId,
         client_message_id: ClientMessageId,
-        content: str,
-        content_type: str = CONTENT_TYPE_DEFAULT,
         seen_sequence: int | None = None,
         origin_connection_id: ConnectionId | None = None,
         deadline_at_ms: int | None = None,
+        amends: Amendment | None = None,
+        base: int | None = None,
     ) -> Appended:
         """As `submit_nowait`, but waits for the answer and raises the refusal.
 
@@ -180,15 +227,16 @@ class IngestService:
         """
         answer: asyncio.Future[AppendOutcome] = self._loop.create_future()
         self.submit_nowait(
+            body,
             chat_id=chat_id,
             sender_id=sender_id,
             client_message_id=client_message_id,
-            content=content,
             done=partial(_resolve, answer),
-            content_type=content_type,
             seen_sequence=seen_sequence,
             origin_connection_id=origin_connection_id,
             deadline_at_ms=deadline_at_ms,
+            amends=amends,
+            base=base,
         )
         outcome = await answer
         if isinstance(outcome, Appended):
@@ -200,12 +248,11 @@ class IngestService:
         """Refuse new sends, have everything stored that was taken in, answer it.
 
         Takes at most `drain_ms`; what is not stored by then is answered with Unavailable. Returns
-        when everybody has been answered. Safe to call again.
+        when all senders have been answered. Safe to call again.
         """
         self._is_draining = True
-        # Normally runners are at it already; one that died of a bug has left its work behind.
-        for _ in range(self._batcher.takeable_count - self._runners_starting_count):
-            self._start_runner()
+        # Normally nothing is left to start; a failure of ours may have left work behind.
+        self._hand_over()
         if not self._is_done:
             try:
                 async with asyncio.timeout(self._options.drain_ms / 1000):
@@ -221,29 +268,22 @@ class IngestService:
     def _is_done(self) -> bool:
         return self._batcher.is_idle and not self._answers
 
-    def _start_runner(self) -> None:
-        self._runners_starting_count += 1
-        if self._append_nowait is not None:
-            self._loop.call_soon(self._begin_appends)
-        else:
-            self._tasks.start_service(SERVICE, self._run())
-
-    def _begin_appends(self) -> None:
-        self._runners_starting_count -= 1
+    def _hand_over(self) -> None:
+        """Put the batches that may start into the hands of the store."""
+        self._is_starting = False
+        counters, clock = self.counters, self._clock
         try:
-            self._hand_over()
+            while (batch := self._batcher.take()) is not None:
+                counters.batches += 1
+                counters.last_batch_sends = len(batch.sends)
+                now_ms = self._stamps.next(clock.wall_ms(), clock.monotonic_ms())
+                done = partial(self._appended, batch)
+                try:
+                    self._store.append_nowait(batch.sends, now_ms=now_ms, done=done)
+                except Exception as error:  # noqa: BLE001 - it concerns this batch alone
+                    self._answer_soon(self._failed(batch, error))
         except Exception as error:  # noqa: BLE001 - without it nothing is stored any more
             self._tasks.service_failed(SERVICE, error)
-
-    def _hand_over(self) -> None:
-        """Put the batches that may start into the hands of a store that answers by callback."""
-        assert self._append_nowait is not None
-        while (batch := self._batcher.take()) is not None:
-            now_ms = self._begin(batch)
-            try:
-                self._append_nowait(batch.sends, now_ms=now_ms, done=partial(self._appended, batch))
-            except Exception as error:  # noqa: BLE001 - it concerns this batch alone
-                self._answer_soon(self._failed(batch, error))
 
     def _appended(self, batch: Batch[Done], outcome: list[AppendOutcome] | Exception) -> None:
         """A batch came back. The next one is handed over before the answers are given, so that the
@@ -253,9 +293,12 @@ class IngestService:
                 self._answers += self._failed(batch, outcome)
             else:
                 self._answers += self._batcher.completed(batch, outcome)
-            self._hand_over()
         except Exception as error:  # noqa: BLE001 - a bug of ours, or the store broke its contract
-            self._break_off(batch, error)
+            # The process ends. Until then no sender may hang.
+            self._tasks.service_failed(SERVICE, error)
+            if batch.lane.in_flight is batch:
+                self._answers += self._batcher.failed(batch, _broken_off())
+        self._hand_over()
         self._give_answers()
 
     def _failed(self, batch: Batch[Done], error: Exception) -> Answers[Done]:
@@ -269,47 +312,28 @@ class IngestService:
         self._tasks.request_failed(RequestKind.SEND, error)
         return self._batcher.failed(batch, _broken_off(), is_unexpected=True)
 
-    def _break_off(self, batch: Batch[Done], bug: Exception) -> None:
-        """The service is broken: its process ends. Until then no sender may hang."""
-        self._tasks.service_failed(SERVICE, bug)
-        if batch.lane.in_flight is batch:
-            self._answers += self._batcher.failed(batch, _broken_off())
+    def _targets_since_ms(self, amends: Amendment, wall_ms: int) -> int:
+        window_ms = self._edit_window_ms
+        is_bounded = window_ms is not None and amends.kind is EntryKind.EDIT
+        return max(0, wall_ms - (window_ms or 0)) if is_bounded else 0
 
-    async def _run(self) -> None:
-        self._runners_starting_count -= 1
-        try:
-            while (batch := self._batcher.take()) is not None:
-                # The answers to a batch are given when the next one is in the store's hands, so
-                # that the store never idles while we write acks.
-                self._answer_soon(await self._append(batch))
-        finally:
-            self._give_answers()
-
-    async def _append(self, batch: Batch[Done]) -> Answers[Done]:
-        """One append and what follows from it. Whatever happens, the batch is answered."""
-        now_ms = self._begin(batch)
-        try:
-            outcomes = await self._store.append(batch.sends, now_ms=now_ms)
-        except Exception as error:  # noqa: BLE001 - it concerns this batch alone
-            return self._failed(batch, error)
-        except BaseException:
-            # The process is ending. Senders must not hang; as what was stored is unknown, they may
-            # send again.
-            self._answer_soon(self._batcher.failed(batch, _broken_off()))
-            raise
-        try:
-            return self._batcher.completed(batch, outcomes)
-        except Exception:
-            # A bug of ours, or the store broke its contract: this task dies, and its process ends.
-            if batch.lane.in_flight is batch:
-                self._answer_soon(self._batcher.failed(batch, _broken_off()))
-            raise
-
-    def _begin(self, batch: Batch[Done]) -> int:
-        """Count a batch that goes to the store; the time that its messages are stamped with."""
-        self.counters.batches += 1
-        self.counters.last_batch_sends = len(batch.sends)
-        return self._stamps.next(self._clock.wall_ms(), self._clock.monotonic_ms())
+    def _deleted(
+        self, send: SendMessage, done: Done, context: Context, outcome: AppendOutcome
+    ) -> None:
+        """Note what a moderator has deleted; `context` is the request's, which knows its origin.
+        The erasure of a person is noted as the one command that it is."""
+        is_noted = send.amends is not None and send.sender_id != SYSTEM
+        if is_noted and isinstance(outcome, Appended) and outcome.moderated is not None:
+            assert send.amends is not None
+            context.run(
+                self._trail.record,
+                AuditAction.MESSAGE_DELETED,
+                actor=send.sender_id,
+                target=outcome.moderated,
+                chat_id=send.chat_id,
+                sequence=send.amends.target,
+            )
+        done(outcome)
 
     def _answer_soon(self, answers: Answers[Done]) -> None:
         """Give these answers in the next turn of the loop, or with the next that are given."""

@@ -83,7 +83,7 @@ def _check_kind(chat: ChatRow) -> Iterator[Violation]:
     elif chat.chat_type == ChatType.GROUP:
         owners = [member[0] for member in chat.members if member[1] == Role.OWNER]
         if len(owners) != 1:
-            found = f"{len(owners)} owners: {', '.join(owners[:5]) or 'nobody'}"
+            found = f"{len(owners)} owners: {', '.join(owners[:5]) or 'none'}"
             yield _of(chat, "group_has_one_owner", found)
         if chat.pair_key is not None:
             found = f"a group, but the index has it as {chat.pair_key}"
@@ -115,7 +115,7 @@ def _check_floors(chat: ChatRow) -> Iterator[Violation]:
 def _check_blocks(chat: ChatRow) -> Iterator[Violation]:
     """The mark that a send is judged by repeats the block."""
     for user_id in sorted({*chat.marked} - {*chat.blocked}):
-        found = f"{user_id} is marked as blocked, but nobody here blocks him"
+        found = f"{user_id} is marked as blocked, but the other member blocks no one"
         yield _of(chat, "block_marks_exact", found)
     for user_id in sorted({*chat.blocked} - {*chat.marked}):
         found = f"{user_id} is blocked by the other one, but not marked"

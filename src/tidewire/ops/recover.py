@@ -1,4 +1,4 @@
-"""Recovering a chat's lost counter: ADR-004's procedure, with what DESIGN adds to it (P-02).
+"""Recovering a chat's lost counter: ADR-004's procedure, made safe (P-02).
 
 The new counter starts a margin above everything that was ever seen in the chat, so that no sequence
 is given out twice even if some of it is lost; the gap that this leaves is legal. A counter that is

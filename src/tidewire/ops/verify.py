@@ -10,6 +10,12 @@ from typing import Final
 
 import msgspec
 
+from tidewire.ops.change_checks import (
+    check_changes,
+    check_kept,
+    is_sound_change,
+    is_sound_kept,
+)
 from tidewire.ops.checks import (
     EntryWalk,
     MessageWalk,
@@ -24,24 +30,6 @@ from tidewire.ports.inspection import ChatRow, Damaged, EntryRow, Inspector
 
 OFFENDERS_MAX: Final = 10
 """How many offenders of one invariant are kept to be shown."""
-
-CHECKED_PER: Final = {
-    "sequence_monotonic": "messages",
-    "sequence_uniqueness": "messages",
-    "no_zero_sequence": "messages",
-    "prev_chain_exact": "messages",
-    "message_checksum_holds": "messages",
-    "one_message_per_key": "keys",
-    "idempotency_sequence_consistency": "keys",
-    "message_ids_exact": "message_ids",
-    "member_has_positions": "members",
-    "joined_bounded_by_head": "members",
-    "delivery_state_consistency": "positions",
-    "watermark_bounded_by_counter": "positions",
-    "read_implies_delivered": "positions",
-    "joined_sequence_consistent": "positions",
-}
-"""What one item of a check is; for all others it is a chat."""
 
 UNREADABLE: Final = (Damaged, TypeError, ValueError, LookupError, ArithmeticError, AssertionError)
 """What comes of bytes that have changed: the store says so, or a value does not fit its place."""
@@ -74,6 +62,10 @@ class Counts(msgspec.Struct):
     keys: int = 0
     message_ids: int | None = 0
     positions: int = 0
+    changes: int | None = 0
+    """Entries that concern others; None if the store cannot say what it keeps of them."""
+    kept: int | None = 0
+    """Rows that are kept of them beside the log."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -100,12 +92,13 @@ def verify(open_inspector: Callable[[], Inspector], progress: Progress = no_prog
         run.report.epoch = inspector.epoch
         run.chats(inspector)
         run.message_ids(inspector)
+        run.kept(inspector)
         run.positions(inspector)
         run.direct_pairs(inspector)
     finally:
         inspector.close()
     for check in run.report.checks:
-        check.checked = getattr(run.counts, CHECKED_PER.get(check.name, "chats"))
+        check.checked = getattr(run.counts, BY_NAME[check.name].per)
     return run.report
 
 
@@ -155,6 +148,7 @@ class _Run:
             self._note_all(walk.end())
             self._ids_sum += walk.ids_sum
             self._keys(inspector, chat, walk)
+            self._changes(inspector, chat)
         except UNREADABLE as damage:
             self._has_damaged_messages = True
             self.note(_damage(damage, chat.chat_id, "; the rest of this chat was not checked"))
@@ -173,6 +167,31 @@ class _Run:
         ):
             found = _disagreement("client_message_id", name, identity, is_index=is_key)
             self.note(Violation("idempotency_sequence_consistency", chat.chat_id, found))
+
+    def _changes(self, inspector: Inspector, chat: ChatRow) -> None:
+        listing = inspector.changes(chat, is_sound_change)
+        if listing is None:
+            self.counts.changes = None
+            return
+        for rows in listing:
+            self._note_all(check_changes(chat.chat_id, rows))
+            self.counts.changes = (self.counts.changes or 0) + len(rows)
+
+    def kept(self, inspector: Inspector) -> None:
+        """What is kept beside the logs against the logs."""
+        listing = inspector.kept(is_sound_kept)
+        if listing is None:
+            self.counts.kept = None
+            return
+        done = 0
+        try:
+            for rows in listing:
+                self._note_all(check_kept(rows))
+                done += len(rows)
+                self.counts.kept = done
+                self._progress("changes", done, None)
+        except UNREADABLE as damage:
+            self.note(_damage(damage, None, "; the rest of what is kept was not checked"))
 
     def message_ids(self, inspector: Inspector) -> None:
         """The index of message ids against the messages of all chats."""

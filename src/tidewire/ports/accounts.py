@@ -23,14 +23,14 @@ from tidewire.domain.accounts import (
     Session,
 )
 from tidewire.domain.ids import SessionId, UserId
-from tidewire.domain.users import User
+from tidewire.domain.users import PendingDeletion, User
 
 
 class CredentialStore(Protocol):
     """Who can log in, and how."""
 
     async def register(self, account: NewAccount, *, now_ms: int) -> User:
-        """Make a user with a password, and use up his invite if he has one, in one act.
+        """Make a user with a password, and use up the invite if there is one, in one act.
 
         The same user_id again is found instead, whatever the rest says. An invite lets one in, also
         of many who come at once. Raises InvalidInvite (unknown, used or expired), and then
@@ -44,11 +44,11 @@ class CredentialStore(Protocol):
         ...
 
     async def is_invite_open(self, code_hash: bytes, *, now_ms: int) -> bool:
-        """True if this invite would let somebody in now."""
+        """True if a person could register with this invite now."""
         ...
 
     async def credentials(self, username: str) -> Credentials | None:
-        """The user of this name and what his password is checked against, of one instant."""
+        """The user of this name and what the password is checked against, of one instant."""
         ...
 
     async def credentials_of(self, user_id: UserId) -> Credentials | None:
@@ -64,7 +64,7 @@ class CredentialStore(Protocol):
         keep: SessionId | None,
         now_ms: int,
     ) -> list[SessionId]:
-        """Give a user another password and end all his logins but one; those that ended.
+        """Give a user another password and end all the user's logins but one; those that ended.
 
         Bots keep their sessions: they never knew the password. With `expected_hash`, only if that
         is still what is stored, else raises InvalidCredentials. Raises UserNotFound.
@@ -78,23 +78,23 @@ class CredentialStore(Protocol):
     async def ensure_external_user(
         self, identity: ExternalIdentity, user: User, *, fallback_username: str
     ) -> User:
-        """The user of an external identity, made from `user` if he is seen for the first time.
+        """The user of an external identity, made from `user` if it is seen for the first time.
 
-        If the name is taken by somebody else, he is called `fallback_username`. Two that come at
+        If the name is taken, the user is called `fallback_username`. Two that come at
         once find the same user.
         """
         ...
 
     async def disable_user(self, user_id: UserId, *, now_ms: int) -> list[SessionId]:
-        """Keep a user from logging in and end all his sessions, bots' too; those that ended.
+        """Keep a user from logging in and end all the user's sessions, bots' too; those that ended.
 
         Again changes nothing. Raises UserNotFound.
         """
         ...
 
     async def enable_user(self, user_id: UserId, *, now_ms: int) -> User:
-        """Let a user log in again, and note when: later than the last time and than he was made,
-        whatever the clock says. Of one who is not disabled it changes nothing. Raises
+        """Let a user log in again, and note when: later than the last time and than the account was
+        made, whatever the clock says. Of one who is not disabled it changes nothing. Raises
         UserNotFound, and what `users.check_enable` does."""
         ...
 
@@ -103,9 +103,11 @@ class DeletionStore(Protocol):
     """Accounts that are deleted, in steps that may be repeated: marked first, then freed of their
     groups and blocks by the caller, then done."""
 
-    async def begin_deletion(self, user_id: UserId, *, now_ms: int) -> list[SessionId]:
+    async def begin_deletion(
+        self, user_id: UserId, *, now_ms: int, erases: bool = False
+    ) -> list[SessionId]:
         """Mark a user as deleted (`users.as_deleted`), forget the password and known places, and
-        end all sessions, bots' too, in one act; those that ended.
+        end all sessions, bots' too, in one act; those that ended. `erases` is kept with it.
 
         From here on the user cannot log in, cannot be added to a chat (UserNotFound) and cannot be
         renamed; the user name and an external identity stay taken. `pending_deletions` names the
@@ -113,8 +115,13 @@ class DeletionStore(Protocol):
         """
         ...
 
-    async def pending_deletions(self, *, count_max: int) -> list[User]:
-        """Users whose deletion was begun and not finished, in no order."""
+    async def erase_name(self, user_id: UserId, *, now_ms: int) -> User:
+        """Give a deleted account a pseudonym for its user name (`users.as_erased`), which is free
+        from then on. Again changes nothing. Raises UserNotFound, InvalidOperation."""
+        ...
+
+    async def pending_deletions(self, *, count_max: int) -> list[PendingDeletion]:
+        """Deletions that were begun and are not finished, in no order."""
         ...
 
     async def finish_deletion(self, user_id: UserId) -> None:
@@ -159,11 +166,11 @@ class SessionStore(Protocol):
         ...
 
     async def revoke_session(self, user_id: UserId, session_id: SessionId) -> bool:
-        """End a session of this user. False if he has no such session."""
+        """End a session of this user. False if there is no such session."""
         ...
 
     async def revoke_sessions(self, user_id: UserId, *, keep: SessionId | None) -> list[SessionId]:
-        """End all logins of a user but one, not his bots'; those that ended."""
+        """End all logins of a user but one, not the bots'; those that ended."""
         ...
 
     async def touch_sessions(self, session_ids: Sequence[SessionId], *, now_ms: int) -> None:
@@ -176,15 +183,16 @@ class BlockStore(Protocol):
     one's sends are refused (`MessageStore.append`), and neither can begin one."""
 
     async def block(self, user_id: UserId, blocked_id: UserId, *, now_ms: int) -> BlockChange:
-        """Block somebody. Again changes nothing.
+        """Block a user. Again changes nothing.
 
-        The mark on his membership and the chat's version are set in the same act; nobody is told.
+        The mark on the other's membership and the chat's version are set in the same act; no event
+        tells of it.
         Raises UserNotFound, InvalidOperation (oneself, or too many).
         """
         ...
 
     async def unblock(self, user_id: UserId, blocked_id: UserId) -> BlockChange:
-        """Undo it. Of somebody who is not blocked it changes nothing."""
+        """Undo it. Of a user who is not blocked it changes nothing."""
         ...
 
     async def blocked_users(

@@ -4,8 +4,10 @@ The address of a client is known to the edge alone, and no rule of a plane depen
 edge notes it for the request (`ORIGIN`), and the trail reads it there; planes name only the actor.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final, Protocol
+from typing import Final, Protocol, TypedDict, Unpack
 
 import msgspec
 
@@ -29,24 +31,37 @@ ORIGIN: Final[ContextVar[Origin]] = ContextVar("ORIGIN", default=NOWHERE)
 """The origin of the request that is being carried out."""
 
 
+@contextmanager
+def origin_noted(origin: Origin) -> Iterator[None]:
+    """What is begun inside is of this origin."""
+    before = ORIGIN.set(origin)
+    try:
+        yield
+    finally:
+        ORIGIN.reset(before)
+
+
+class AuditFields(TypedDict, total=False):
+    """Of `domain.audit.AuditRecord`: what a caller may add."""
+
+    target: str | None
+    chat_id: ChatId | None
+    sequence: int | None
+    session_id: SessionId | None
+    command: str | None
+    reason: str | None
+    count: int | None
+
+
 class AuditTrail(Protocol):
     """Takes records. To be called after the act is durable, or has failed."""
 
     def record(
-        self,
-        action: AuditAction,
-        *,
-        actor: str | None,
-        target: str | None = None,
-        chat_id: ChatId | None = None,
-        session_id: SessionId | None = None,
-        command: str | None = None,
-        reason: str | None = None,
-        count: int | None = None,
+        self, action: AuditAction, *, actor: str | None, **fields: Unpack[AuditFields]
     ) -> None:
         """Note that it was done, now, from the origin of the current request.
 
-        Never raises and never waits. The fields are those of `domain.audit.AuditRecord`.
+        Never raises and never waits.
         """
         ...
 
@@ -54,18 +69,7 @@ class AuditTrail(Protocol):
 class NoTrail:
     """Keeps nothing: for tests and tools."""
 
-    def record(
-        self,
-        action: AuditAction,
-        *,
-        actor: str | None,
-        target: str | None = None,
-        chat_id: ChatId | None = None,
-        session_id: SessionId | None = None,
-        command: str | None = None,
-        reason: str | None = None,
-        count: int | None = None,
-    ) -> None:
+    def record(self, *_: object, **__: object) -> None:
         """Forget it."""
 
 

@@ -5,13 +5,16 @@ when the log has them all: a commit reaches the log even if its process dies in 
 gets every event at least once. Order in the log is not promised, not even within a chat.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Final, Protocol, TypeVar, get_args
 
 import msgspec
 
 from tidewire.domain.errors import LogUnavailable
-from tidewire.domain.events import Event, LoggedEvent
+from tidewire.domain.events import Event, LoggedEvent, Notice
+from tidewire.domain.lag import Behind
+from tidewire.domain.messages import Message
 from tidewire.domain.outbox import LeaseTable, OutboxKey, OutboxRow
 
 
@@ -28,8 +31,41 @@ class CommitListener(Protocol):
 
 
 def ignore_commits(events: Sequence[Event]) -> None:
-    """The listener of somebody who does not care."""
+    """The listener of a process that tells no other part."""
 
+
+LOGGED: Final[tuple[type[LoggedEvent], ...]] = get_args(LoggedEvent)
+Kind = TypeVar("Kind")
+
+
+class CommitBus:
+    """The commit listener of a server: what a commit means to others hangs on it.
+
+    Every subscriber is told the events of its kinds, in their order; the subscribers one after the
+    other, in the order in which they subscribed. `runtime.bootstrap` wires them, before a plane has
+    the store. A subscriber returns soon and does not raise. It may publish in its turn.
+    """
+
+    __slots__ = ("_subscribers",)
+
+    def __init__(self) -> None:
+        self._subscribers: list[tuple[frozenset[type], Callable[[list[Any]], None]]] = []
+
+    def subscribe(self, kinds: tuple[type[Kind], ...], take: Callable[[list[Kind]], None]) -> None:
+        self._subscribers.append((frozenset(kinds), take))
+
+    def __call__(self, events: Sequence[Event | Notice]) -> None:
+        found = set(map(type, events))
+        for kinds, take in self._subscribers:
+            if found.isdisjoint(kinds):
+                continue
+            # The events of a commit are of one kind as a rule.
+            is_all = found <= kinds
+            take(list(events) if is_all else [event for event in events if type(event) in kinds])
+
+
+Publish = Callable[[Sequence[Event | Notice]], None]
+"""How a plane tells others through the bus."""
 
 PublishDone = Callable[[LogUnavailable | None], None]
 """Is told, once and on the event loop, that the log has all events, or why that is not known."""
@@ -47,13 +83,42 @@ class EventLog(Protocol):
         """
         ...
 
-    async def publish(self, events: Sequence[LoggedEvent]) -> None:
-        """The same, for somebody who waits. Raises LogUnavailable."""
+    def withdraw(self, deletions: Sequence[Message]) -> None:
+        """These deletions are committed, and will be acknowledged next.
+
+        From now on nothing that is published here has the texts of the messages that they delete,
+        their edits included. What was published before and is not in the log yet gets there within
+        a moment, or is taken back, with whatever else waits: that is told as LogUnavailable.
+        """
         ...
 
 
+class LateLog(Protocol):
+    """Knows what of this process waits in the log for its readers."""
+
+    async def late(self, late_ms: int) -> Behind | None:
+        """The chats of events that were published here so long ago, are in the log, and as far as
+        is known have not been dealt with by its readers; None: it may be any chat. Takes a few
+        seconds at most, and never raises: a log that does not answer is late."""
+        ...
+
+
+def publishing(
+    log: EventLog, events: Sequence[LoggedEvent]
+) -> asyncio.Future[LogUnavailable | None]:
+    """`publish_nowait` for a caller that waits: what `done` would be told."""
+    answer: asyncio.Future[LogUnavailable | None] = asyncio.get_running_loop().create_future()
+
+    def done(error: LogUnavailable | None) -> None:
+        if not answer.done():
+            answer.set_result(error)
+
+    log.publish_nowait(events, done)
+    return answer
+
+
 class LogRecord(msgspec.Struct, frozen=True, gc=False):
-    """What lies at one place in the log. Whoever writes into a topic may write anything."""
+    """What lies at one place in the log. Other programs may write anything into a topic."""
 
     topic: str
     partition: int
@@ -96,7 +161,7 @@ class LogReader(Protocol):
 
 
 class DeadLetters(Protocol):
-    """Where records go that nobody can read."""
+    """Where records go that cannot be read."""
 
     async def bury(self, key: bytes | None, letter: bytes) -> None:
         """Keep a letter for people to look at. Raises LogUnavailable if it may not be kept."""
@@ -128,13 +193,19 @@ class Outbox(Protocol):
         """Delete rows whose events the log has. One that is gone already is no fault."""
         ...
 
+    def take_doubtful(self) -> set[int]:
+        """The shards into which this process may have committed without hearing of it, since this
+        was asked last: a row may lie there that no publisher knows of."""
+        ...
+
     async def lease_table(self, relay_id: str, *, until_ms: int, now_ms: int) -> LeaseTable:
         """Say that this relay is there until a time; who is there, this one included, and who holds
         what."""
         ...
 
     async def lease_shard(self, shard: int, relay_id: str, *, until_ms: int, now_ms: int) -> bool:
-        """Take or keep a shard until a time; False if another relay holds it."""
+        """Take or keep a shard until a time, and as long as this relay says that it is there; False
+        if another relay holds it."""
         ...
 
     async def release_shards(self, shards: Sequence[int], relay_id: str) -> None:

@@ -7,6 +7,8 @@ Why growth meanwhile gives no false alarm. What can change (members, counters, h
 handed out together with everything it is compared with, as of one instant: one `ChatRow`, one
 `PositionRow`. What cannot change (messages and their keys) is read afterwards, and only what was
 there when the inspection began; such a message lies at or below every head and counter read later.
+An edit, a deletion or a reaction changes what is kept of a message: that, too, is handed out
+together with the entries that it is of.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -14,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from tidewire.domain.errors import StoreUnusable
 from tidewire.domain.ids import ChatId
+from tidewire.domain.messages import Amendment, EntryKind
 
 MemberRow = tuple[str, str, int, int | None, int | None]
 """user_id, role, joined_sequence; delivered and read, or None twice if there is no position row."""
@@ -77,6 +80,68 @@ class PositionRow(NamedTuple):
     """The user does not see the chat until there is a message above this one."""
 
 
+class TargetRow(NamedTuple):
+    """What stands at the sequence that an entry names."""
+
+    is_message: bool
+    has_text: bool
+    deleted_by: int | None
+
+
+class ChangeRow(NamedTuple):
+    """An entry that concerns other rows, with what those say, as of one instant: an amendment, a
+    reply, a mention, or what was deleted."""
+
+    sequence: int
+    sender_id: str
+    amends: Amendment | None
+    reply_to: int | None
+    mentions: Sequence[str]
+    counted: int
+    """Of a reaction: the users that it counted."""
+    has_text: bool
+    deleted_by: int | None
+    target: TargetRow | None = None
+    """What stands at the target, or at what is replied to; None: nothing."""
+    deletes: int | None = None
+    """The target of the entry `deleted_by`; None: that is no deletion, or not there."""
+    kept: int | None = None
+    """Of an edit, and of a reaction by this user with this emoji: the sequence of the row that is
+    kept of it beside the log; None: there is no row."""
+    on_count: int | None = None
+    """Of the last reaction with its emoji: how many users have the emoji on by the kept rows; None:
+    it is not the last one."""
+    told: tuple[int, int] | None = None
+    """The same as the target itself tells it, and the entry that this is of; 0 and 0: it tells
+    nothing, as no user has it on. None: the store keeps no count there, or as for `on_count`."""
+    found_mentions: Sequence[str] = ()
+    """Those of its mentions that the index of mentions has."""
+    message_before: int | None = None
+    """The last message before it as the store keeps it, for an entry that is no message; in a store
+    that keeps it for the end of a chat alone, the last message up to the last entry."""
+    chained_before: int | None = None
+    """The same as the entry before it, or the log, says."""
+
+
+class KeptRow(NamedTuple):
+    """A row beside the log, with the entry that it is of, as of one instant."""
+
+    chat_id: ChatId
+    kind: EntryKind
+    """EDIT, REACT; MESSAGE: of a mention."""
+    sequence: int
+    user_id: str
+    """Who reacts, or who is mentioned; empty for an edit."""
+    amends: Amendment | None
+    """What the row repeats of an amendment; None: of a mention."""
+    entry: ChangeRow | None
+    """The entry, without what is said of others; None: there is none."""
+    is_target_deleted: bool
+    """Whether the message that it is about is deleted."""
+    counted: int | None = None
+    """Of a count that is kept of reactions: the users; None: the row is no count."""
+
+
 class Damaged(Exception):
     """A part of the store cannot be read. `place` says which, `reason` what the store said."""
 
@@ -86,7 +151,7 @@ class Damaged(Exception):
         self.reason = reason
 
     def as_unusable(self) -> StoreUnusable:
-        """For whoever cannot go on without that part."""
+        """For callers that cannot go on without that part."""
         return StoreUnusable(
             f"cannot read {self.place} ({self.reason}); run 'tidewire verify' to see how far the "
             "damage goes, and restore the last backup"
@@ -131,6 +196,22 @@ class Inspector(Protocol):
     def message_ids(self) -> Iterator[Sequence[EntryRow]] | None:
         """The message ids of the messages of all chats, by id, in chunks; None if the store has no
         such index. May be called again."""
+        ...
+
+    def changes(
+        self, chat: ChatRow, is_sound: Callable[[ChangeRow], bool]
+    ) -> Iterator[Sequence[ChangeRow]] | None:
+        """The entries of a chat that concern others, in sequence order, in chunks, as far as they
+        were there when the inspection began; None if the store cannot say. One that is damaged is
+        left out.
+
+        A store that cannot read all of them as of one instant at a bearable price does so for those
+        that do not seem sound otherwise."""
+        ...
+
+    def kept(self, is_sound: Callable[[KeptRow], bool]) -> Iterator[Sequence[KeptRow]] | None:
+        """Every row that is kept beside the logs of all chats, in chunks; None if the store cannot
+        say. `is_sound` as for `changes`; a row that is gone meanwhile is left out."""
         ...
 
     def positions(self) -> Iterator[Sequence[PositionRow]]:
@@ -182,3 +263,5 @@ class CounterRepair(Protocol):
         `decide` may raise: then nothing is written. Raises StoreUnusable or StoreUnavailable.
         """
         ...
+
+    def close(self) -> None: ...

@@ -3,8 +3,24 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from tidewire.domain.ids import ConnectionId, UserId
+from tidewire.domain.news import ChatNews
 from tidewire.domain.resync import ResyncReason
+
+
+class Push(msgspec.Struct, frozen=True):
+    """A framed frame, and whose connections get it."""
+
+    user_ids: Sequence[UserId]
+    frame_type: str
+    """What the wire calls the frame. An `entry` goes to connections that do not know entries in the
+    form that they know; who has the connection makes it."""
+    framed: bytes
+    except_connection: ConnectionId | None = None
+    news: ChatNews | None = None
+    """What the frame's commit says of its chat, for the processes that bring it to connections."""
 
 
 class Router(Protocol):
@@ -14,27 +30,21 @@ class Router(Protocol):
     told to sync again (`resync`), or closed. Frames to one connection keep their order.
     """
 
-    def push(
-        self,
-        user_ids: Sequence[UserId],
-        framed: bytes,
-        *,
-        except_connection: ConnectionId | None = None,
-    ) -> None:
-        """Write a framed WebSocket frame to every connection of these users but one.
+    def push(self, push: Push) -> None:
+        """Write a framed WebSocket frame to every connection of its users but one.
 
         Does not wait: what cannot be written at once is queued within the connection's bound.
         """
         ...
 
     def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
-        """Tell every connection of these users (None: of everybody) that it may have missed a push,
+        """Tell every connection of these users (None: of all users) that it may have missed a push,
         and is to ask for a digest after a delay that differs from connection to connection."""
         ...
 
     async def presence(self, user_ids: Sequence[UserId]) -> Mapping[UserId, int]:
-        """How many connections those of the users have who are connected, as far as is known. Never
-        raises: whoever cannot be asked about is not there."""
+        """How many connections those of the users have who are connected, as far as is known.
+        Raises Unavailable if that is not known now."""
         ...
 
     async def settled(self) -> None:
@@ -44,7 +54,7 @@ class Router(Protocol):
 
 
 class Route(NamedTuple):
-    """Where a connection is to be found: it is its user's, on one of his devices."""
+    """Where a connection is to be found: its user and the device."""
 
     connection_id: ConnectionId
     user_id: UserId
@@ -69,31 +79,13 @@ class Registrar(Protocol):
         ...
 
 
-class LocalRouter(Protocol):
-    """The connections of this process, for whoever brings what other processes have pushed."""
-
-    def push(
-        self,
-        user_ids: Sequence[UserId],
-        framed: bytes,
-        *,
-        except_connection: ConnectionId | None = None,
-    ) -> None:
-        """As `Router.push`."""
-        ...
-
-    def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
-        """As `Router.resync`."""
-        ...
+class LocalRouter(Router, Protocol):
+    """The connections of this process, for what brings the pushes of other processes."""
 
     def resync_connections(
         self, connection_ids: Sequence[ConnectionId], reason: ResyncReason
     ) -> None:
         """Tell exactly these connections."""
-        ...
-
-    def close_user(self, user_id: UserId) -> None:
-        """End all connections of a user."""
         ...
 
     def close_duplicate(self, connection_id: ConnectionId) -> None:

@@ -1,5 +1,6 @@
-"""What a program of ours needs from the machine: time, ids, and tasks that somebody owns."""
+"""What a program of ours needs from the machine: time, ids, and tasks that have an owner."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from enum import StrEnum
 from typing import Final, Protocol, TypeVar
@@ -62,6 +63,8 @@ class RequestKind(StrEnum):
     """Telling the members of one chat about ticks."""
     SESSION = "session"
     """Looking whether one session has ended."""
+    LINK = "link"
+    """What one process of the server does for another."""
     HOUSEKEEPING = "housekeeping"
     """One round of sweeping accounts; the next round tries again."""
 
@@ -116,6 +119,28 @@ class RunBlocking(Protocol):
 
 
 class RandomBytes(Protocol):
-    """Random bytes that nobody can guess (`secrets.token_bytes`)."""
+    """Random bytes that cannot be guessed (`secrets.token_bytes`)."""
 
     def __call__(self, count: int, /) -> bytes: ...
+
+
+def resolve(answer: "asyncio.Future[Result]", outcome: Result | BaseException | None) -> None:
+    """Tell a caller who waits, and who may have gone away."""
+    if answer.done():
+        return
+    if isinstance(outcome, BaseException):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)  # type: ignore[arg-type]
+
+
+async def pause(delay_ms: int) -> None:
+    """Wait so long, on the loop's clock.
+
+    `asyncio.sleep` itself is banned in the planes (TID251), because there is nearly always a
+    condition to wait for instead. What is left is a service that does not answer and is asked again
+    later: that goes through here, where it can be found and, in a simulation, replaced.
+    """
+    # Not a timer of our own: one that sets a future's result complains when the task is cancelled
+    # in the very turn in which the time is over.
+    await asyncio.sleep(delay_ms / 1000)  # noqa: TID251 - see above

@@ -13,9 +13,13 @@ Common to all methods:
 - Times are wall-clock milliseconds, given by the caller.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from functools import partial
+from typing import Final, Protocol
 
+from tidewire.domain import chat_changes
+from tidewire.domain.chat_changes import Changed, ChangeRequest
 from tidewire.domain.chat_list import ChatListCursor, ChatListPage
 from tidewire.domain.chats import (
     ChatAccess,
@@ -34,10 +38,15 @@ from tidewire.domain.delivery import (
     DigestPage,
     Floors,
 )
+from tidewire.domain.fold import MessageNow
 from tidewire.domain.ids import ChatId, MessageId, UserId
 from tidewire.domain.messages import AppendOutcome, Message, MessagePage, SendMessage
 from tidewire.domain.users import User
 from tidewire.ports.accounts import AccountStore
+from tidewire.ports.runtime import resolve
+
+EXIT_STORE_IN_DOUBT: Final = 74
+"""The exit code of a process whose store can no longer be trusted (EX_IOERR)."""
 
 
 class MessageStore(Protocol):
@@ -49,9 +58,19 @@ class MessageStore(Protocol):
         if the store takes one append at a time, of any chats."""
         ...
 
-    async def append(self, sends: Sequence[SendMessage], *, now_ms: int) -> list[AppendOutcome]:
+    async def takes_entries(self) -> bool:
+        """Whether more than plain messages can be appended: edits, deletions, reactions, replies
+        and mentions. False while a store of an earlier release is not upgraded yet; then it may be
+        asked again and again, at little cost. Once True, it is so for good."""
+        return True
+
+    def append_nowait(
+        self, sends: Sequence[SendMessage], *, now_ms: int, done: "AppendDone"
+    ) -> None:
         """Store messages and give each its place in its chat; one outcome a send, same order.
 
+        `done` is called once, later, on the event loop, with the outcomes or with what went wrong.
+        Raises only if the store takes nothing in, and then `done` is not called.
         Atomicity: dedup, membership, sequence, message, counter, the author's positions and the
         event's place are one act; a batch is stored together with its survivors or not at all.
         Order: sends of one chat are stored in the order given. Sequences of a chat only grow, in
@@ -62,15 +81,28 @@ class MessageStore(Protocol):
           not a member, or no such chat        → NotAMember
           blocked, in a direct chat            → Forbidden
           no counter, or one behind its chat   → CounterMissing; nothing is written to this chat
-          somebody else's key                  → KeyReused without details
+          another sender's key                 → KeyReused without details
+          what `judge_amendment` refuses       → that: targets, edits, reactions, mentions
           otherwise                            → Appended
-        The author's positions move as `positions_after_append` says, before this returns.
-        Raises StoreUnavailable or StoreFull for the batch as a whole.
-        Concurrency: may be called again before it returns; with `appends_per_chat` a batch is of
+        Amendments: the mark of an edit on its target, the row of a reaction and the erasure of what
+        is deleted are of the same act. After it no read gives out what was erased; the chain keeps
+        its numbers. The key of an erased entry goes on answering. The answer to a deletion that is
+        stored now says whose message it was (`moderated_by`).
+        A send of SYSTEM is no member's: it is stored past membership and blocks, and moves no
+        positions.
+        The author's positions move as `author_move` says, before `done` is called.
+        StoreUnavailable or StoreFull concern the batch as a whole.
+        Concurrency: may be called again before `done` is; with `appends_per_chat` a batch is of
         one chat.
         Bounds: at most APPEND_SENDS_MAX sends, each key at most once (the batcher sees to both).
         """
         ...
+
+    async def append(self, sends: Sequence[SendMessage], *, now_ms: int) -> list[AppendOutcome]:
+        """The same for a caller that waits, and may give up. Engines inherit it as it stands."""
+        answer: asyncio.Future[list[AppendOutcome]] = asyncio.get_running_loop().create_future()
+        self.append_nowait(sends, now_ms=now_ms, done=partial(resolve, answer))
+        return await answer
 
     async def messages_after(
         self, reader: UserId, chat_id: ChatId, after: int, *, count_max: int, bytes_max: int
@@ -96,26 +128,42 @@ class MessageStore(Protocol):
         ...
 
     async def message(self, reader: UserId, chat_id: ChatId, message_id: MessageId) -> Message:
-        """One message by its id. Raises NotAMember, MessageNotFound."""
+        """One entry by its id. Raises NotAMember, MessageNotFound."""
+        ...
+
+    async def messages_now(
+        self, reader: UserId, chat_id: ChatId, sequences: Sequence[int]
+    ) -> dict[int, MessageNow]:
+        """What has become of these messages, by sequence; those that are as they were written are
+        left out, and so are sequences that are no messages.
+
+        At most PAGE_MESSAGES_MAX of them. Each part names the sequence that it is of (`fold`): it
+        is at least as new as a page that was read before. Raises NotAMember.
+        """
+        ...
+
+    async def chats_of_author(
+        self, user_id: UserId, *, after: ChatId | None, count_max: int
+    ) -> list[ChatId]:
+        """The chats that the user is or was a member of, by id from above `after`."""
+        ...
+
+    async def messages_by(
+        self, user_id: UserId, chat_id: ChatId, *, after: int, count_max: int
+    ) -> list[int]:
+        """The sequences above `after` of the user's messages that are not deleted, ascending.
+        For the erasure of a person: membership is not asked for."""
         ...
 
 
 AppendDone = Callable[[list[AppendOutcome] | Exception], None]
-"""Is told the outcomes of an append, or what it raised. On the event loop."""
-
-
-class AppendsByCallback(Protocol):
-    """An ability that a store may have: `append` without a task and a future for every batch."""
-
-    def append_nowait(self, sends: Sequence[SendMessage], *, now_ms: int, done: AppendDone) -> None:
-        """As `MessageStore.append`; `done` is called once, later. Raises only if the store takes
-        nothing in, and then `done` is not called."""
-        ...
+"""Is told the outcomes of an append, or why there are none."""
 
 
 class ChatStore(Protocol):
     """Chats and who is in them. Every change raises the chat's membership version by one, and is
-    decided on the state it changes, by the rules of `domain.access`, in the same act."""
+    decided on the state it changes, by the rules of `domain.access` and `domain.chat_changes`, in
+    the same act."""
 
     async def create_direct(self, command: CreateDirect, *, now_ms: int) -> CreatedChat:
         """The one chat of a pair, made with its counter and both members if it was not there.
@@ -137,6 +185,11 @@ class ChatStore(Protocol):
         """
         ...
 
+    async def change_chat(self, request: ChangeRequest, *, now_ms: int) -> Changed:
+        """Change who is in a chat, their roles or its name. The methods that follow are made of
+        this one, here, once; engines inherit them as they stand."""
+        ...
+
     async def add_member(
         self,
         actor: UserId,
@@ -147,24 +200,63 @@ class ChatStore(Protocol):
         members_max: int,
         now_ms: int,
     ) -> Member:
-        """Add a user. His `joined_sequence` is the head at the very instant of joining.
+        """Add a user, whose `joined_sequence` is the head at the very instant of joining.
 
         Raises what `access.check_add` raises.
         """
-        ...
+        add = partial(chat_changes.add_member, user_id=user_id, role=role, members_max=members_max)
+        decide = partial(add, now_ms=now_ms)
+        request = ChangeRequest(actor, chat_id, decide, user_id, joins=True)
+        return _target_of(await self.change_chat(request, now_ms=now_ms))
 
     async def remove_member(
         self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
     ) -> None:
-        """Remove a user: from this instant he can neither send nor read. His positions stay."""
-        ...
+        """Remove a user: who can neither send nor read from then on. The positions stay."""
+        decide = partial(chat_changes.remove_member, user_id=user_id, now_ms=now_ms)
+        await self.change_chat(ChangeRequest(actor, chat_id, decide, user_id), now_ms=now_ms)
 
     async def leave(
         self, actor: UserId, chat_id: ChatId, *, for_good: bool = False, now_ms: int
     ) -> None:
-        """As remove_member, of oneself. `for_good`: nobody can add the actor to this group again,
+        """As remove_member, of oneself. `for_good`: the actor cannot be added to this group again,
         until the actor takes that back (`readmit`)."""
-        ...
+        decide = partial(chat_changes.leave, now_ms=now_ms)
+        request = ChangeRequest(actor, chat_id, decide, refuses=for_good)
+        await self.change_chat(request, now_ms=now_ms)
+
+    async def change_role(
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role, *, now_ms: int
+    ) -> Member:
+        """Make a member an admin or an admin a member. The same role again changes nothing."""
+        decide = partial(chat_changes.change_role, user_id=user_id, role=role, now_ms=now_ms)
+        request = ChangeRequest(actor, chat_id, decide, user_id)
+        return _target_of(await self.change_chat(request, now_ms=now_ms))
+
+    async def hand_over(
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
+    ) -> Member:
+        """Make another member the owner, and the owner an admin, in one act: two changes of roles.
+        The new owner. One who is the owner already: nothing changes. Raises what
+        `access.check_hand_over` raises."""
+        decide = partial(chat_changes.hand_over, user_id=user_id, now_ms=now_ms)
+        request = ChangeRequest(actor, chat_id, decide, user_id)
+        return _target_of(await self.change_chat(request, now_ms=now_ms))
+
+    async def close_group(self, actor: UserId, chat_id: ChatId, *, now_ms: int) -> None:
+        """End a group: from this instant it has no members, so it can neither be read nor written,
+        and to all users it is as if there were no such chat. Messages and positions stay stored.
+        One event, `ChatClosed`, names those who were in it. Raises what `access.check_close` does.
+        """
+        decide = partial(chat_changes.close_group, now_ms=now_ms)
+        request = ChangeRequest(actor, chat_id, decide, ends=True)
+        await self.change_chat(request, now_ms=now_ms)
+
+    async def rename(self, actor: UserId, chat_id: ChatId, name: str, *, now_ms: int) -> ChatAccess:
+        """Give a group another name (InvalidOperation for a bad one). The same changes nothing."""
+        decide = partial(chat_changes.rename, name=name, now_ms=now_ms)
+        changed = await self.change_chat(ChangeRequest(actor, chat_id, decide), now_ms=now_ms)
+        return ChatAccess(changed.chat, changed.actor)
 
     async def readmit(self, user_id: UserId, chat_id: ChatId) -> None:
         """Let the user be added to a group again that was left for good. If it was not, nothing
@@ -181,33 +273,8 @@ class ChatStore(Protocol):
         """Those of the others with whom the user shares no chat."""
         ...
 
-    async def change_role(
-        self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role, *, now_ms: int
-    ) -> Member:
-        """Make a member an admin or an admin a member. The same role again changes nothing."""
-        ...
-
-    async def hand_over(
-        self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
-    ) -> Member:
-        """Make another member the owner, and the owner an admin, in one act: two changes of roles.
-        The new owner. One who is the owner already: nothing changes. Raises what
-        `access.check_hand_over` raises."""
-        ...
-
-    async def close_group(self, actor: UserId, chat_id: ChatId, *, now_ms: int) -> None:
-        """End a group: from this instant it has no members, so it can neither be read nor written,
-        and to everybody it is as if there were no such chat. Messages and positions stay stored.
-        One event, `ChatClosed`, names those who were in it. Raises what `access.check_close` does.
-        """
-        ...
-
-    async def rename(self, actor: UserId, chat_id: ChatId, name: str, *, now_ms: int) -> ChatAccess:
-        """Give a group another name (InvalidOperation for a bad one). The same changes nothing."""
-        ...
-
     async def mute(self, actor: UserId, chat_id: ChatId, muted_until_ms: int | None) -> Member:
-        """Set the caller's own mute. It is nobody else's business: no version, no event."""
+        """Set the caller's own mute. It concerns no other member: no version, no event."""
         ...
 
     async def hide(self, actor: UserId, chat_id: ChatId, *, wanted: bool) -> None:
@@ -227,7 +294,7 @@ class ChatStore(Protocol):
         ...
 
     async def roster(self, chat_id: ChatId) -> Roster | None:
-        """Everybody in a chat with the version that is true of, for the fan-out; None if there is
+        """All members of a chat with the version that is true of, for the fan-out; None if there is
         no such chat."""
         ...
 
@@ -252,6 +319,11 @@ class ChatStore(Protocol):
         ...
 
 
+def _target_of(changed: Changed) -> Member:
+    assert changed.target is not None
+    return changed.target
+
+
 class PositionStore(Protocol):
     """Delivered and read positions. They only grow, whatever is asked."""
 
@@ -267,7 +339,8 @@ class PositionStore(Protocol):
 
     async def floors(self, chat_ids: Sequence[ChatId]) -> list[Floors | None]:
         """The lowest positions among the current members of each chat, in the same order; None
-        where there is no such chat.
+        where there is no such chat. They carry the version of those members, or an older one: who
+        is not in the roster of it has joined since.
 
         Costs the same for ten members and for a thousand.
         """
@@ -277,7 +350,7 @@ class PositionStore(Protocol):
         self, reader: UserId, chat_id: ChatId, sequence: int | None
     ) -> DeliveryStatus:
         """Who has the message with this sequence (None: the last one). Raises NotAMember,
-        SequenceAboveHead; a sequence without a message is answered like one of nobody's."""
+        SequenceAboveHead; a sequence without a message is answered as if it had no author."""
         ...
 
     async def digest(self, user_id: UserId, *, after: ChatId | None, count_max: int) -> DigestPage:
@@ -285,7 +358,7 @@ class PositionStore(Protocol):
         ...
 
     async def standing(self, user_id: UserId, chat_id: ChatId) -> DigestEntry | None:
-        """The state of one of the user's chats, as in his digest; None if he is not in it."""
+        """The state of one of the user's chats, as in the digest; None if the user is not in it."""
         ...
 
     async def moved_at(self, user_id: UserId, chat_ids: Sequence[ChatId]) -> dict[ChatId, int]:

@@ -26,7 +26,7 @@ class UpgradeRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody may connect. `subprotocol` is what the answer names, for browsers."""
+    """A client may connect. `subprotocol` is what the answer names, for browsers."""
 
     user_id: UserId
     session_id: SessionId
@@ -36,10 +36,14 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     subprotocol: str | None = None
     token_round: int = 0
     """Which tokens were good when this one was checked: the hub's `token_round` at that time."""
+    features: tuple[str, ...] = ()
+    """What the client has offered and this server knows."""
+    withheld: tuple[str, ...] = ()
+    """Of these, what is not possible yet: the client is not told of it."""
 
 
 class HandshakeRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody may not: an HTTP status and the flat JSON body of contract-facts 2.1."""
+    """A client may not connect: an HTTP status and the flat JSON body."""
 
     http_status: int
     error: str
@@ -74,8 +78,11 @@ class SocketTransport(Protocol):
 class SocketListener(Protocol):
     """One conversation, as the edge feeds it."""
 
-    def text_received(self, payload: bytes | memoryview) -> None:
-        """A whole text message. A memoryview is good only until this returns."""
+    def text_received(self, payload: bytes | memoryview) -> int:
+        """A whole text message; how many frames were in it, for each of them has its price.
+
+        A memoryview is good only until this returns.
+        """
         ...
 
     def pong_received(self) -> None:
@@ -88,7 +95,7 @@ class SocketListener(Protocol):
         ...
 
     def lost(self, *, is_closed_by_peer: bool = False) -> None:
-        """The socket is gone, whoever closed it. Called once; nothing is received after it.
+        """The socket is gone, closed by either side. Called once; nothing is received after it.
 
         `is_closed_by_peer`: the peer said goodbye of its own accord.
         """

@@ -8,13 +8,12 @@ import logging
 import queue
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Unpack
 
 from tidewire.domain.audit import AuditAction, AuditRecord
-from tidewire.domain.ids import ChatId, SessionId
-from tidewire.ports.audit import ORIGIN, AuditTrail
+from tidewire.ports.audit import ORIGIN, AuditFields, AuditTrail
 from tidewire.ports.runtime import Clock
 from tidewire.runtime.audit_files import AuditFiles, AuditOptions, fields_of
 from tidewire.runtime.audit_floods import AuditFloods
@@ -27,6 +26,8 @@ ADDRESSES_MAX: Final = 10_000
 CLOSE_S_MAX: Final = 2.0
 """How long an end waits for the disk."""
 
+HandOn = Callable[[AuditRecord], None]
+
 _logger: Final = logging.getLogger(__name__)
 _lines: Final = logging.getLogger(LOGGER_NAME)
 
@@ -34,7 +35,16 @@ _lines: Final = logging.getLogger(LOGGER_NAME)
 class AuditRecorder:
     """Satisfies `ports.audit.AuditTrail`. Is used on one thread, the event loop's."""
 
-    def __init__(self, data_dir: Path, *, clock: Clock, options: AuditOptions) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        clock: Clock,
+        options: AuditOptions,
+        hand_on: HandOn | None = None,
+    ) -> None:
+        """`hand_on`: another process writes the files, and is given what goes into them."""
+        self._hand_on = hand_on
         # The trail is told whatever level the other lines are cut at.
         _lines.setLevel(logging.INFO)
         self._files = AuditFiles(data_dir, options)
@@ -51,30 +61,11 @@ class AuditRecorder:
         """Records that are in no file, because it could not be written."""
 
     def record(
-        self,
-        action: AuditAction,
-        *,
-        actor: str | None,
-        target: str | None = None,
-        chat_id: ChatId | None = None,
-        session_id: SessionId | None = None,
-        command: str | None = None,
-        reason: str | None = None,
-        count: int | None = None,
+        self, action: AuditAction, *, actor: str | None, **fields: Unpack[AuditFields]
     ) -> None:
         self.counts[action] += 1
-        record = AuditRecord(
-            at_ms=self._clock.wall_ms(),
-            action=action,
-            actor=actor,
-            target=target,
-            address=ORIGIN.get().address,
-            chat_id=chat_id,
-            session_id=session_id,
-            command=command,
-            reason=reason,
-            count=count,
-        )
+        at_ms, address = self._clock.wall_ms(), ORIGIN.get().address
+        record = AuditRecord(at_ms=at_ms, action=action, actor=actor, address=address, **fields)
         self.tell_floods()
         if self._floods.admits(record, self._clock.monotonic_ms()):
             self._keep(record)
@@ -100,6 +91,13 @@ class AuditRecorder:
         fields = fields_of(record)
         del fields["at"]
         _lines.info("audit", extra=fields)
+        if self._hand_on is None:
+            self.write(record)
+        else:
+            self._hand_on(record)
+
+    def write(self, record: AuditRecord) -> None:
+        """Have it written to the files."""
         if self._is_closed or self._waiting.qsize() >= WAITING_MAX:
             self.lost_count += 1
             return

@@ -17,6 +17,7 @@ import msgspec
 from tidewire.domain.audit import FAILURES, OPERATOR, AuditAction, AuditRecord
 from tidewire.domain.errors import TidewireError
 from tidewire.domain.ids import ChatId
+from tidewire.domain.limits import check_numbers
 from tidewire.wire.timestamps import format_time_ms, parse_time_ms
 
 TRAIL_NAME: Final = "audit"
@@ -42,12 +43,7 @@ class AuditOptions:
     need fewer."""
 
     def __post_init__(self) -> None:
-        if self.file_kib_max < 1:
-            raise ValueError("file_kib_max is at least 1")
-        if self.files_max < 1:
-            raise ValueError("files_max is at least 1")
-        if self.repeats_per_minute < 1:
-            raise ValueError("repeats_per_minute is at least 1")
+        check_numbers(self)
 
 
 class TrailUnusable(TidewireError):
@@ -56,8 +52,8 @@ class TrailUnusable(TidewireError):
 
 def fields_of(record: AuditRecord) -> dict[str, Any]:
     """A record as it is shown: its time as a text, and nothing that it does not have."""
-    fields: dict[str, Any] = msgspec.to_builtins(record)
-    return {"at": format_time_ms(fields.pop("at_ms")), **fields}
+    shown: dict[str, Any] = msgspec.to_builtins(record)
+    return {"at": format_time_ms(shown.pop("at_ms")), **shown}
 
 
 class AuditFiles:
@@ -129,9 +125,9 @@ def records_of(lines: bytes) -> Iterator[AuditRecord]:
     """The records of a file; a line that was cut off, or is of a newer version, is passed over."""
     for line in lines.splitlines():
         try:
-            fields = msgspec.json.decode(line, type=dict[str, Any])
-            at_ms = parse_time_ms(fields.pop("at"))
-            yield msgspec.convert({"at_ms": at_ms, **fields}, AuditRecord)
+            shown = msgspec.json.decode(line, type=dict[str, Any])
+            at_ms = parse_time_ms(shown.pop("at"))
+            yield msgspec.convert({"at_ms": at_ms, **shown}, AuditRecord)
         except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError):
             continue
 

@@ -7,6 +7,8 @@ others become one record with their number, once the minute is over.
 
 from typing import Final
 
+import msgspec
+
 from tidewire.domain.audit import REPEATABLE, AuditAction, AuditRecord
 
 WINDOW_MS: Final = 60_000
@@ -15,16 +17,13 @@ _Key = tuple[AuditAction, str | None, str | None]
 """Action, actor and address."""
 
 
-class _Window:
+class _Window(msgspec.Struct, eq=False):
     """A minute of one account and address."""
 
-    __slots__ = ("ends_at_ms", "last", "left_out", "written")
-
-    def __init__(self, ends_at_ms: int) -> None:
-        self.ends_at_ms = ends_at_ms
-        self.written = 0
-        self.left_out = 0
-        self.last: AuditRecord | None = None
+    ends_at_ms: int
+    written: int = 0
+    left_out: int = 0
+    last: AuditRecord | None = None
 
 
 class AuditFloods:

@@ -6,35 +6,41 @@ In which order it starts and ends stands in `lifecycle`; who uses it, in `bootst
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, cast
 
 from tidewire.accounts.keys import KeyRing
 from tidewire.accounts.recheck import SessionRecheck
 from tidewire.domain.errors import TidewireError
-from tidewire.domain.ids import ChatId, SessionId
-from tidewire.engines.dynamodb.options import SENDS_PER_TRANSACTION_MAX
-from tidewire.engines.dynamodb.storage import DynamoStorage
-from tidewire.engines.kafka.consumer import KafkaLogReader
-from tidewire.engines.kafka.producer import KafkaEventLog
-from tidewire.engines.redis.inbox import Inbox
-from tidewire.engines.redis.limits import LimitExchange
-from tidewire.engines.redis.router import RedisRouter
+from tidewire.domain.ids import ChatId, SessionId, UserId
+from tidewire.domain.news import ChatNews
 from tidewire.fanout.consumer import LogConsumer
+from tidewire.fanout.lag_teller import LagTeller
+from tidewire.fanout.local_ticks import LocalTicks
 from tidewire.fanout.options import FanoutOptions
-from tidewire.fanout.worker import FanoutWorker
+from tidewire.fanout.worker import FanoutWorker, NoTicks
 from tidewire.gateway.hub import Hub
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.publisher import Publisher
 from tidewire.ingest.relay import Relay
+from tidewire.ports.engine import (
+    Engine,
+    Part,
+    SharedInbox,
+    SharedLog,
+    SharedLogReader,
+    SharedRouter,
+    SharedStore,
+)
 from tidewire.ports.event_log import CommitListener
 from tidewire.ports.runtime import Clock, Tasks
 from tidewire.runtime.config import Config
-from tidewire.runtime.secret_files import SecretUnusable
+from tidewire.runtime.engines import engine_for, shared_engines
+from tidewire.runtime.metrics import TABLES, Source
+from tidewire.runtime.token_keys import SecretUnusable
 
 PUBLISH_MS_MAX: Final = 2_000
 """How long a stop waits for the event log; what it has not got by then is left to other relays."""
 ROSTER_AGE_MS_MAX: Final = 2_000
-LARGE_STATUS_MS: Final = 2_000
 TOKEN_KEY: Final = "token_key"  # noqa: S105 - the name of a row
 
 
@@ -47,17 +53,20 @@ class Backbone:
     """None: this process has no such part."""
 
     name: str
-    """New at each start, so that nobody takes a process for the one before it."""
-    store: DynamoStorage
-    log: KafkaEventLog
-    router: RedisRouter
+    """New at each start, so that no process is taken for the one before it."""
+    config: Config
+    store: SharedStore
+    log: SharedLog
+    router: SharedRouter
     publisher: Publisher | None = None
     relay: Relay | None = None
-    inbox: Inbox | None = None
-    reader: KafkaLogReader | None = None
+    inbox: SharedInbox | None = None
+    reader: SharedLogReader | None = None
     consumer: LogConsumer | None = None
-    limits: LimitExchange | None = None
+    limits: Part | None = None
     recheck: SessionRecheck | None = None
+    ticks: LocalTicks | None = None
+    lag: LagTeller | None = None
 
     async def start(self, tasks: Tasks) -> None:
         """Before the first client, and after everything is wired."""
@@ -70,6 +79,8 @@ class Backbone:
             tasks.start_service("publisher", self.publisher.run())
         if self.relay is not None:
             tasks.start_service("relay", self.relay.run())
+        if self.lag is not None:
+            tasks.start_service("log-lag", self.lag.run())
         if self.consumer is not None:
             tasks.start_service("log-consumer", self.consumer.run())
 
@@ -80,14 +91,38 @@ class Backbone:
 
     async def stop_pushing(self) -> None:
         """After the last connection has gone."""
+        if self.ticks is not None:
+            self.ticks.close()
         if self.limits is not None:
             await self.limits.stop()
         await self.router.stop()
         if self.inbox is not None:
             await self.inbox.stop()
 
+    def metric_sources(self) -> list[Source]:
+        """What Prometheus is told of the parts that this process has."""
+        made = {
+            "store": self.store,
+            "log_reader": self.reader,
+            "router": self.router,
+            "inbox": self.inbox,
+        }
+        return [
+            (TABLES["publisher"], self.publisher),
+            (TABLES["relay"], self.relay),
+            (TABLES["consumer"], self.consumer),
+            (TABLES["ticks"], self.ticks),
+            (TABLES["lag"], self.lag),
+            *(
+                (table, made[ability])
+                for engine in shared_engines()
+                for ability, table in engine.metrics.items()
+                if engine is engine_of(self.config, ability)
+            ),
+        ]
+
     async def close(self) -> None:
-        """After the last task has ended. The store is closed by whoever opened it."""
+        """After the last task has ended. The store is closed by the code that opened it."""
         if self.relay is not None:
             await self.relay.close()
         if self.reader is not None:
@@ -100,28 +135,42 @@ async def open_backbone(
 ) -> Backbone:
     """Reach for everything that is shared. `keys` are what this process signs tokens with, if it
     does. Raises StoreUnusable, NotACluster, SecretUnusable."""
-    if not config.kafka.bootstrap_servers or config.redis.url is None:
+    names = [name for each in shared_engines() for name in each.needs(config.engines[each.name])]
+    if names:
         raise NotACluster(
-            "a cluster needs kafka.bootstrap_servers and redis.url; "
+            f"a cluster needs {' and '.join(names)}; "
             "'tidewire config' shows how they are called in the environment"
         )
     name = f"{config.cluster.role}_{secrets.token_hex(8)}"
-    store = await DynamoStorage.open(config.dynamodb, listener=listener)
+    opened = await ask(config, "store", config.data_dir, listener)
+    store = cast("SharedStore", opened)
     try:
         if keys is not None:
             await _check_keys(store, keys, clock.wall_ms())
         return Backbone(
             name=name,
+            config=config,
             store=store,
-            log=KafkaEventLog(config.kafka, clock=clock, producer_id=name),
-            router=RedisRouter(config.redis, router_id=name, tasks=tasks),
+            log=ask(config, "event_log", clock=clock, producer_id=name),
+            router=ask(config, "router", router_id=name, tasks=tasks),
         )
     except BaseException:
         await store.close()
         raise
 
 
-async def _check_keys(store: DynamoStorage, keys: KeyRing, now_ms: int) -> None:
+def engine_of(config: Config, ability: str) -> Engine:
+    """The engine that offers this to a cluster, by the settings."""
+    return engine_for(ability, is_shared=True, options=config.engines)
+
+
+def ask(config: Config, ability: str, *arguments: Any, **named: Any) -> Any:
+    """What the engine of this cluster makes."""
+    engine = engine_of(config, ability)
+    return getattr(engine, ability)(config.engines[engine.name], *arguments, **named)
+
+
+async def _check_keys(store: SharedStore, keys: KeyRing, now_ms: int) -> None:
     """A token of one gateway must be good at every other."""
     agreed = await store.agree(TOKEN_KEY, keys.signing(now_ms).mark)
     if agreed not in [key.mark for key in keys.keys]:
@@ -132,7 +181,7 @@ async def _check_keys(store: DynamoStorage, keys: KeyRing, now_ms: int) -> None:
         )
 
 
-async def tend_keys(store: DynamoStorage, keys: KeyRing, now_ms: int) -> None:
+async def tend_keys(store: SharedStore, keys: KeyRing, now_ms: int) -> None:
     """Tell the others that a new key signs by now: a gateway without it does not start any more.
     To be called now and then. Raises SecretUnusable if it is this one that lacks their key."""
     await _check_keys(store, keys, now_ms)
@@ -146,20 +195,37 @@ async def tend_keys(store: DynamoStorage, keys: KeyRing, now_ms: int) -> None:
         await store.agree_anew(TOKEN_KEY, agreed, mark)
 
 
-def fit_ingest(options: IngestOptions) -> IngestOptions:
+def fit_ingest(config: Config) -> IngestOptions:
     """An append is one transaction, which has a size."""
-    sends_max = min(options.batch_sends_max, SENDS_PER_TRANSACTION_MAX)
-    return replace(options, batch_sends_max=sends_max)
+    sends_max = config.ingest.batch_sends_max
+    bound = engine_of(config, "store").append_sends_max or sends_max
+    return replace(config.ingest, batch_sends_max=min(sends_max, bound))
 
 
 def fit_fanout(options: FanoutOptions) -> FanoutOptions:
-    """Not every process is told of every change, so none may believe a roster for long; and the
-    positions of a large chat are many requests (DESIGN 8)."""
-    return replace(
-        options,
-        roster_age_ms_max=options.roster_age_ms_max or ROSTER_AGE_MS_MAX,
-        status_large_interval_ms=options.status_large_interval_ms or LARGE_STATUS_MS,
+    """Not every process is told of every change, so none may believe a roster for long."""
+    return replace(options, roster_age_ms_max=options.roster_age_ms_max or ROSTER_AGE_MS_MAX)
+
+
+def add_ticks(
+    backbone: Backbone, hub: Hub, options: FanoutOptions, *, clock: Clock, tasks: Tasks
+) -> LocalTicks:
+    """What tells this process's connections about ticks, and the other processes what moved here.
+    The inbox, which knows the routes, is there before the first connection."""
+
+    def routed_at_ms(user_id: UserId) -> int | None:
+        return None if backbone.inbox is None else backbone.inbox.routed_at_ms(user_id)
+
+    backbone.ticks = LocalTicks(
+        store=backbone.store,
+        local=hub,
+        others=backbone.router,
+        routed_at_ms=routed_at_ms,
+        clock=clock,
+        tasks=tasks,
+        options=options,
     )
+    return backbone.ticks
 
 
 def add_inbox(
@@ -169,13 +235,16 @@ def add_inbox(
     hub: Hub,
     on_revoked: Callable[[Sequence[SessionId]], None],
     on_roster_changed: Callable[[ChatId], None],
+    on_news: Callable[[ChatNews], None],
+    on_unrouted: Callable[[Sequence[UserId]], None],
     on_lost: Callable[[], None],
     clock: Clock,
     tasks: Tasks,
 ) -> None:
     """What brings the pushes of all processes to this one's connections."""
-    backbone.inbox = Inbox(
-        config.redis,
+    backbone.inbox = inbox = ask(
+        config,
+        "inbox",
         local=hub,
         gateway_id=backbone.name,
         random_hex=secrets.token_hex,
@@ -183,17 +252,19 @@ def add_inbox(
         tasks=tasks,
         on_revoked=on_revoked,
         on_roster_changed=on_roster_changed,
+        on_news=on_news,
+        on_unrouted=on_unrouted,
         on_lost=on_lost,
     )
-    hub.use_registrar(backbone.inbox, tasks)
+    hub.use_registrar(inbox, tasks)
 
 
 def add_gateway_parts(
-    backbone: Backbone, config: Config, *, on_positions: CommitListener, clock: Clock
+    backbone: Backbone, config: Config, *, fanout: FanoutWorker, clock: Clock
 ) -> Publisher:
-    """What puts this process's commits into the log."""
+    """What puts this process's commits into the log, and has clients told while it is late."""
     publisher = Publisher(
-        log=backbone.log, outbox=backbone.store, on_positions=on_positions, options=config.ingest
+        log=backbone.log, outbox=backbone.store, clock=clock, options=config.ingest
     )
     backbone.publisher = publisher
     backbone.relay = Relay(
@@ -203,6 +274,15 @@ def add_gateway_parts(
         is_publishing=publisher.is_publishing,
         clock=clock,
         options=config.ingest,
+        take_left=publisher.take_left,
+        unlogged=publisher.unlogged,
+    )
+    backbone.lag = LagTeller(
+        unlogged=publisher.unlogged.since,
+        late=backbone.log.late,
+        members=fanout,
+        everybody=backbone.router,
+        clock=clock,
     )
     return publisher
 
@@ -218,11 +298,12 @@ def add_fanout_parts(
         clock=clock,
         tasks=tasks,
         options=fit_fanout(config.fanout),
+        ticks=NoTicks(),
         can_replay=True,
     )
-    backbone.reader = KafkaLogReader(config.kafka, reader_id=backbone.name)
+    backbone.reader = reader = ask(config, "log_reader", reader_id=backbone.name)
     backbone.consumer = LogConsumer(
-        reader=backbone.reader,
+        reader=reader,
         letters=backbone.log,
         worker=worker,
         pushes=backbone.router,

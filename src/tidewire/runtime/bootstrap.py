@@ -4,69 +4,75 @@ The one place where everybody meets. Nothing is decided here but who knows whom;
 starts and stops stands in `lifecycle`. Tests build the same server on a store of their own.
 """
 
-import asyncio
+import random
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from tidewire.accounts.assembly import Accounts, assemble_accounts
+from tidewire.accounts.assembly import Accounts
+from tidewire.accounts.external import KeySet
 from tidewire.accounts.keys import KeyRing
-from tidewire.accounts.options import ExternalOptions
 from tidewire.accounts.recheck import SessionRecheck
+from tidewire.accounts.service import AccountService
 from tidewire.chats.service import ChatService
 from tidewire.delivery.service import DeliveryService
 from tidewire.domain.accounts import Secret
-from tidewire.domain.events import Event
-from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
-from tidewire.edge.insiders import Insiders
-from tidewire.edge.proxies import TrustedProxies
+from tidewire.domain.events import Acknowledged, PositionsAdvanced, StatusMissed
+from tidewire.domain.ids import ChatId, SessionId
+from tidewire.domain.rates import SharedView
+from tidewire.edge.peers import Insiders, TrustedProxies
 from tidewire.edge.rest.app import build_rest_app
-from tidewire.edge.rest.counters import RestCounters
-from tidewire.edge.rest.services import RestServices
+from tidewire.edge.rest.services import RestCounters, RestServices
 from tidewire.edge.server import EdgeServer
-from tidewire.engines.sqlite.storage import SqliteStorage
+from tidewire.edge.web import built_files
+from tidewire.fanout.local_ticks import LocalTicks
 from tidewire.fanout.options import FanoutOptions
 from tidewire.fanout.worker import FanoutWorker
+from tidewire.gateway.driver import Desk
 from tidewire.gateway.hub import Hub
 from tidewire.gateway.limits import SendLimiter
 from tidewire.gateway.service import Gateway, send_limiter
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.service import IngestService
-from tidewire.ports.event_log import CommitListener, ignore_commits
+from tidewire.ports.engine import Engine
+from tidewire.ports.event_log import LOGGED, CommitBus, CommitListener
 from tidewire.ports.router import Router
-from tidewire.ports.runtime import Clock, IdSource, Tasks
 from tidewire.ports.storage import Storage
+from tidewire.processes.gateway_end import GatewayEnd
+from tidewire.processes.link import Acts
+from tidewire.processes.remote import offer, reach, reach_store
+from tidewire.processes.store_end import StoreEnd
+from tidewire.runtime import wiring
 from tidewire.runtime.audit import AuditRecorder
-from tidewire.runtime.clock import SystemClock
-from tidewire.runtime.config import Config, IdentityOptions
+from tidewire.runtime.config import Config
 from tidewire.runtime.control import ControlServer
-from tidewire.runtime.id_source import id_source
-from tidewire.runtime.jwks import JwksSource
-from tidewire.runtime.key_acts import key_acts
-from tidewire.runtime.key_watch import KeyWatch
-from tidewire.runtime.lag import LoopLag
-from tidewire.runtime.metrics import Metrics, Sources
+from tidewire.runtime.metric_sums import SummedMetrics, numbers_of
+from tidewire.runtime.metrics import (
+    TABLES,
+    LoopLag,
+    Metrics,
+    ProcessNumbers,
+    SecurityNumbers,
+    Source,
+)
 from tidewire.runtime.operations import Operations
 from tidewire.runtime.readiness import Readiness
-from tidewire.runtime.revocations import Revocations, nobody_else
-from tidewire.runtime.secret_files import KeyFile
 from tidewire.runtime.supervise import TaskSupervisor
-from tidewire.runtime.threads import run_blocking
+from tidewire.runtime.token_keys import KeyFile, KeyWatch
 
 if TYPE_CHECKING:
+    from tidewire.ingest.publisher import Publisher
     from tidewire.runtime.backbone import Backbone
 
 OpenStore = Callable[[Config, CommitListener], Awaitable[Storage]]
+End = StoreEnd | GatewayEnd
+Page = Callable[[], Awaitable[bytes]]
 
-
-class Machine(NamedTuple):
-    """What everybody needs of the machine."""
-
-    clock: Clock
-    ids: IdSource
-    tasks: Tasks
-    trail: AuditRecorder
+_LOGINS: Final = "logins"
+_KEYS: Final = "identity_keys"
+"""What the store process calls these, for its gateways."""
 
 
 class Keys(NamedTuple):
@@ -76,15 +82,21 @@ class Keys(NamedTuple):
     file: KeyFile | None
 
 
-class CommitRelay:
-    """The store's listener from its first moment on, before the fan-out, which needs the store,
-    can be there. Nothing is committed in between: nobody has the store yet."""
+class Revocations:
+    """Closes the sockets of sessions that ended, also at other gateways, and counts them."""
 
-    def __init__(self) -> None:
-        self.listener: CommitListener = ignore_commits
+    def __init__(
+        self, hub: Hub, tell_others: Callable[[Sequence[SessionId]], None] = wiring.tell_none
+    ) -> None:
+        self.count = 0
+        self._hub = hub
+        self._tell_others = tell_others
 
-    def __call__(self, events: Sequence[Event]) -> None:
-        self.listener(events)
+    def __call__(self, session_ids: Sequence[SessionId]) -> None:
+        """They ended here."""
+        self.count += len(session_ids)
+        self._hub.close_session(session_ids)
+        self._tell_others(session_ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +106,9 @@ class Planes:
     store: Storage
     hub: Hub
     fanout: FanoutWorker
+    """In a gateway process: what stands for that of the store process."""
     ingest: IngestService
-    delivery: DeliveryService[ConnectionId]
+    delivery: DeliveryService
     chats: ChatService
     accounts: Accounts
     gateway: Gateway
@@ -114,16 +127,22 @@ class Server:
     operations: Operations
     lag: LoopLag
     trail: AuditRecorder
-    edge: EdgeServer
-    control: ControlServer
+    port: EdgeServer | None
+    """None: its gateways are other processes."""
+    control: ControlServer | None
+    """None: its store is another process, which has it."""
     keys: "Keys"
     key_watch: KeyWatch
     backbone: "Backbone | None"
-    """None: it is the only process."""
+    """None: it is not part of a cluster."""
+    end: "End | None"
+    """None: it is the only process of this server."""
 
-
-async def open_sqlite(config: Config, listener: CommitListener) -> Storage:
-    return await SqliteStorage.open(config.data_dir, listener=listener, options=config.sqlite)
+    @property
+    def edge(self) -> EdgeServer:
+        """Of a process that faces the network."""
+        assert self.port is not None
+        return self.port
 
 
 async def build_server(
@@ -131,26 +150,34 @@ async def build_server(
     *,
     key: Secret | KeyFile,
     tasks: TaskSupervisor,
-    open_store: OpenStore = open_sqlite,
+    open_store: OpenStore | None = None,
+    end: "End | None" = None,
 ) -> Server:
     """Open the store and wire everything to it. `key` signs tokens; keys in a file can be rotated.
-    Raises StoreUnusable."""
+    `end` is what ties this process to the others of its server. Raises StoreUnusable."""
     keys = Keys(key.ring, key) if isinstance(key, KeyFile) else Keys(KeyRing.of(key), None)
-    relay = CommitRelay()
-    clock = SystemClock()
-    trail = AuditRecorder(config.data_dir, clock=clock, options=config.audit)
-    machine = Machine(clock, id_source(), tasks, trail)
+    bus = CommitBus()
+    hand_on = end.keep_record if isinstance(end, GatewayEnd) else None
+    machine = wiring.Machine.of(config, tasks, hand_on=hand_on)
     backbone = None
     if config.cluster.role.is_clustered:
         # The vendors of a cluster are not installed everywhere.
         from tidewire.runtime.backbone import open_backbone
 
         backbone = await open_backbone(
-            config, relay, keys=keys.ring, clock=machine.clock, tasks=tasks
+            config, bus, keys=keys.ring, clock=machine.clock, tasks=tasks
         )
-    store = await open_store(config, relay) if backbone is None else backbone.store
+    engine: Engine | None = None
+    if backbone is not None:
+        store: Storage = backbone.store
+    elif isinstance(end, GatewayEnd):
+        store = await reach_store(end.link)
+    elif open_store is not None:
+        store = await open_store(config, bus)
+    else:
+        engine, store = await wiring.open_own_store(config, bus)
     try:
-        return _wire(config, store, relay, keys, machine, tasks, backbone)
+        return _wire(config, store, engine, bus, keys, machine, tasks, backbone, end)
     except BaseException:
         if backbone is not None:
             await backbone.close()
@@ -161,49 +188,57 @@ async def build_server(
 def _wire(
     config: Config,
     store: Storage,
-    relay: CommitRelay,
+    engine: Engine | None,
+    bus: CommitBus,
     keys: "Keys",
-    machine: Machine,
+    machine: wiring.Machine,
     tasks: TaskSupervisor,
     backbone: "Backbone | None",
+    end: "End | None",
 ) -> Server:
-    planes = _wire_planes(config, store, keys.ring, machine, backbone)
-    relay.listener = planes.fanout.committed
-    if backbone is not None:
-        relay.listener = _wire_cluster(config, planes, machine, backbone)
-    sqlite = store if isinstance(store, SqliteStorage) else None
+    planes = _wire_planes(config, store, bus, keys.ring, machine, backbone, end)
+    publisher = None if backbone is None else _wire_cluster(config, planes, machine, backbone)
+    _subscribe(bus, planes, publisher, None if backbone is None else backbone.ticks)
     lag, readiness, rest = LoopLag(), Readiness(store), RestCounters()
-    metrics = Metrics(
-        Sources(
-            hub=planes.hub,
-            ingest=planes.ingest,
-            delivery=planes.delivery,
-            fanout=planes.fanout,
-            sqlite=sqlite,
-            backbone=backbone,
-            lag=lag,
-            rest=rest,
-            tasks_count=lambda: len(asyncio.all_tasks()),
-            failures_by_kind=tasks.failures_by_kind,
-            revocations_count=lambda: planes.revocations.count,
-            trail=machine.trail,
-        )
-    )
+    sources: list[Source] = [
+        (TABLES["process"], ProcessNumbers(lag, tasks.failures_by_kind)),
+        (TABLES["gateway"], planes.hub),
+        (TABLES["ingest"], planes.ingest),
+        (TABLES["fanout"], None if isinstance(end, GatewayEnd) else planes.fanout),
+        (TABLES["security"], SecurityNumbers(planes.hub.counters, rest, machine.trail)),
+        (TABLES["revocations"], planes.revocations),
+        (TABLES["delivery"], planes.delivery),
+    ]
+    if engine is not None and "store" in engine.metrics:
+        sources.append((engine.metrics["store"], store))
+    metrics = Metrics([*sources, *(backbone.metric_sources() if backbone is not None else ())])
     key_watch = KeyWatch(keys.ring, end_tokens=planes.hub.end_tokens, clock=machine.clock)
-    operations = Operations(
-        admin=planes.accounts.admin,
-        chats=planes.chats,
-        ingest=planes.ingest,
-        sqlite=sqlite,
-        data_dir=config.data_dir,
-        clock=machine.clock,
-        trail=machine.trail,
-        keys=None if keys.file is None else key_acts(config, keys.file, machine.clock),
-        on_keys_read=key_watch.look,
+
+    def keys_read() -> None:
+        key_watch.look()
+        if isinstance(end, StoreEnd):
+            end.tell_all("keys_read")
+
+    acting = wiring.Acting(planes.ingest, planes.chats, planes.accounts)
+    operations = wiring.wire_operations(
+        config, store, engine, acting, machine, keys.file, on_keys_read=keys_read
     )
-    services = _rest_services(config, planes, machine, readiness, metrics)
-    app = build_rest_app(replace(services, counters=rest), config.rest, is_described=True)
-    return Server(
+    page: Page = metrics.page
+    if isinstance(end, StoreEnd):
+        sums = SummedMetrics(metrics, partial(end.ask_all, "numbers"))
+        end.serve(
+            store,
+            planes.fanout,
+            metrics=sums.page,
+            on_lost=sums.gone,
+            keep_record=machine.trail.write,
+            offers=_offers(planes),
+        )
+    elif end is not None:
+        page = end.metrics
+    services = replace(_rest_services(config, planes, machine, readiness, page), counters=rest)
+    port = None if isinstance(end, StoreEnd) else _wire_edge(config, planes, services, tasks, end)
+    server = Server(
         config=config,
         tasks=tasks,
         planes=planes,
@@ -213,21 +248,101 @@ def _wire(
         trail=machine.trail,
         keys=keys,
         key_watch=key_watch,
-        edge=EdgeServer(app, gateway=planes.gateway, tasks=tasks, options=config.server),
-        control=ControlServer(config.data_dir, operations, tasks),
+        port=port,
+        control=None
+        if isinstance(end, GatewayEnd)
+        else ControlServer(config.data_dir, operations, tasks),
         backbone=backbone,
+        end=end,
     )
+    if isinstance(end, GatewayEnd):
+        _wire_end(server, end, metrics, machine)
+    return server
+
+
+def _wire_edge(
+    config: Config,
+    planes: Planes,
+    services: RestServices,
+    tasks: TaskSupervisor,
+    end: "GatewayEnd | None",
+) -> EdgeServer:
+    shared: dict[str, SharedView] | None = None if end is None else {}
+    app = build_rest_app(
+        replace(services, shared_limits=shared),
+        config.rest,
+        web_files=built_files(),
+        is_described=True,
+    )
+    edge = EdgeServer(app, gateway=planes.gateway, tasks=tasks, options=config.server)
+    if end is not None and shared is not None:
+        limits = shared | edge.share_limits() | _shared_limits(planes)
+        end.share_limits(limits, clock=services.clock, tasks=tasks)
+    return edge
+
+
+def _wire_end(server: Server, end: "GatewayEnd", metrics: Metrics, machine: wiring.Machine) -> None:
+    """What the store process may have done at this gateway."""
+    planes = server.planes
+    hub, authenticator = planes.hub, planes.accounts.authenticator
+
+    def ended(session_ids: Sequence[SessionId]) -> None:
+        """The store process has ended sessions; any gateway may have asked for it."""
+        authenticator.revoked(session_ids)
+        hub.close_session(session_ids)
+
+    def keys_read() -> None:
+        if server.keys.file is not None:
+            server.keys.file.reread()
+        server.key_watch.look()
+
+    end.acts.update(
+        push=hub.push,
+        resync=hub.resync,
+        close_duplicate=hub.close_duplicate,
+        revoked=ended,
+        keys_read=keys_read,
+        numbers=partial(numbers_of, metrics),
+    )
+    hub.use_registrar(end, machine.tasks)
+
+
+def _offers(planes: Planes) -> Acts:
+    """What the store process does for all gateways, beside the store: logins, whose budgets and
+    whose queue before the password hash are one for all, and the keys of the identity provider."""
+    accounts = planes.accounts
+    keys = {} if accounts.identity_keys is None else offer(_KEYS, accounts.identity_keys)
+    return {**offer(_LOGINS, accounts.service), **keys}
+
+
+def _shared_limits(planes: Planes) -> dict[str, SharedView]:
+    """The limits that several processes hold together."""
+    return planes.sends.share() | planes.gateway.share_limits() | planes.chats.share_limits()
+
+
+def _subscribe(
+    bus: CommitBus, planes: Planes, publisher: "Publisher | None", ticks: LocalTicks | None
+) -> None:
+    """What a commit means to others, in the order in which they are told. In a cluster the log
+    brings it to the process that pushes; positions are state and never in the log."""
+    fanout = planes.fanout
+    bus.subscribe(LOGGED, fanout.committed if publisher is None else publisher.committed)
+    if ticks is not None:
+        bus.subscribe(LOGGED, ticks.committed)
+    bus.subscribe((PositionsAdvanced,), fanout.positions_advanced)
+    bus.subscribe((Acknowledged,), planes.hub.acknowledged)
+    bus.subscribe((StatusMissed,), fanout.status_missed)
 
 
 def _wire_cluster(
-    config: Config, planes: Planes, machine: Machine, backbone: "Backbone"
-) -> CommitListener:
-    """Tie this process's planes to the others; who is to be told of its commits."""
-    from tidewire.engines.redis.limits import LimitExchange
-    from tidewire.runtime.backbone import add_fanout_parts, add_gateway_parts, add_inbox
+    config: Config, planes: Planes, machine: wiring.Machine, backbone: "Backbone"
+) -> "Publisher":
+    """Tie this process's planes to the others; what puts its commits into the log."""
+    from tidewire.runtime.backbone import add_fanout_parts, add_gateway_parts, add_inbox, ask
 
     clock, _, tasks, _ = machine
-    hub, authenticator = planes.hub, planes.accounts.authenticator
+    hub, authenticator, ticks = planes.hub, planes.accounts.authenticator, backbone.ticks
+    assert ticks is not None
 
     def ended(session_ids: Sequence[SessionId]) -> None:
         """Sessions were revoked at another process."""
@@ -254,101 +369,126 @@ def _wire_cluster(
         hub=hub,
         on_revoked=ended,
         on_roster_changed=planes.fanout.roster_changed,
+        on_news=ticks.heard,
+        on_unrouted=ticks.unrouted,
         on_lost=lost,
         clock=clock,
         tasks=tasks,
     )
-    backbone.limits = LimitExchange(
-        config.redis,
-        views=planes.sends.share()
-        | planes.gateway.share_limits()
-        | planes.accounts.service.share_limits()
-        | planes.chats.share_limits(),
+    backbone.limits = ask(
+        config,
+        "limits",
+        views=_shared_limits(planes) | planes.accounts.service.share_limits(),
         clock=clock,
         tasks=tasks,
     )
     if config.cluster.role.fans_out:
         add_fanout_parts(backbone, config, clock=clock, tasks=tasks)
-    publisher = add_gateway_parts(
-        backbone, config, on_positions=planes.fanout.committed, clock=clock
-    )
-    return publisher.committed
+    return add_gateway_parts(backbone, config, fanout=planes.fanout, clock=clock)
 
 
 class Others(NamedTuple):
-    """What the other processes of a cluster make different for the planes of this one."""
+    """What other processes make different for the planes of this one."""
 
     router: Router
     revoke: Callable[[Sequence[SessionId]], None]
     forget_roster: Callable[[ChatId], None]
     ingest: IngestOptions
     fanout: FanoutOptions
+    ticks: LocalTicks | None = None
+    """None: the fan-out tells them."""
 
 
-def _others(config: Config, hub: Hub, backbone: "Backbone | None") -> Others:
+def _others(
+    config: Config,
+    hub: Hub,
+    backbone: "Backbone | None",
+    end: "End | None",
+    machine: wiring.Machine,
+) -> Others:
     if backbone is None:
-        return Others(hub, nobody_else, nobody_else, config.ingest, config.fanout)
+        return Others(
+            end if isinstance(end, StoreEnd) else hub,
+            end.revoke if isinstance(end, StoreEnd) else wiring.tell_none,
+            wiring.tell_none,
+            config.ingest,
+            config.fanout,
+        )
 
-    from tidewire.runtime.backbone import fit_fanout, fit_ingest
+    from tidewire.runtime.backbone import add_ticks, fit_fanout, fit_ingest
 
     router = backbone.router
-    ingest, fanout = fit_ingest(config.ingest), fit_fanout(config.fanout)
-    return Others(router, router.revoke, router.forget_roster, ingest, fanout)
+    ingest, fanout = fit_ingest(config), fit_fanout(config.fanout)
+    ticks = add_ticks(backbone, hub, fanout, clock=machine.clock, tasks=machine.tasks)
+    return Others(router, router.revoke, router.forget_roster, ingest, fanout, ticks)
 
 
 def _wire_planes(
     config: Config,
     store: Storage,
+    bus: CommitBus,
     key: KeyRing,
-    machine: Machine,
+    machine: wiring.Machine,
     backbone: "Backbone | None",
+    end: "End | None",
 ) -> Planes:
-    clock, ids, tasks, trail = machine
-    hub = Hub(clock=clock, options=config.gateway)
-    others = _others(config, hub, backbone)
-    fanout = FanoutWorker(
-        chats=store,
-        positions=store,
-        router=others.router,
-        clock=clock,
-        tasks=tasks,
-        options=others.fanout,
-    )
-
-    def heal_status(chat_id: ChatId, user_id: UserId) -> None:
-        fanout.tell_status(chat_id, user_id, is_forced=True)
+    clock, ids, tasks, _ = machine
+    hub = Hub(clock=clock, options=config.gateway, publish=bus, chance=random.random)
+    others = _others(config, hub, backbone, end, machine)
+    identity_keys = wiring.keys_of_identity(config, clock)
+    if isinstance(end, GatewayEnd):
+        # It has all that the planes of a gateway ask of the fan-out.
+        fanout = cast("FanoutWorker", end)
+        identity_keys = identity_keys and reach(_KEYS, KeySet, end.link)
+    else:
+        fanout = FanoutWorker(
+            chats=store,
+            positions=store,
+            router=others.router,
+            clock=clock,
+            tasks=tasks,
+            options=others.fanout,
+            ticks=others.ticks,
+        )
 
     def roster_changed(chat_id: ChatId) -> None:
         fanout.roster_changed(chat_id)
         others.forget_roster(chat_id)
 
-    hub.tell_status = heal_status
-    ingest = IngestService(store=store, clock=clock, ids=ids, tasks=tasks, options=others.ingest)
-    delivery: DeliveryService[ConnectionId] = DeliveryService(
-        store=store,
-        clock=clock,
-        tasks=tasks,
-        options=config.delivery,
-        on_advanced=hub.on_advanced,
+    delivery = DeliveryService(
+        store=store, clock=clock, tasks=tasks, options=config.delivery, publish=bus
     )
     revocations = Revocations(hub, others.revoke)
-    chats = ChatService(store=store, clock=clock, ids=ids, options=config.chats, trail=trail)
-    accounts = _wire_accounts(config, store, key, machine, chats, revocations, roster_changed)
+    ingest, chats, accounts = wiring.wire_acting(
+        config,
+        store,
+        key,
+        machine,
+        on_revoked=revocations,
+        on_roster_changed=roster_changed,
+        ingest=others.ingest,
+        identity_keys=identity_keys,
+    )
+    if isinstance(end, GatewayEnd):
+        logins = reach(
+            _LOGINS, AccountService, end.link, registration=accounts.service.registration
+        )
+        accounts = replace(accounts, service=logins)
     # One limiter for sends, whatever edge they come over.
     sends = send_limiter(config.gateway)
-    gateway = Gateway(
+    desk = Desk(
         hub=hub,
-        authenticator=accounts.authenticator,
         intake=ingest,
         acknowledger=delivery,
         typing=fanout,
-        store=store,
-        ids=ids,
+        messages=store,
+        positions=store,
         clock=clock,
         tasks=tasks,
         options=config.gateway,
-        sends=sends,
     )
+    authenticator = accounts.authenticator
+    gateway = Gateway(desk, authenticator=authenticator, ids=ids, epoch=store.epoch, sends=sends)
     return Planes(
         store=store,
         hub=hub,
@@ -363,33 +503,8 @@ def _wire_planes(
     )
 
 
-def _wire_accounts(
-    config: Config,
-    store: Storage,
-    key: KeyRing,
-    machine: Machine,
-    chats: ChatService,
-    revocations: Revocations,
-    roster_changed: Callable[[ChatId], None],
-) -> Accounts:
-    return assemble_accounts(
-        store=store,
-        secret=key,
-        clock=machine.clock,
-        ids=machine.ids,
-        random_bytes=secrets.token_bytes,
-        run_blocking=run_blocking,
-        options=config.accounts,
-        external=_external(config.identity),
-        on_revoked=revocations,
-        on_roster_changed=roster_changed,
-        depart=chats.depart,
-        trail=machine.trail,
-    )
-
-
 def _rest_services(
-    config: Config, planes: Planes, machine: Machine, readiness: Readiness, metrics: Metrics
+    config: Config, planes: Planes, machine: wiring.Machine, readiness: Readiness, page: Page
 ) -> RestServices:
     proxies = TrustedProxies(config.server.trusted_proxies)
     return RestServices(
@@ -406,25 +521,8 @@ def _rest_services(
         ids=machine.ids,
         random_bytes=secrets.token_bytes,
         check_ready=readiness.check,
-        metrics=metrics.render,
+        metrics=page,
         group_members_max=config.chats.group_members_max,
         proxies=proxies,
         insiders=Insiders(proxies, config.server.probe_token),
-    )
-
-
-def _external(identity: IdentityOptions) -> ExternalOptions | None:
-    if not identity.issuer:
-        return None
-    return ExternalOptions(
-        issuer=identity.issuer,
-        audience=identity.audience,
-        secret=identity.secret,
-        fetch_keys=JwksSource(identity.jwks_url) if identity.jwks_url else None,
-        username_claim=identity.username_claim,
-        display_name_claim=identity.display_name_claim,
-        leeway_ms=identity.leeway_ms,
-        keys_cached_ms=identity.keys_cached_ms,
-        keys_cooldown_ms=identity.keys_cooldown_ms,
-        keys_stale_ms_max=identity.keys_stale_ms_max,
     )

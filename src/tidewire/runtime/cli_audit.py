@@ -2,13 +2,14 @@
 
 import re
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from tidewire.domain.audit import AuditAction
-from tidewire.runtime.cli_options import DataDirOption, load_settings
-from tidewire.runtime.console import errors_told, say
+from tidewire.runtime.cli_options import DataDirOption, load_settings, option
+from tidewire.runtime.console import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,42 +25,26 @@ _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 def audit(
     action: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Only this action, or a group of them (login.failed, account). Repeatable.",
             metavar="NAME",
-            help="Only this action, or a group of them (login.failed, account). Repeatable.",
-            show_default=False,
         ),
     ] = None,
     actor: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Only of this user id, or 'operator'.", show_default=False),
+        str | None, option("Only of this user id, or 'operator'.", metavar="ID")
     ] = None,
     target: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="Only about this: a user, chat or session id.",
-            show_default=False,
-        ),
+        str | None, option("Only about this: a user, chat or session id.", metavar="ID")
     ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(metavar="IP", help="Only from this address.", show_default=False),
-    ] = None,
+    address: Annotated[str | None, option("Only from this address.", metavar="IP")] = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Only later than this: 30m, 12h, 7d, or 2031-05-04T11:20:07.412Z.",
-            show_default=False,
-        ),
+        option("Only later than this: 30m, 12h, 7d, or 2031-05-04T11:20:07.412Z.", metavar="TIME"),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on printing what is added, until Ctrl-C.")
+        bool, option("Go on printing what is added, until Ctrl-C.", "--follow")
     ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a line, for programs.")
-    ] = False,
+    json: Annotated[bool, option("Print one JSON object a line, for programs.", "--json")] = False,
     data_dir: DataDirOption = None,
 ) -> None:
     """Print the audit trail: who did what, when and from where.
@@ -67,53 +52,44 @@ def audit(
     Reads the files that the server of DIR has written, the oldest record first. In
     a cluster each gateway has its own.
     """
-    with errors_told():
-        from tidewire.runtime.audit_files import TrailTail, read_trail
-        from tidewire.runtime.clock import SystemClock
+    from tidewire.runtime.audit_files import TrailTail, read_trail
+    from tidewire.runtime.clock import SystemClock
 
-        wanted = _Wanted(
-            actions=_actions(action or []),
-            actor=actor,
-            target=target,
-            address=address,
-            since_ms=_since_ms(since, SystemClock().wall_ms()),
-        )
-        place = load_settings(data_dir).config.data_dir
-        # Opened first: what is added while the rest is read is not missed.
-        tail = TrailTail(place)
-        count = _print(read_trail(place), wanted, is_json=json)
-        if not count and not follow:
-            say("the audit trail has no such record")
-        while follow:
-            time.sleep(FOLLOW_S)
-            _print(tail.more(), wanted, is_json=json)
+    wanted = _Wanted(
+        actions=_actions(action or []),
+        actor=actor,
+        target=target,
+        address=address,
+        since_ms=_since_ms(since, SystemClock().wall_ms()),
+    )
+    place = load_settings(data_dir).config.data_dir
+    # Opened first: what is added while the rest is read is not missed.
+    tail = TrailTail(place)
+    count = _print(read_trail(place), wanted, is_json=json)
+    if not count and not follow:
+        say("the audit trail has no such record")
+    while follow:
+        time.sleep(FOLLOW_S)
+        _print(tail.more(), wanted, is_json=json)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
     """What is to be shown."""
 
-    def __init__(
-        self,
-        *,
-        actions: frozenset[AuditAction],
-        actor: str | None,
-        target: str | None,
-        address: str | None,
-        since_ms: int,
-    ) -> None:
-        self._actions = actions
-        self._actor = actor
-        self._target = target
-        self._address = address
-        self._since_ms = since_ms
+    actions: frozenset[AuditAction]
+    actor: str | None
+    target: str | None
+    address: str | None
+    since_ms: int
 
     def fits(self, record: "AuditRecord") -> bool:
         return (
-            record.action in self._actions
-            and record.at_ms >= self._since_ms
-            and self._actor in (None, record.actor)
-            and self._address in (None, record.address)
-            and self._target in (None, record.target, record.chat_id, record.session_id)
+            record.action in self.actions
+            and record.at_ms >= self.since_ms
+            and self.actor in (None, record.actor)
+            and self.address in (None, record.address)
+            and self.target in (None, record.target, record.chat_id, record.session_id)
         )
 
 

@@ -1,25 +1,22 @@
 """`tidewire cluster`: the tables and topics that a cluster rests on, by the server's settings."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidewire.runtime.cli_options import ConfigOption, DataDirOption, SetOption, load_settings
-from tidewire.runtime.console import EXIT_CHECK_FAILED, errors_told, fail, progress_bar, say, tell
+from tidewire.runtime.cli_options import (
+    ConfigOption,
+    DataDirOption,
+    KeepSessionsOption,
+    SetOption,
+    load_settings,
+    option,
+)
+from tidewire.runtime.console import EXIT_CHECK_FAILED, fail, progress_bar, say, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from tidewire.engines.dynamodb.database import Database
-    from tidewire.engines.dynamodb.options import DynamoOptions
     from tidewire.runtime.config import Config
-
-TABLE_ATTEMPT_MS: Final = 20_000
-TABLE_BUDGET_MS: Final = 60_000
-"""Making a table takes longer than writing a row."""
-
-VENDORS: Final = ("aiobotocore", "confluent_kafka", "redis")
-NO_BROKERS: Final = "kafka.bootstrap_servers is not set"
 
 cluster_app: Final = typer.Typer(
     help="Make, check and mend what a cluster rests on.", no_args_is_help=True
@@ -28,65 +25,29 @@ cluster_app: Final = typer.Typer(
 
 def check_vendors() -> None:
     """End with a sentence if a vendor of the cluster is not installed."""
-    from importlib.util import find_spec
+    from tidewire.runtime.engines import missing_vendors, shared_engines
 
-    missing = [name for name in VENDORS if find_spec(name) is None]
+    missing = missing_vendors(shared_engines())
     if missing:
         fail(f"{', '.join(missing)} is not installed; pip install 'tidewire[cluster]'")
 
 
-def cluster_options() -> "DynamoOptions":
-    """Where the database is, by the settings; ends with a sentence if its vendor is missing."""
+def cluster_config(
+    data_dir: DataDirOption = None, file: ConfigOption = None, named: SetOption = None
+) -> "Config":
+    """The settings; ends with a sentence if a vendor is missing."""
     check_vendors()
-    return load_settings(None).config.dynamodb
-
-
-def _ask_database(
-    options: "DynamoOptions", ask: "Callable[[Database], Awaitable[list[str]]]"
-) -> list[str]:
-    import asyncio
-    from dataclasses import replace
-
-    from tidewire.engines.dynamodb.database import Database
-
-    patient = replace(options, attempt_ms=TABLE_ATTEMPT_MS, budget_ms=TABLE_BUDGET_MS)
-
-    async def connected() -> list[str]:
-        async with Database.connect(patient) as database:
-            return await ask(database)
-
-    return asyncio.run(connected())
-
-
-def _config(data_dir: DataDirOption, file: ConfigOption, named: SetOption) -> "Config":
-    cluster_options()
     return load_settings(data_dir, file, named=named).config
 
 
-def _make_topics(config: "Config") -> list[str]:
-    from tidewire.engines.kafka.topics import create_topics
+def _ask_all(config: "Config", ability: str) -> Iterator[list[str]]:
+    """Of each engine of a cluster that does this: what it says."""
+    from tidewire.runtime.engines import shared_engines
 
-    if not config.kafka.bootstrap_servers:
-        fail(f"{NO_BROKERS}; no topic was made")
-    return [f"topic {name}" for name in create_topics(config.kafka)]
-
-
-def _check_topics(config: "Config") -> list[str]:
-    from tidewire.engines.kafka.topics import check_topics
-
-    if not config.kafka.bootstrap_servers:
-        return [f"{NO_BROKERS}, so nobody can say how the topics are"]
-    return check_topics(config.kafka)
-
-
-def _check_redis(config: "Config") -> list[str]:
-    import asyncio
-
-    from tidewire.engines.redis.checking import check_redis
-
-    if config.redis.url is None:
-        return ["redis.url is not set, so nobody can say how Redis is"]
-    return asyncio.run(check_redis(config.redis))
+    for engine in shared_engines():
+        act = getattr(engine, ability)
+        if act is not None:
+            yield act(config.engines[engine.name])
 
 
 @cluster_app.command()
@@ -95,17 +56,15 @@ def init(
 ) -> None:
     """Make the tables and topics that are missing, and the store's epoch.
 
-    What is there stays as it is: look at it with 'tidewire cluster check'.
+    What is there stays as it is: look at it with 'tidewire cluster check'. A store
+    of an earlier release is not upgraded: that is 'tidewire cluster upgrade'.
     """
-    with errors_told():
-        from tidewire.engines.dynamodb.tables import create_tables
-
-        wanted = _config(data_dir, config, settings)
-        made = _ask_database(wanted.dynamodb, create_tables)
-        if made:
-            say(f"made: {', '.join(made)}")
-        made += _make_topics(wanted)
-        tell(f"Made: {', '.join(made)}." if made else "Nothing to do: everything is there.")
+    made: list[str] = []
+    for more in _ask_all(cluster_config(data_dir, config, settings), "make"):
+        made += more
+        if more:
+            say(f"made: {', '.join(more)}")
+    tell(f"Made: {', '.join(made)}." if made else "Nothing to do: everything is there.")
 
 
 @cluster_app.command()
@@ -116,20 +75,34 @@ def check(
 
     Nothing is changed. The exit code is 0 if all is well and 1 if something differs.
     """
-    with errors_told():
-        from tidewire.engines.dynamodb.tables import check_tables
+    told = _ask_all(cluster_config(data_dir, config, settings), "check")
+    faults = [fault for each in told for fault in each]
+    for fault in faults:
+        tell(fault)
+    if faults:
+        raise typer.Exit(EXIT_CHECK_FAILED)
+    tell("All tables and topics, and Redis, are as they must be.")
 
-        wanted = _config(data_dir, config, settings)
-        faults = [
-            *_ask_database(wanted.dynamodb, check_tables),
-            *_check_topics(wanted),
-            *_check_redis(wanted),
-        ]
-        for fault in faults:
-            tell(fault)
-        if faults:
-            raise typer.Exit(EXIT_CHECK_FAILED)
-        tell("All tables and topics, and Redis, are as they must be.")
+
+@cluster_app.command()
+def upgrade(
+    data_dir: DataDirOption = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    apply: Annotated[bool, option("Do it. Every process is of this release.", "--apply")] = False,
+) -> None:
+    """Let what is new in this release be written into the store.
+
+    The last step of an upgrade, while the new processes serve: one of an earlier
+    release would take it for something else. Older rows are brought to this release
+    first; broken off, it goes on where it was. There is no way back. Doing it again
+    changes nothing.
+    """
+    wanted = cluster_config(data_dir, config, settings)
+    if not apply:
+        fail("replace every gateway and worker by one of this release first, then add --apply")
+    done = [step for steps in _ask_all(wanted, "upgrade") for step in steps]
+    tell(f"Upgraded: {', '.join(done)}." if done else "Nothing to do: it was upgraded before.")
 
 
 @cluster_app.command("new-key")
@@ -141,13 +114,10 @@ def new_key(
     All gateways sign with the same key (cluster.token_key_file); one that has
     another does not start. Stop all of them first. Everybody has to log in again.
     """
-    with errors_told():
-        from tidewire.engines.dynamodb.tables import disagree
-        from tidewire.runtime.backbone import TOKEN_KEY
+    from tidewire.runtime.backbone import TOKEN_KEY, ask
 
-        wanted = _config(data_dir, config, settings)
-        _ask_database(wanted.dynamodb, lambda database: disagree(database, TOKEN_KEY))
-        tell("The key of the gateway that starts first is the key of all.")
+    ask(cluster_config(data_dir, config, settings), "forget_agreed", TOKEN_KEY)
+    tell("The key of the gateway that starts first is the key of all.")
 
 
 @cluster_app.command("after-restore")
@@ -155,16 +125,8 @@ def after_restore(
     data_dir: DataDirOption = None,
     config: ConfigOption = None,
     settings: SetOption = None,
-    keep_sessions: Annotated[
-        bool,
-        typer.Option(
-            "--keep-sessions",
-            help="Leave people and bots logged in, also those logged out since the backup.",
-        ),
-    ] = False,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Do it. No server may run meanwhile.")
-    ] = False,
+    keep_sessions: KeepSessionsOption = False,
+    apply: Annotated[bool, option("Do it. No server may run meanwhile.", "--apply")] = False,
 ) -> None:
     """Make tables that were restored from backups agree again.
 
@@ -172,26 +134,21 @@ def after_restore(
     jump ahead, and the store gets a new epoch, so that clients sync anew. Stop
     every server first, and start them when this is done.
     """
-    with errors_told():
-        options = _config(data_dir, config, settings).dynamodb
-        if not apply:
-            fail("this changes every chat of the store; stop all servers, then add --apply")
+    wanted = cluster_config(data_dir, config, settings)
+    if not apply:
+        fail("this changes every chat of the store; stop all servers, then add --apply")
 
-        from tidewire.engines.dynamodb.restoring import after_restore as mend
-        from tidewire.runtime.clock import SystemClock
+    from tidewire.runtime.backbone import ask
+    from tidewire.runtime.clock import SystemClock
 
-        with progress_bar() as progress:
-            done = mend(
-                options,
-                now_ms=SystemClock().wall_ms(),
-                keep_sessions=keep_sessions,
-                progress=lambda count, total: progress("chats", count, total),
-            )
-        tell(
-            f"{done.chats} chats: {done.heads_moved} heads moved, {done.positions_lowered} "
-            f"positions lowered, {done.memberships_listed} entries of chat lists mended, "
-            f"{done.events_forgotten} commits of the outbox forgotten. The epoch is {done.epoch}."
-        )
-        if not keep_sessions:
-            tell(f"{done.sessions_ended} sessions have ended: people log in again.")
-        say("check it with: tidewire verify --cluster")
+    with progress_bar() as progress:
+
+        def show(done: int, total: int) -> None:
+            progress("chats", done, total)
+
+        now_ms = SystemClock().wall_ms()
+        told, ended_count = ask(wanted, "after_restore", now_ms, keep_sessions, show)
+    tell(told)
+    if not keep_sessions:
+        tell(f"{ended_count} sessions have ended: people log in again.")
+    say("check it with: tidewire verify --cluster")

@@ -1,7 +1,7 @@
-"""What the commands that know a data directory have in common: their options, and the settings."""
+"""What the commands have in common: their options and arguments, and the settings."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,31 +12,48 @@ if TYPE_CHECKING:
 
     from tidewire.runtime.config import Loaded
 
+
+def option(told: str, *names: str, **more: Any) -> Any:
+    """An option, with its help, which says itself what holds without it."""
+    return typer.Option(*names, help=told, show_default=False, show_envvar=False, **more)
+
+
+def argument(metavar: str, told: str, **more: Any) -> Any:
+    """An argument, with its help."""
+    return typer.Argument(metavar=metavar, help=told, show_default=False, **more)
+
+
 DataDirOption = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "The server's data directory. Default: TIDEWIRE_DATA_DIR, or ./data.",
         "--data-dir",
         metavar="DIR",
-        help="The server's data directory. Default: TIDEWIRE_DATA_DIR, or ./data.",
-        show_default=False,
     ),
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "Settings in TOML. Default: TIDEWIRE_CONFIG, or tidewire.toml in DATA_DIR.",
         "--config",
         metavar="FILE",
-        help="Settings in TOML. Default: TIDEWIRE_CONFIG, or tidewire.toml in DATA_DIR.",
-        show_default=False,
     ),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "Any setting, as 'tidewire config' calls it. May be repeated.",
         "--set",
         metavar="NAME=VALUE",
-        help="Any setting, as 'tidewire config' calls it. May be repeated.",
-        show_default=False,
+    ),
+]
+JsonOption = Annotated[bool, option("Print the result as JSON, for programs.", "--json")]
+
+KeepSessionsOption = Annotated[
+    bool,
+    option(
+        "Leave people and bots logged in, also those logged out since the backup.",
+        "--keep-sessions",
     ),
 ]
 

@@ -5,60 +5,54 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidewire.runtime.cli_options import (
-    ConfigOption,
-    DataDirOption,
-    SetOption,
-    load_settings,
-    one_data_dir,
-)
-from tidewire.runtime.console import errors_told, tell
+from tidewire.runtime import cli_options as cli
+from tidewire.runtime.console import print_json, tell
 
 if TYPE_CHECKING:
     from tidewire.runtime.settings import Setting
 
 DataDirArgument = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="[DATA_DIR]",
-        help="Where everything is kept; --data-dir says the same.",
-        show_default=False,
-    ),
+    Path | None, cli.argument("[DATA_DIR]", "Where everything is kept; --data-dir says the same.")
 ]
 HostOption = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1."),
+    str | None, cli.option("The address to listen on. Default: 127.0.0.1.", metavar="ADDRESS")
 ]
 PortOption = Annotated[
-    int | None,
-    typer.Option(metavar="NUMBER", help="The port; 0 takes a free one. Default: 8080."),
+    int | None, cli.option("The port; 0 takes a free one. Default: 8080.", metavar="NUMBER")
 ]
 CertOption = Annotated[
-    Path | None,
-    typer.Option("--tls-cert", metavar="FILE", help="A certificate chain (PEM), for HTTPS."),
+    Path | None, cli.option("A certificate chain (PEM), for HTTPS.", "--tls-cert", metavar="FILE")
 ]
 KeyOption = Annotated[
-    Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of that certificate.")
+    Path | None, cli.option("The key of that certificate.", "--tls-key", metavar="FILE")
+]
+ProcessesOption = Annotated[
+    int | None,
+    cli.option(
+        "Gateway processes on the port, beside one for the store; 1 (the default): one for all.",
+        metavar="NUMBER",
+    ),
 ]
 RoleOption = Annotated[
     str | None,
-    typer.Option(
+    cli.option(
+        "A part of a cluster: gateway, fanout, or all (both). Default: single, no cluster.",
         metavar="ROLE",
-        help="A part of a cluster: gateway, fanout, or all (both). Default: single, no cluster.",
     ),
 ]
 
 
 def serve(
     directory: DataDirArgument = None,
-    data_dir: DataDirOption = None,
+    data_dir: cli.DataDirOption = None,
     host: HostOption = None,
     port: PortOption = None,
     tls_cert: CertOption = None,
     tls_key: KeyOption = None,
+    processes: ProcessesOption = None,
     role: RoleOption = None,
-    config: ConfigOption = None,
-    named: SetOption = None,
+    config: cli.ConfigOption = None,
+    named: cli.SetOption = None,
 ) -> None:
     """Run the server.
 
@@ -69,34 +63,34 @@ def serve(
     A cluster needs DynamoDB, Kafka and Redis (dynamodb.*, kafka.*, redis.url), and
     'tidewire cluster init' once.
     """
-    with errors_told():
-        flags = {
-            "server.host": host,
-            "server.port": port,
-            "server.tls_cert": tls_cert,
-            "server.tls_key": tls_key,
-            "cluster.role": role,
-        }
-        loaded = load_settings(one_data_dir(directory, data_dir), config, flags, named)
-        if loaded.config.cluster.role.is_clustered:
-            from tidewire.runtime.cli_cluster import check_vendors
+    flags = {
+        "server.host": host,
+        "server.port": port,
+        "server.processes": processes,
+        "server.tls_cert": tls_cert,
+        "server.tls_key": tls_key,
+        "cluster.role": role,
+    }
+    loaded = cli.load_settings(cli.one_data_dir(directory, data_dir), config, flags, named)
+    if loaded.config.cluster.role.is_clustered:
+        from tidewire.runtime.cli_cluster import check_vendors
 
-            check_vendors()
-        from tidewire.runtime.serve import run
+        check_vendors()
+    from tidewire.runtime.serve import run
 
-        exit_code = run(loaded.config, typer.echo)
+    exit_code = run(loaded.config, typer.echo)
     raise typer.Exit(exit_code)
 
 
 def config(
     directory: DataDirArgument = None,
-    data_dir: DataDirOption = None,
-    file: ConfigOption = None,
-    named: SetOption = None,
+    data_dir: cli.DataDirOption = None,
+    file: cli.ConfigOption = None,
+    named: cli.SetOption = None,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Only those that are not the default.")
+        bool, cli.option("Only those that are not the default.", "--changed")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print them as JSON, for programs.")] = False,
+    json: Annotated[bool, cli.option("Print them as JSON, for programs.", "--json")] = False,
 ) -> None:
     """Show all settings, and where each of them comes from.
 
@@ -104,15 +98,22 @@ def config(
     default. A setting NAME.FIELD is TIDEWIRE_NAME_FIELD in the environment, and
     FIELD under [NAME] in the file. Secrets are not shown.
     """
-    with errors_told():
-        loaded = load_settings(one_data_dir(directory, data_dir), file, named=named)
-        from tidewire.runtime.settings import DEFAULT
+    loaded = cli.load_settings(cli.one_data_dir(directory, data_dir), file, named=named)
+    from tidewire.runtime.settings import DEFAULT, variable_of
 
-        shown = [one for one in loaded.settings if not changed or one.source != DEFAULT]
-        if json:
-            _print_json(shown)
-        else:
-            _print(shown)
+    shown = [one for one in loaded.settings if not changed or one.source != DEFAULT]
+    if json:
+        rows = {
+            one.name: {
+                "value": one.shown,
+                "source": one.source,
+                "environment": variable_of(one.name),
+            }
+            for one in shown
+        }
+        print_json(rows)
+    else:
+        _print(shown)
 
 
 def _print(settings: "list[Setting]") -> None:
@@ -124,19 +125,3 @@ def _print(settings: "list[Setting]") -> None:
         section = head
         source = "" if setting.source == "default" else f"  ({setting.source})"
         typer.echo(f"{setting.name} = {setting.shown}{source}")
-
-
-def _print_json(settings: "list[Setting]") -> None:
-    import msgspec
-
-    rows = {
-        one.name: {"value": one.shown, "source": one.source, "environment": _variable(one.name)}
-        for one in settings
-    }
-    typer.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
-
-
-def _variable(name: str) -> str:
-    from tidewire.runtime.settings import ENVIRONMENT_PREFIX
-
-    return ENVIRONMENT_PREFIX + name.replace(".", "_").upper()

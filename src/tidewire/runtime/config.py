@@ -1,36 +1,32 @@
 """All settings of a server, from one precedence: flags, environment, file, defaults.
 
 The only module that reads a server's environment. Everything that is wrong is told at once, a
-sentence each; a server never starts with a setting that nobody understood.
+sentence each; a server never starts with a setting that was not understood.
 """
 
 import os
 import ssl
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
-from tidewire.accounts.options import AccountOptions, check_secret, decided
+from tidewire.accounts.options import NEEDS_ONE, AccountOptions, IdentityOptions
 from tidewire.chats.options import ChatOptions
 from tidewire.delivery.options import DeliveryOptions
 from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import TidewireError
 from tidewire.edge.options import EdgeOptions
-from tidewire.edge.proxies import TrustedProxies
+from tidewire.edge.peers import TrustedProxies
 from tidewire.edge.rest.options import RestOptions
-from tidewire.engines.dynamodb.options import DynamoOptions
-from tidewire.engines.kafka.options import KafkaOptions
-from tidewire.engines.redis.options import RedisOptions
-from tidewire.engines.sqlite.database import SqliteOptions
 from tidewire.fanout.options import FanoutOptions
 from tidewire.gateway.options import GatewayOptions
 from tidewire.ingest.options import IngestOptions
 from tidewire.runtime.audit_files import AuditOptions
-from tidewire.runtime.roles import ClusterOptions
+from tidewire.runtime.engines import ENGINES
 from tidewire.runtime.settings import (
     CLIENT_VARIABLES,
     DEFAULT,
@@ -41,14 +37,52 @@ from tidewire.runtime.settings import (
     Unfit,
     build,
     cast,
-    nearest,
+    retired_settings,
     slots_of,
+    unknown,
+    variable_of,
 )
 
 DATA_DIR_DEFAULT: Final = Path("data")
 CONFIG_NAME: Final = "tidewire.toml"
 DATA_DIR_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}DATA_DIR"
 CONFIG_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}CONFIG"
+
+
+class Role(StrEnum):
+    SINGLE = "single"
+    """One process on SQLite, nothing else needed."""
+    ALL = "all"
+    """A gateway and a fan-out worker of a cluster in one process."""
+    GATEWAY = "gateway"
+    """Serves clients, stores what they send, tells the event log."""
+    FANOUT = "fanout"
+    """Reads the event log and pushes. Serves no clients, only probes."""
+
+    @property
+    def is_clustered(self) -> bool:
+        return self is not Role.SINGLE
+
+    @property
+    def serves(self) -> bool:
+        """It takes clients' connections."""
+        return self is not Role.FANOUT
+
+    @property
+    def fans_out(self) -> bool:
+        """It reads the event log."""
+        return self in (Role.ALL, Role.FANOUT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """This process's part in a cluster."""
+
+    role: Role = Role.SINGLE
+    """What this process does: everything by itself, or a part of a cluster."""
+    token_key_file: Path | None = None
+    """What tokens are signed with; the same for all gateways. Made if it is not there. None: a file
+    in the data directory."""
 
 
 class LogFormat(StrEnum):
@@ -75,59 +109,6 @@ class LogOptions:
     """How lines are written."""
 
 
-NEEDS_ONE: Final = "an issuer needs either a secret or a jwks_url"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdentityOptions:
-    """The team's own identity provider, if it has one: whose tokens are taken besides our own."""
-
-    issuer: str = ""
-    """As it stands in its tokens. Without one, only Tidewire's own accounts are known."""
-    audience: str = "tidewire"
-    """As it stands in its tokens for this server."""
-    secret: Secret | None = None
-    """For HS256."""
-    jwks_url: str = ""
-    """For RS256 and EdDSA: where its public keys are."""
-    username_claim: str = "preferred_username"
-    """The claim that becomes the user name."""
-    display_name_claim: str = "name"
-    """The claim that becomes the name that others see."""
-    leeway_ms: int = 60_000
-    """How far its clock may be from ours."""
-    keys_cached_ms: int = 300_000
-    """How long its public keys hold before they are asked for again."""
-    keys_cooldown_ms: int = 30_000
-    """A key that is not known has them asked for at once, but not more often than this."""
-    keys_stale_ms_max: int = 3_600_000
-    """How long old keys hold while they cannot be asked for."""
-
-    def __post_init__(self) -> None:
-        if self.keys_cached_ms < 1 or self.keys_cooldown_ms < 1:
-            raise ValueError("keys_cached_ms and keys_cooldown_ms are at least 1")
-        if self.keys_stale_ms_max < self.keys_cached_ms:
-            raise ValueError("keys_stale_ms_max is at least keys_cached_ms")
-        is_given = self.secret is not None or bool(self.jwks_url)
-        if not self.issuer:
-            if is_given:
-                raise ValueError("secret and jwks_url need an issuer")
-            return
-        if self.secret is not None and self.jwks_url:
-            raise ValueError(NEEDS_ONE)
-        if self.jwks_url and not self.jwks_url.startswith(("https://", "http://")):
-            raise ValueError("jwks_url begins with https:// (or http://)")
-        if self.secret is not None:
-            check_secret(self.secret)
-        if not 0 <= self.leeway_ms <= 600_000:
-            raise ValueError("leeway_ms is at most ten minutes")
-
-    @property
-    def is_usable(self) -> bool:
-        """Its tokens can be checked here."""
-        return bool(self.issuer) and (self.secret is not None or bool(self.jwks_url))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything that can be set, as it holds."""
@@ -140,46 +121,58 @@ class Config:
     delivery: DeliveryOptions
     chats: ChatOptions
     fanout: FanoutOptions
-    sqlite: SqliteOptions
     cluster: ClusterOptions
-    dynamodb: DynamoOptions
-    kafka: KafkaOptions
-    redis: RedisOptions
     accounts: AccountOptions
     identity: IdentityOptions
     audit: AuditOptions
     log: LogOptions
+    engines: Mapping[str, Any]
+    """The options of each engine, by its name."""
 
+
+_SETTINGS: Final = {
+    "server": "host port processes tls_cert tls_key trusted_proxies probe_token"
+    " http_connections_max address_http_connections_max address_connections_max"
+    " inbound_bytes_per_second",
+    "rest": "reads_per_minute writes_per_minute anonymous_per_minute cors_origins",
+    "gateway": "ping_interval_ms connection_age_ms_max send_chat_rate_per_second"
+    " send_chat_burst send_user_rate_per_second send_user_burst requests_waiting_max"
+    " outbound_bytes_max page_bytes_per_second user_connections_max user_connects_per_minute"
+    " ip_connects_per_minute origins_allowed is_token_in_url_allowed",
+    "chats": "group_members_max direct_policy strangers_per_hour edit_window_ms",
+    "fanout": "rosters_max",
+    "cluster": "role token_key_file",
+    "accounts": "registration access_token_ms session_ms session_ms_max sessions_max bot_token_ms"
+    " passwords.memory_kib throttle.login_ip_burst throttle.register_ip_burst",
+    "identity": "issuer audience secret jwks_url username_claim display_name_claim",
+    "audit": "files_max",
+    "log": "level format",
+    **{engine.name: engine.settings for engine in ENGINES.values()},
+}
+"""The options of each section that an operator can set. The others are constants: they are fields
+so that a test can build a part with other values."""
 
 SECTIONS: Final[Mapping[str, type]] = {
-    "server": EdgeOptions,
-    "rest": RestOptions,
-    "gateway": GatewayOptions,
-    "ingest": IngestOptions,
-    "delivery": DeliveryOptions,
-    "chats": ChatOptions,
-    "fanout": FanoutOptions,
-    "sqlite": SqliteOptions,
-    "cluster": ClusterOptions,
-    "dynamodb": DynamoOptions,
-    "kafka": KafkaOptions,
-    "redis": RedisOptions,
-    "accounts": AccountOptions,
-    "identity": IdentityOptions,
-    "audit": AuditOptions,
-    "log": LogOptions,
+    **{
+        name: kind
+        for name, kind in get_type_hints(Config).items()
+        if isinstance(kind, type) and is_dataclass(kind)
+    },
+    **{engine.name: engine.options for engine in ENGINES.values()},
 }
+"""The options of each part of the server."""
 
-_HIDDEN: Final = ("sqlite.vfs",)
-"""Not an operator's business: tests put a disk that fails there."""
-
-SLOTS: Final[Mapping[str, Slot]] = {
-    slot.name: slot
-    for section, options in SECTIONS.items()
-    for slot in slots_of(options, section, _HIDDEN)
+OPTIONS: Final[Mapping[str, Slot]] = {
+    slot.name: slot for section, options in SECTIONS.items() for slot in slots_of(options, section)
 }
-_VARIABLES: Final[Mapping[str, Slot]] = {slot.variable: slot for slot in SLOTS.values()}
-assert len(_VARIABLES) == len(SLOTS), "two settings have one name in the environment"
+"""Everything that a part of the server can be built with."""
+
+SLOTS: Final[dict[str, Slot]] = {
+    f"{section}.{name}": OPTIONS[f"{section}.{name}"]
+    for section in SECTIONS
+    for name in _SETTINGS.get(section, "").split()
+}
+"""The settings: what an operator can set."""
 
 _OTHER_VARIABLES: Final = (DATA_DIR_VARIABLE, CONFIG_VARIABLE, *CLIENT_VARIABLES)
 
@@ -211,7 +204,7 @@ def load(
 ) -> Loaded:
     """Read everything. `flags` are values by the name of their setting. Raises BadConfig.
 
-    Without `is_serving`, nobody logs in: the secret of the identity provider, which may be in the
+    Without `is_serving`, no user logs in: the secret of the identity provider, which may be in the
     server's environment alone, is not asked for.
     """
     environ = os.environ if environ is None else environ
@@ -233,9 +226,10 @@ def load(
     if faults:
         raise BadConfig(faults)
     accounts, server = parts["accounts"], parts["server"]
-    registration = decided(accounts.registration, is_private=is_private(server))
+    registration = accounts.registration.decided(is_private=is_private(server))
     parts["accounts"] = replace(accounts, registration=registration)
-    config = Config(data_dir=place.value, **parts)
+    engines = {name: parts.pop(name) for name in ENGINES}
+    config = Config(data_dir=place.value, engines=engines, **parts)
     settings = [place]
     for name, slot in SLOTS.items():
         source = given[name].source if name in given else DEFAULT
@@ -297,7 +291,7 @@ def _from_file(file: Path, faults: list[str]) -> dict[str, Given]:
         if name in SLOTS:
             given[name] = Given(value, str(file))
         else:
-            faults.append(f"{file}: there is no setting {name}{nearest(name, list(SLOTS))}")
+            faults.append(f"{file}: {unknown(name, name, list(SLOTS))}")
     return given
 
 
@@ -311,15 +305,17 @@ def _leaves(content: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, obje
 
 def _from_environment(environ: Mapping[str, str], faults: list[str]) -> dict[str, Given]:
     given: dict[str, Given] = {}
+    names = {slot.variable: slot.name for slot in SLOTS.values()}
+    retired = {variable_of(name): name for name in retired_settings()}
     for variable in sorted(environ):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _OTHER_VARIABLES:
             continue
-        slot = _VARIABLES.get(variable)
-        if slot is not None:
-            given[slot.name] = Given(environ[variable], variable)
+        if variable in names:
+            given[names[variable]] = Given(environ[variable], variable)
         else:
-            known = [*_VARIABLES, *_OTHER_VARIABLES]
-            faults.append(f"environment: there is no {variable}{nearest(variable, known)}")
+            known = [*names, *_OTHER_VARIABLES]
+            fault = unknown(retired.get(variable, ""), variable, known)
+            faults.append(f"environment: {fault}")
     return given
 
 
@@ -329,7 +325,7 @@ def _from_flags(flags: Mapping[str, str], faults: list[str]) -> dict[str, Given]
         if name in SLOTS:
             given[name] = Given(text, "flag")
         else:
-            faults.append(f"there is no setting {name}{nearest(name, list(SLOTS))}")
+            faults.append(unknown(name, name, list(SLOTS)))
     return given
 
 
@@ -352,19 +348,13 @@ def _build_all(values: Mapping[str, object], faults: list[str]) -> dict[str, Any
             parts[section] = build(options, section, values)
         except ValueError as error:
             faults.append(f"{section}: {error}")
-    faults.extend(_impossible(parts))
+    if "server" in parts:
+        faults.extend(_impossible_server(parts["server"]))
     return parts
 
 
-def _impossible(parts: Mapping[str, Any]) -> Iterator[str]:
-    """What the planes leave to us to check: they know neither files nor their neighbours."""
-    if "sqlite" in parts and parts["sqlite"].synchronous not in ("FULL", "EXTRA"):
-        yield "sqlite.synchronous is FULL or EXTRA: anything less loses acknowledged messages"
-    if "server" in parts:
-        yield from _impossible_server(parts["server"])
-
-
 def _impossible_server(server: EdgeOptions) -> Iterator[str]:
+    """What the edge leaves to us to check: its options know no files."""
     files = {"tls_cert": server.tls_cert, "tls_key": server.tls_key}
     missing = [name for name, file in files.items() if file is not None and not file.is_file()]
     for name in missing:

@@ -10,7 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import typer
 
@@ -21,9 +21,14 @@ from typer.core import TyperGroup
 from tidewire.domain.errors import TidewireError
 from tidewire.ports.inspection import Damaged
 
+if TYPE_CHECKING:
+    from typer._click import Context
+
 EXIT_CHECK_FAILED: Final = 1
 EXIT_NOT_DONE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+CHAT_VENDOR: Final = "textual"
+"""What the extra `chat` has and `server` has not."""
 
 
 class Commands(TyperGroup):
@@ -55,6 +60,10 @@ class Commands(TyperGroup):
             sys.exit(result if isinstance(result, int) else os.EX_OK)
         return result
 
+    def invoke(self, ctx: "Context") -> Any:
+        with errors_told():
+            return super().invoke(ctx)
+
 
 def _usage_sentence(fault: ClickException) -> str:
     sentence = fault.format_message().removesuffix(".")
@@ -65,21 +74,21 @@ def _usage_sentence(fault: ClickException) -> str:
 
 
 @contextmanager
-def errors_told(extra: str = "server") -> Iterator[None]:
-    """Turn what can go wrong in the world into a sentence and an exit code. `extra` is what has to
-    be installed for the command."""
+def errors_told() -> Iterator[None]:
+    """Turn what can go wrong in the world into a sentence and an exit code."""
     try:
         yield
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] == "tidewire":
             raise
+        extra = "chat" if missing.name == CHAT_VENDOR else "server"
         fail(f"{missing.name} is not installed; pip install 'tidewire[{extra}]'")
     except TidewireError as error:
         fail(str(error))
     except Damaged as damage:
         fail(str(damage.as_unusable()))
     except BrokenPipeError:
-        # Whoever read our output has gone, which is no error of ours. Python would complain once
+        # The reader of our output has gone, which is no error of ours. Python would complain once
         # more when it closes stdout, so that goes nowhere from here on.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(EXIT_NOT_DONE) from None
@@ -128,6 +137,13 @@ def _print(text: str, stream: TextIO, indent: str) -> None:
     typer.echo(text, file=stream)
 
 
+def print_json(value: object) -> None:
+    """A result for programs."""
+    import msgspec
+
+    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str, int, int | None], None]]:
     """A bar on stderr if that is a terminal; it is gone when the work is done."""
@@ -160,4 +176,4 @@ def progress_bar() -> Iterator[Callable[[str, int, int | None], None]]:
 
 
 def _no_bar(stage: str, done: int, total: int | None) -> None:
-    """Nobody watches."""
+    """Shows nothing."""

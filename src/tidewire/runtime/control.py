@@ -43,7 +43,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 def no_progress(done: int, total: int) -> None:
-    """Nobody watches."""
+    """Shows nothing."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -93,17 +93,17 @@ class ControlServer:
                 writer.write(_line(Answer(progress=(done, total))))
 
         try:
-            line = await _request_line(reader)
-            if line:
-                writer.write(_line(await self._answer(line, tell)))
-                await writer.drain()
-        except OSError:
-            # The client has gone.
+            writer.write(_line(await self._answer(await _request_line(reader), tell)))
+            await writer.drain()
+        except (OSError, EOFError):
+            # The client has gone, or says nothing for too long.
             pass
         finally:
             writer.close()
 
-    async def _answer(self, line: bytes, progress: Progress) -> Answer:
+    async def _answer(self, line: bytes | None, progress: Progress) -> Answer:
+        if line is None:
+            return Answer(error=f"the request is longer than {LINE_BYTES_MAX} bytes")
         try:
             request = msgspec.json.decode(line, type=Request)
         except msgspec.DecodeError:
@@ -112,9 +112,6 @@ class ControlServer:
             result = await self._operations.run(request.command, request.arguments, progress)
         except (TidewireError, OSError) as error:
             return Answer(error=str(error))
-        except TypeError:
-            _logger.exception("operation %s failed", request.command)
-            return Answer(error="the server does not understand this; is it of another version?")
         except Exception as error:  # noqa: BLE001 - it concerns this command alone
             self._tasks.request_failed(RequestKind.CONTROL, error, {"command": request.command})
             return Answer(error=f"{ErrorCode.INTERNAL_ERROR}: {_FAILED}")
@@ -123,13 +120,19 @@ class ControlServer:
         return Answer(result=dict(result))
 
 
-async def _request_line(reader: asyncio.StreamReader) -> bytes:
-    """What the client asks; nothing if it says nothing in time, or too much."""
-    try:
-        async with asyncio.timeout(REQUEST_S_MAX):
-            return await reader.readline()
-    except (TimeoutError, ValueError):
-        return b""
+async def _request_line(reader: asyncio.StreamReader) -> bytes | None:
+    """What the client asks, None if it is too long. Raises TimeoutError, EOFError."""
+    is_too_long = False
+    async with asyncio.timeout(REQUEST_S_MAX):
+        while True:
+            try:
+                line = await reader.readuntil(b"\n")
+            except asyncio.LimitOverrunError as excess:
+                # It is read to its end, or the client would not read the answer.
+                is_too_long = True
+                await reader.readexactly(excess.consumed)
+            else:
+                return None if is_too_long else line
 
 
 def ask(
@@ -174,7 +177,7 @@ def _line(message: Request | Answer) -> bytes:
 
 
 def _listen(data_dir: Path) -> socket.socket:
-    # Nobody else uses this directory, so what is there was left behind by a crash.
+    # No other server uses this directory, so what is there was left behind by a crash.
     (data_dir / SOCKET_NAME).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)

@@ -1,75 +1,51 @@
 """Operations on the data of a server that does not run."""
 
-import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from tidewire.accounts.assembly import assemble_accounts
-from tidewire.chats.service import ChatService
-from tidewire.domain.errors import InvalidOperation
-from tidewire.engines.sqlite.storage import SqliteStorage
-from tidewire.ingest.service import IngestService
-from tidewire.runtime.audit import AuditRecorder
-from tidewire.runtime.clock import SystemClock
+from tidewire.domain.errors import InvalidOperation, StoreUnusable
+from tidewire.ports.event_log import ignore_commits
 from tidewire.runtime.config import Config
-from tidewire.runtime.control import Progress, Result
-from tidewire.runtime.id_source import id_source
-from tidewire.runtime.key_acts import key_acts
-from tidewire.runtime.operations import Operations
-from tidewire.runtime.secret_files import KeyFile
+from tidewire.runtime.control import Result
+from tidewire.runtime.engines import engine_for, names_cluster
 from tidewire.runtime.supervise import TaskSupervisor
-from tidewire.runtime.threads import run_blocking
+from tidewire.runtime.token_keys import KeyFile
+from tidewire.runtime.wiring import Machine, open_own_store, wire_acting, wire_operations
 
 
 async def operate_directly(
-    config: Config, command: str, arguments: Mapping[str, object], progress: Progress
+    settings: Callable[[], Config],
+    data_dir: Path,
+    command: str,
+    arguments: Mapping[str, object],
+    *,
+    may_create: bool,
 ) -> Result:
-    """Open the store, which takes its lock, do it, and close the store again. Raises
-    InvalidOperation for a cluster, whose store is not in this directory."""
-    if config.cluster.role.is_clustered or config.kafka.bootstrap_servers:
+    """Open the store, which takes its lock, do it, and close the store again. Without `may_create`
+    there has to be a store. Raises StoreUnusable, and InvalidOperation for a cluster, whose store
+    is not in this directory."""
+    engine = engine_for("store", is_shared=False)
+    is_there = engine.named is None or engine.named(engine.options(), data_dir).exists()
+    if not may_create and not is_there:
+        raise StoreUnusable(
+            f"there is no database in {data_dir}; name its directory with --data-dir"
+        )
+    config = settings()
+    if config.cluster.role.is_clustered or names_cluster(config.engines):
         raise InvalidOperation(
             f"the settings name a cluster, and no gateway runs on {config.data_dir} (yet); "
             "name the data directory of one that does (--data-dir)"
         )
-    tasks, clock, ids = TaskSupervisor(), SystemClock(), id_source()
-    trail = AuditRecorder(config.data_dir, clock=clock, options=config.audit)
-    store = await SqliteStorage.open(config.data_dir, options=config.sqlite)
+    tasks = TaskSupervisor()
+    machine = Machine.of(config, tasks)
+    engine, store = await open_own_store(config, ignore_commits)
     try:
         keys = KeyFile(config.data_dir)
-        chats = ChatService(store=store, clock=clock, ids=ids, options=config.chats, trail=trail)
-        accounts = assemble_accounts(
-            store=store,
-            secret=keys.ring,
-            clock=clock,
-            ids=ids,
-            random_bytes=secrets.token_bytes,
-            run_blocking=run_blocking,
-            options=config.accounts,
-            external=None,
-            external_issuer=config.identity.issuer or None,
-            on_revoked=_nobody_is_connected,
-            on_roster_changed=_nobody_is_connected,
-            depart=chats.depart,
-            trail=trail,
-        )
-        operations = Operations(
-            admin=accounts.admin,
-            chats=chats,
-            ingest=IngestService(
-                store=store, clock=clock, ids=ids, tasks=tasks, options=config.ingest
-            ),
-            sqlite=store,
-            data_dir=config.data_dir,
-            clock=clock,
-            trail=trail,
-            keys=key_acts(config, keys, clock),
-        )
-        return await operations.run(command, arguments, progress)
+        acting = wire_acting(config, store, keys.ring, machine)
+        operations = wire_operations(config, store, engine, acting, machine, keys)
+        return await operations.run(command, arguments)
     finally:
         # Under the lock of the directory, like everything that is written there.
-        trail.close()
+        machine.trail.close()
         await tasks.close()
         await store.close()
-
-
-def _nobody_is_connected(_: object) -> None:
-    """There is no server that would have to be told."""

@@ -1,18 +1,15 @@
-"""A process that reads the event log and pushes, and serves nobody but probes."""
+"""A process that reads the event log and pushes. It serves no clients, only probes."""
 
-import asyncio
 from dataclasses import dataclass
 
-from tidewire.edge.insiders import Insiders
+from tidewire.edge.peers import Insiders, TrustedProxies
 from tidewire.edge.probes import NoGateway, Probes
-from tidewire.edge.proxies import TrustedProxies
 from tidewire.edge.server import EdgeServer
 from tidewire.ports.event_log import ignore_commits
 from tidewire.runtime.backbone import Backbone, add_fanout_parts, open_backbone
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.config import Config
-from tidewire.runtime.lag import LoopLag
-from tidewire.runtime.metrics import Metrics, WorkerSources
+from tidewire.runtime.metrics import TABLES, LoopLag, Metrics, ProcessNumbers
 from tidewire.runtime.readiness import Readiness
 from tidewire.runtime.supervise import TaskSupervisor
 
@@ -53,13 +50,11 @@ async def build_fanout(config: Config, *, tasks: TaskSupervisor) -> FanoutServer
     worker = add_fanout_parts(backbone, config, clock=clock, tasks=tasks)
     lag, readiness = LoopLag(), Readiness(backbone.store)
     metrics = Metrics(
-        WorkerSources(
-            fanout=worker,
-            backbone=backbone,
-            lag=lag,
-            tasks_count=lambda: len(asyncio.all_tasks()),
-            failures_by_kind=tasks.failures_by_kind,
-        )
+        [
+            (TABLES["process"], ProcessNumbers(lag, tasks.failures_by_kind)),
+            (TABLES["fanout"], worker),
+            *backbone.metric_sources(),
+        ]
     )
     proxies = TrustedProxies(config.server.trusted_proxies)
     probes = Probes(

@@ -7,6 +7,6 @@ from tidewire.domain.ids import UlidSource
 
 
 def id_source() -> UlidSource:
-    """Ids that nobody else makes. They are unique, not secret, so a generator with a secret seed is
-    enough, and spares every message a call into the kernel."""
+    """Ids that no other process makes. They are unique, not secret, so a generator with a secret
+    seed is enough, and spares every message a call into the kernel."""
     return UlidSource(Random(secrets.randbits(256)).getrandbits)

@@ -1,8 +1,8 @@
 """In which order a server starts and stops.
 
-Stopping: say that we are not ready, take nobody new, tell everybody to come back later, store and
+Stopping: say that we are not ready, take no new clients, tell all to come back later, store and
 answer what was taken in, write positions, close sockets, close the store. It takes under 10 s: a
-peer that does not read and a disk that does not answer hold nobody up for longer. Whatever is cut
+peer that does not read and a disk that does not answer do not delay it for longer. Whatever is cut
 off, what was acknowledged is on the disk.
 """
 
@@ -10,6 +10,7 @@ import asyncio
 import gc
 import logging
 import os
+import signal
 import threading
 from collections.abc import Awaitable
 from typing import Final
@@ -18,8 +19,7 @@ from tidewire.domain.errors import Unavailable
 from tidewire.ports.runtime import RequestKind
 from tidewire.runtime.bootstrap import Server
 from tidewire.runtime.clock import SystemClock
-from tidewire.runtime.secret_files import SecretUnusable
-from tidewire.runtime.stopping import EXIT_BROKEN
+from tidewire.runtime.token_keys import SecretUnusable
 
 STORE_S_MAX: Final = 6.0
 """How long a stop waits for what was taken in to be stored."""
@@ -32,22 +32,35 @@ STOP_S_MAX: Final = 9.5
 HOUSE_S: Final = 60.0
 """How often accounts are kept in order."""
 
+EXIT_DONE: Final = 0
+EXIT_BROKEN: Final = 70
+"""A part died (EX_SOFTWARE): the service manager may start it again."""
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+GARBAGE_OBJECTS: Final = 10_000
+"""After how many more objects it is looked for those that refer to each other in a ring."""
+
 _logger: Final = logging.getLogger(__name__)
 
 
 async def start(server: Server) -> None:
     """Serve from now on. Raises PortUnavailable; then the server has to be stopped."""
-    await server.control.start()
+    if server.control is not None:
+        await server.control.start()
     server.lag.start()
     if server.backbone is not None:
         await server.backbone.start(server.tasks)
         await _tend_keys(server)
     server.tasks.start_service("accounts-house", _keep_house(server))
-    await server.edge.start()
+    server.tasks.start_service("accounts-erasure", _erase_accounts(server))
+    if server.port is not None:
+        await server.edge.start()
     # Modules, tables and planes stay until the end: the collector need not walk them again and
     # again. It is a few per cent of the processor time of a message.
     gc.collect()
     gc.freeze()
+    # Nor need it look after each 700 objects: a new connection alone has some hundred.
+    gc.set_threshold(GARBAGE_OBJECTS)
     server.readiness.is_ready = True
 
 
@@ -58,16 +71,17 @@ async def stop(server: Server, *, is_started: bool = True) -> None:
     last_resort.start()
     try:
         server.readiness.is_ready = False
-        if is_started:
+        if is_started and server.port is not None:
             await server.edge.stop_accepting()
         server.planes.hub.shutdown()
         await _within(STORE_S_MAX, _drain(server), "storing what was taken in")
         await _within(SOCKETS_S_MAX, server.planes.hub.empty(), "closing connections")
-        if is_started:
+        if is_started and server.port is not None:
             await _within(SOCKETS_S_MAX, server.edge.stop(), "ending requests")
         if server.backbone is not None and is_started:
             await _within(ROUTES_S_MAX, server.backbone.stop_pushing(), "saying that it goes")
-        await server.control.stop()
+        if server.control is not None:
+            await server.control.stop()
         server.lag.stop()
         server.planes.hub.close()
         await server.tasks.close()
@@ -108,8 +122,20 @@ async def _keep_house(server: Server) -> None:
             server.tasks.request_failed(RequestKind.HOUSEKEEPING, error)
         await _tend_keys(server)
         if server.backbone is not None and server.backbone.recheck is not None:
-            # A process that was killed told nobody of the sessions that it had just ended.
+            # A process that was killed told no other of the sessions that it had just ended.
             server.backbone.recheck()
+        await asyncio.sleep(HOUSE_S)
+
+
+async def _erase_accounts(server: Server) -> None:
+    """Beside the house, because it may take long."""
+    while True:
+        try:
+            await server.planes.accounts.deletion.resume_erasures()
+        except Unavailable as error:
+            _logger.warning("messages that are to be erased stay for now: %s", error)
+        except Exception as error:  # noqa: BLE001 - the next round tries again
+            server.tasks.request_failed(RequestKind.HOUSEKEEPING, error)
         await asyncio.sleep(HOUSE_S)
 
 
@@ -134,3 +160,50 @@ def _give_up() -> None:
     """On a thread of its own, because the loop may be what hangs."""
     _logger.critical("stopping took over %s s; ending now", STOP_S_MAX)
     os._exit(EXIT_BROKEN)
+
+
+class Stop:
+    """Collects reasons to shut down: signals, and tasks that failed. Waits for the first.
+
+    A second signal ends the process there and then: everything that was acknowledged is on the
+    disk already.
+    """
+
+    def __init__(self) -> None:
+        """Must be made on the event loop."""
+        self.exit_code = EXIT_DONE
+        self._wanted = asyncio.Event()
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._wanted.is_set()
+
+    async def wait(self) -> None:
+        await self._wanted.wait()
+
+    def ask(self, why: str) -> None:
+        if not self.is_wanted:
+            _logger.info("stopping", extra={"why": why})
+            self._wanted.set()
+
+    def died(self, name: str, error: BaseException) -> None:
+        """A task died (`TaskSupervisor.on_death`): end in order, and say that it was no wish."""
+        self.exit_code = EXIT_BROKEN
+        self.ask(f"the task {name} died")
+
+    def listen(self) -> None:
+        """Take the signals over."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._signalled, number)
+
+    def ignore(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if self.is_wanted:
+            _logger.warning("stopped at once by a second signal")
+            os._exit(128 + number)
+        self.ask(number.name)

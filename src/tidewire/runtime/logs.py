@@ -14,7 +14,7 @@ from typing import Any, Final, TextIO
 import msgspec
 import structlog
 
-from tidewire.gateway.limits import KeyedRate, Rate
+from tidewire.domain.rates import Limiter, Rate
 from tidewire.ports.runtime import FLOOD_KEY
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.config import LogFormat, LogOptions
@@ -48,7 +48,7 @@ SECRET_KEYS: Final = frozenset(
         "url",
     }
 )
-"""Fields that are never written, whoever gives them: secrets, and what people say to each other."""
+"""Fields that are never written: secrets, and what people say to each other."""
 
 # A JWT, what follows Bearer, the value of a token in a URL, and our own refresh tokens and invites.
 _SECRETS: Final = re.compile(
@@ -76,8 +76,8 @@ class FloodFilter(logging.Filter):
         super().__init__()
         self._now_ms = now_ms
         per_minute = FLOOD_LINES_PER_MINUTE
-        self._lines: KeyedRate[tuple[str, str]] = KeyedRate(
-            Rate(per_minute, per_seconds=60, burst=per_minute), keys_max=FLOOD_KEYS_MAX
+        self._lines: Limiter[tuple[str, str]] = Limiter(
+            Rate(per_minute, per_ms=60_000, burst=per_minute), keys_max=FLOOD_KEYS_MAX
         )
         self._dropped: dict[tuple[str, str], int] = {}
 
@@ -114,12 +114,15 @@ def is_json_log(options: LogOptions, stream: TextIO = sys.stderr) -> bool:
     )
 
 
-def start_logging(options: LogOptions, stream: TextIO = sys.stderr) -> None:
-    """Send all logging of this process to the stream from now on."""
+def start_logging(
+    options: LogOptions, stream: TextIO = sys.stderr, *, process: str | None = None
+) -> None:
+    """Send all logging of this process to the stream from now on. `process` names it in every line,
+    where a server has several."""
     is_json = is_json_log(options, stream)
     handler = logging.StreamHandler(stream)
     handler.addFilter(FloodFilter(SystemClock().monotonic_ms))
-    handler.setFormatter(_formatter(is_json=is_json, has_colours=stream.isatty()))
+    handler.setFormatter(_formatter(process, is_json=is_json, has_colours=stream.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(options.level.value.upper())
@@ -132,7 +135,7 @@ def start_logging(options: LogOptions, stream: TextIO = sys.stderr) -> None:
     logging.captureWarnings(capture=True)
 
 
-def _formatter(*, is_json: bool, has_colours: bool) -> logging.Formatter:
+def _formatter(process: str | None, *, is_json: bool, has_colours: bool) -> logging.Formatter:
     gathered: list[Any] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),
@@ -140,6 +143,13 @@ def _formatter(*, is_json: bool, has_colours: bool) -> logging.Formatter:
             fmt="iso" if is_json else "%H:%M:%S", utc=is_json, key="timestamp"
         ),
     ]
+    if process is not None:
+
+        def name_process(logger: object, method: str, event: EventDict) -> EventDict:
+            event["process"] = process
+            return event
+
+        gathered.append(name_process)
     if is_json:
         gathered.append(structlog.stdlib.add_logger_name)
         shown: list[Any] = [

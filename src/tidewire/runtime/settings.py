@@ -1,7 +1,7 @@
 """Turning names and texts into typed values: what a setting is called, and what it may be.
 
-A tree of dataclasses is the description: a field's path is its name (`gateway.idle_timeout_ms`),
-its type says what it takes, its default what it is if nobody says otherwise.
+A tree of dataclasses is the description: a field's path is its name (`gateway.send_chat_burst`),
+its type says what it takes, its default what holds if it is not set.
 """
 
 import dataclasses
@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -67,25 +68,27 @@ class Slot(NamedTuple):
 
     @property
     def variable(self) -> str:
-        """What it is called in the environment."""
-        return ENVIRONMENT_PREFIX + self.name.replace(".", "_").upper()
+        return variable_of(self.name)
 
 
 class Unfit(ValueError):
     """The text is none of what the setting takes; says what it takes."""
 
 
-def slots_of(options: type, prefix: str, hidden: Sequence[str] = ()) -> Iterator[Slot]:
+def variable_of(name: str) -> str:
+    """What a setting is called in the environment."""
+    return ENVIRONMENT_PREFIX + name.replace(".", "_").upper()
+
+
+def slots_of(options: type, prefix: str) -> Iterator[Slot]:
     """Every place in a tree of dataclasses, in the order in which it is written down."""
     kinds = typing.get_type_hints(options)
     for field in dataclasses.fields(options):
         name = f"{prefix}.{field.name}"
-        if name in hidden:
-            continue
         kind = kinds[field.name]
         if dataclasses.is_dataclass(kind):
             assert isinstance(kind, type)
-            yield from slots_of(kind, name, hidden)
+            yield from slots_of(kind, name)
         else:
             assert field.default is not dataclasses.MISSING, f"{name} needs a default"
             yield Slot(name, kind, field.default)
@@ -127,10 +130,33 @@ def build(options: type, prefix: str, values: Mapping[str, object]) -> Any:
     return options(**given)
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
-    """What to say after a name that is not known."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    return f"; did you mean {close[0]}?" if close else "; 'tidewire config' lists all settings"
+def unknown(name: str, written: str, known: Sequence[str]) -> str:
+    """What to say of a setting that does not exist: that it is fixed, or which name is near. It was
+    `written` in a file, a flag or the environment."""
+    value = retired_settings().get(name)
+    if value is not None:
+        return f"{written} is no longer a setting: it is fixed at {_in_words(name, value)}"
+    close = difflib.get_close_matches(written, known, n=1, cutoff=0.75)
+    near = f"did you mean {close[0]}?" if close else "'tidewire config' lists all settings"
+    return f"there is no setting {written}; {near}"
+
+
+@cache
+def retired_settings() -> Mapping[str, str]:
+    """Settings of 0.1.0 that are constants now, with their values."""
+    # Not at the top: 'tidewire --help' comes by here.
+    from importlib.resources import files
+
+    lines = files("tidewire.runtime").joinpath("retired_settings.txt").read_text("utf-8")
+    return dict(line.split(" ", 1) for line in lines.splitlines())
+
+
+def _in_words(name: str, value: str) -> str:
+    """With its unit; the end of a name says which."""
+    if not value.isdecimal() or "_ms" not in name:
+        return value
+    seconds, milliseconds = divmod(int(value), 1000)
+    return f"{value} ms" if milliseconds else f"{seconds} s"
 
 
 def _optional(kind: Any) -> Any | None:

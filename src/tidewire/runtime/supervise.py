@@ -11,8 +11,11 @@ import logging
 import signal
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeVar
 
 from tidewire.ports.runtime import NO_NAMES, RequestKind, Tasks, Work
+
+Result = TypeVar("Result")
 
 _logger = logging.getLogger(__name__)
 
@@ -40,17 +43,14 @@ class TaskSupervisor:
         self._is_closing = False
 
     def start_service(self, name: str, work: Work) -> None:
-        """Run the work to its end, from the next turn of the loop on."""
+        """Run the work to its end, from the next turn of the loop on. Once the process is ending
+        nothing begins any more: a timer or a link may still ask, and it would be cancelled."""
         self._start(name, work, self._service_ended)
 
     def start_request(
         self, kind: RequestKind, work: Work, on_failure: Callable[[Exception], None]
     ) -> None:
-        """As `start_service`, for work whose failure concerns its caller alone. Once the process
-        is ending no request begins any more: its caller is cut off with all the others."""
-        if self._is_closing:
-            work.close()
-            return
+        """As `start_service`, for work whose failure concerns its caller alone."""
         self._start(kind, work, partial(self._request_ended, kind, on_failure))
 
     def service_failed(self, name: str, error: BaseException) -> None:
@@ -69,7 +69,7 @@ class TaskSupervisor:
     async def close(self) -> None:
         """Cancel every task and wait until all have ended. Safe to call again."""
         self._is_closing = True
-        # Somebody who closes from inside a task goes on after this, and ends by himself.
+        # A task that closes this from inside goes on afterwards, and ends by itself.
         own = asyncio.current_task()
         others = [task for task in self._tasks if task is not own]
         for task in others:
@@ -80,7 +80,7 @@ class TaskSupervisor:
     def _start(self, name: str, work: Work, ended: Callable[[asyncio.Task[None]], None]) -> None:
         if self._is_closing:
             work.close()
-            raise RuntimeError(f"task {name!r} was started while the process is ending")
+            return
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks[task] = None
         task.add_done_callback(ended)
@@ -114,6 +114,23 @@ class TaskSupervisor:
         if self._is_closing:
             return None
         return TaskDisappeared(f"task {task.get_name()!r} was cancelled, but not by its owner")
+
+
+async def run_blocking(work: Callable[[], Result]) -> Result:
+    """What the work returns or raises (`ports.runtime.RunBlocking`).
+
+    A thread cannot be stopped: a caller that is cancelled meanwhile is cancelled when it has ended,
+    so that the caller's count of busy threads is true.
+    """
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if not running.cancelled():
+            # The caller does not want to know any more.
+            running.exception()
+        raise
 
 
 _CONFORMS: type[Tasks] = TaskSupervisor

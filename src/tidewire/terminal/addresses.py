@@ -48,7 +48,7 @@ def parse_address(text: str) -> Address:
     if text.startswith("@"):
         return WithUser(check_username(text.removeprefix("@")))
     if not text:
-        raise InvalidOperation("say which chat: its id, @somebody, or a group's name")
+        raise InvalidOperation("say which chat: its id, @user, or a group's name")
     return ByName(text)
 
 

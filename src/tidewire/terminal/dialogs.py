@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 from tidewire.client import Chat, Client, Message, Sent
 from tidewire.domain.chats import ChatType
 from tidewire.domain.errors import TidewireError
-from tidewire.terminal.desk import Desk
+from tidewire.terminal.state import TerminalState
 from tidewire.terminal.text import cut, one_line
 from tidewire.terminal.widgets import start
 
@@ -27,18 +27,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HITS_MAX: Final = 50
+EMOJI: Final = ("👍", "❤️", "😂", "🎉", "😮", "😢", "🙏")
+"""Those that are one key away."""
 HELP: Final = """\
 Enter        send                 ^j   new line in a message
-^n           write to somebody    ^g   new group
-^↑  ^↓       chat above, below    Tab  between list, messages and text
+↑            edit your last message, where nothing is written yet
+Tab  ↑  ↓    choose one; Enter reply, e edit, d delete, r react
+@name        that person is meant, in a group
+^n           write to a person    ^g   new group
+^↑  ^↓       chat above, below    Tab  list, messages, text
 PgUp  PgDn   through the past     Esc  back to the newest
 ^f           find in what this device has stored
-^l           who is in this chat; in a group: add, remove, rename, leave
+^l           who is here; in a group: add, remove, rename, leave
 ^r           messages that failed: send again, or drop
 ^q           quit; what is not sent yet is kept and goes out later
 
-○ on its way   ✓ stored by the server   ✓✓ on everybody's device
-✔✔ (blue) read by everybody   ✗ failed   ● unread"""
+○ on its way   ✓ stored by the server   ✓✓ on every member's device
+✔✔ (blue) read by all   ✗ failed   ● unread   @ you are meant"""
 
 
 class Dialog(ModalScreen[T], Generic[T]):
@@ -60,6 +65,25 @@ class Dialog(ModalScreen[T], Generic[T]):
     def fault(self, text: str) -> None:
         """Say what went wrong; an empty text takes it back."""
         self.query_one("#fault", Static).update(Content(text))
+
+    def work(self, act: Callable[[], Awaitable[object]]) -> None:
+        """Do something beside the dialog; what it raises is shown."""
+
+        async def run() -> None:
+            self.fault("…")
+            try:
+                await act()
+            except TidewireError as error:
+                self.fault(str(error))
+            else:
+                self.fault("")
+
+        start(self, run, group="work", exclusive=True)
+
+    @property
+    def options(self) -> OptionList:
+        """The list of the dialog, if it has one."""
+        return self.query_one(OptionList)
 
     def action_cancel(self) -> None:
         _ = self.dismiss(None)
@@ -94,7 +118,7 @@ class Question(Dialog[T], Generic[T]):
             return
         self.fault("…")
         values = [one.value.strip() for one in inputs]
-        # What is typed while the server is asked is for nobody.
+        # What is typed while the server is asked is lost.
         for one in inputs:
             one.disabled = True
         start(self, lambda: self._try(values), group="work", exclusive=True)
@@ -118,10 +142,10 @@ class Search(Dialog[Message]):
 
     TITLE_TEXT = "Find in messages on this device"
 
-    def __init__(self, client: Client, desk: Desk, zone: tzinfo | None) -> None:
+    def __init__(self, client: Client, state: TerminalState, zone: tzinfo | None) -> None:
         super().__init__()
         self._client = client
-        self._desk = desk
+        self._state = state
         self._zone = zone
         self._hits: list[Message] = []
 
@@ -138,7 +162,7 @@ class Search(Dialog[Message]):
 
     async def _search(self, text: str) -> None:
         self._hits = await self._client.search(text, limit=HITS_MAX) if text else []
-        found = self.query_one("#hits", OptionList)
+        found = self.options
         width = max(20, found.scrollable_content_region.width)
         found.set_options([Option(Content(self._shown(hit, width))) for hit in self._hits])
         if self._hits:
@@ -148,7 +172,7 @@ class Search(Dialog[Message]):
     def _shown(self, hit: Message, width: int) -> str:
         at = datetime.fromtimestamp(hit.created_at_ms / 1000, self._zone)
         chat = self._client.chat(hit.chat_id)
-        name = "you" if hit.is_own else self._desk.people.name(hit.sender_id)
+        name = "you" if hit.is_own else hit.sender_name or hit.sender_id
         place = chat.name or ""
         if chat.type is ChatType.DIRECT and not hit.is_own:
             name, place = place, ""
@@ -157,7 +181,7 @@ class Search(Dialog[Message]):
 
     @on(Input.Submitted)
     def _chosen_first(self) -> None:
-        marked = self.query_one("#hits", OptionList).highlighted
+        marked = self.options.highlighted
         if marked is not None:
             _ = self.dismiss(self._hits[marked])
 
@@ -166,7 +190,7 @@ class Search(Dialog[Message]):
         _ = self.dismiss(self._hits[event.option_index])
 
     def key_down(self) -> None:
-        self.query_one("#hits", OptionList).focus()
+        self.options.focus()
 
 
 class Confirm(Dialog[bool]):
@@ -189,8 +213,33 @@ class Confirm(Dialog[bool]):
         _ = self.dismiss(True)
 
 
-class Members(Dialog[None]):
-    """Who is in a chat. A group can be changed here, by those who may; the server decides."""
+class React(Dialog[str]):
+    """Which emoji to put on a message, or to take back from it."""
+
+    TITLE_TEXT = "React, or take it back"
+
+    def body(self) -> ComposeResult:
+        yield OptionList(*EMOJI, id="emoji", markup=False, compact=True)
+        yield Label("Another one (then Enter)", markup=False)
+        yield Input(id="other", compact=True)
+
+    def on_mount(self) -> None:
+        self.options.highlighted = 0
+        self.options.focus()
+
+    @on(OptionList.OptionSelected)
+    def _chosen(self, event: OptionList.OptionSelected) -> None:
+        _ = self.dismiss(EMOJI[event.option_index])
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        if event.value.strip():
+            _ = self.dismiss(event.value.strip())
+
+
+class Members(Dialog[bool]):
+    """Who is in a chat. A group can be changed here, by those who may; the server decides. True:
+    the user has left it."""
 
     TITLE_TEXT = "People in this chat"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -199,10 +248,10 @@ class Members(Dialog[None]):
         Binding("f3", "leave", "Leave"),
     ]
 
-    def __init__(self, chat: Chat, desk: Desk) -> None:
+    def __init__(self, chat: Chat, state: TerminalState) -> None:
         super().__init__()
         self._chat = chat
-        self._desk = desk
+        self._state = state
         self._members: Sequence[MemberView] = ()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -217,19 +266,12 @@ class Members(Dialog[None]):
             yield Input(id="add", compact=True)
 
     def on_mount(self) -> None:
-        start(self, self._load, group="work", exclusive=True)
+        self.work(self._load)
 
     async def _load(self) -> None:
-        try:
-            members = await self._chat.members()
-        except TidewireError as error:
-            self.fault(str(error))
-            return
-        self._members = members
-        await self._desk.people.tell({one.user_id: one.display_name for one in members})
-        own_id = self._desk.client.user_id
-        shown = self.query_one("#members", OptionList)
-        shown.set_options(
+        self._members = members = await self._chat.members()
+        own_id = self._state.client.user_id
+        self.options.set_options(
             Option(
                 Content(
                     one_line(one.display_name)
@@ -239,27 +281,22 @@ class Members(Dialog[None]):
             )
             for one in members
         )
-        shown.highlighted = 0
+        self.options.highlighted = 0
 
     @on(Input.Submitted)
     def _entered(self, event: Input.Submitted) -> None:
-        if event.value.strip():
-            self.fault("…")
-            username = event.value.strip()
-            start(self, lambda: self._add(event.input, username), group="work", exclusive=True)
+        username = event.value.strip().removeprefix("@")
 
-    async def _add(self, field: Input, username: str) -> None:
-        try:
-            await self._chat.add(username.removeprefix("@"))
-        except TidewireError as error:
-            self.fault(str(error))
-            return
-        field.clear()
-        self.fault("")
-        await self._load()
+        async def act() -> None:
+            await self._chat.add(username)
+            event.input.clear()
+            await self._load()
+
+        if username:
+            self.work(act)
 
     async def action_remove(self) -> None:
-        marked = self.query_one("#members", OptionList).highlighted
+        marked = self.options.highlighted
         if marked is None or marked >= len(self._members):
             self.fault("choose a person in the list first")
             return
@@ -282,25 +319,16 @@ class Members(Dialog[None]):
     async def action_leave(self) -> None:
         async def act() -> None:
             await self._chat.leave()
-            _ = self.dismiss(None)
+            _ = self.dismiss(True)
 
         await self._confirm("Leave this group? What you have of it stays on this device.", act)
 
     async def _confirm(self, question: str, act: Callable[[], Awaitable[None]]) -> None:
         def answered(is_wanted: bool | None) -> None:
             if is_wanted:
-                start(self, lambda: self._do(act), group="work", exclusive=True)
+                self.work(act)
 
         await self.app.push_screen(Confirm(question), answered)
-
-    async def _do(self, act: Callable[[], Awaitable[None]]) -> None:
-        self.fault("…")
-        try:
-            await act()
-        except TidewireError as error:
-            self.fault(str(error))
-        else:
-            self.fault("")
 
 
 class Failed(Dialog[None]):
@@ -312,9 +340,9 @@ class Failed(Dialog[None]):
         Binding("d", "drop", "Drop"),
     ]
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, state: TerminalState) -> None:
         super().__init__()
-        self._desk = desk
+        self._state = state
         self._failed: list[Sent] = []
 
     def body(self) -> ComposeResult:
@@ -324,8 +352,8 @@ class Failed(Dialog[None]):
         self._show()
 
     def _show(self) -> None:
-        self._failed = self._desk.failed()
-        found = self.query_one("#failed", OptionList)
+        self._failed = self._state.failed()
+        found = self.options
         width = max(20, found.scrollable_content_region.width)
         found.set_options(Option(Content(self._shown(sent, width))) for sent in self._failed)
         if not self._failed:
@@ -335,7 +363,7 @@ class Failed(Dialog[None]):
         found.focus()
 
     def _shown(self, sent: Sent, width: int) -> str:
-        place = self._desk.title(self._desk.client.chat(sent.chat_id))
+        place = self._state.title(self._state.client.chat(sent.chat_id))
         why = sent.reason or "left days ago, fate unknown"
         return cut(f"{one_line(place)}: {one_line(sent.text)} ({one_line(why)})", width, cell_len)
 
@@ -348,11 +376,11 @@ class Failed(Dialog[None]):
     async def action_drop(self) -> None:
         sent = self._marked()
         if sent is not None:
-            await self._desk.drop(sent)
+            await self._state.drop(sent)
             self._show()
 
     def _marked(self) -> Sent | None:
-        marked = self.query_one("#failed", OptionList).highlighted
+        marked = self.options.highlighted
         return None if marked is None else self._failed[marked]
 
 

@@ -1,14 +1,16 @@
-"""What a conversation looks like, line by line. PURE.
+"""What a conversation and the list of chats look like, line by line. PURE.
 
     ──────────── Monday 16 November 2026 ────────────
     09:41 Bob   A long message goes on in lines that
                 begin below its beginning
-    09:42 alice Short                              ✓✓
+                👍 2  [🎉 1]
+    09:42 alice ↪ Bob: A long message goes on in l…
+                Short (edited)                     ✓✓
 
 A line is a row of spans; a span has a look, and the widget knows what a look is in colours.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from enum import StrEnum
 from typing import Final
@@ -16,14 +18,8 @@ from typing import Final
 import msgspec
 
 from tidewire.domain.delivery import TICK_MARKS, Tick
-from tidewire.terminal.text import Measure, one_line, padded, visible, wrap
-
-MARKS: Final[dict[Tick, str]] = TICK_MARKS | {Tick.READ: "✔✔"}
-"""Read is blue, and without colours still another mark than delivered."""
-MARK_WIDTH: Final = 2
-TIME_WIDTH: Final = 5
-NAME_WIDTH_MAX: Final = 12
-TEXT_WIDTH_MIN: Final = 10
+from tidewire.domain.limits import UNREAD_MAX
+from tidewire.terminal.text import Measure, cut, one_line, padded, visible, wrap
 
 
 class Look(StrEnum):
@@ -41,11 +37,22 @@ class Look(StrEnum):
     FAILED = "failed"
     UNREAD = "unread"
     OPEN = "open"
+    MENTION = "mention"
+    OWN_REACTION = "own-reaction"
+    CHOSEN = "chosen"
 
 
 class Span(msgspec.Struct, frozen=True):
     text: str
     look: Look = Look.TEXT
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A reaction: the emoji, how many have it, and whether the user is among them."""
+
+    emoji: str
+    count: str
+    is_own: bool = False
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +68,18 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
     """What there is to say about it: why it failed."""
     is_found: bool = False
+    is_gone: bool = False
+    """There is no text: what stands in its place is said by us."""
+    is_edited: bool = False
+    quote: str | None = None
+    """Whom it answers, and what that one said."""
+    reactions: tuple[Mark, ...] = ()
+    mentions: tuple[str, ...] = ()
+    """Names of those who are meant, as they may stand in the text."""
+    is_mention: bool = False
+    """The user is meant."""
+    is_chosen: bool = False
+    """What a key does next is done to this one."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -75,8 +94,21 @@ class Line(msgspec.Struct, frozen=True):
         return "".join(span.text for span in self.spans)
 
 
-def mark_of(tick: Tick | None) -> Span:
-    """What stands at the end of the line of an own message; nothing beside those of others."""
+MARKS: Final[dict[Tick, str]] = TICK_MARKS | {Tick.READ: "✔✔"}
+"""Read is blue, and without colours still another mark than delivered."""
+MARK_WIDTH: Final = 2
+TIME_WIDTH: Final = 5
+MENTIONED: Final = "@"
+CHOSEN: Final = "▸"
+REPLY: Final = "↪ "
+EDITED: Final = "(edited)"
+
+
+def mark_of(tick: Tick | None, *, is_mention: bool = False) -> Span:
+    """What stands at the end of the line of an own message; beside those of others whether the user
+    is meant."""
+    if tick is None and is_mention:
+        return Span(MENTIONED.rjust(MARK_WIDTH), Look.MENTION)
     if tick is None:
         return Span(" " * MARK_WIDTH)
     return Span(MARKS[tick].rjust(MARK_WIDTH), Look(tick.value))
@@ -122,6 +154,8 @@ def conversation(
 
 
 NEW_KEY: Final = "new"
+NAME_WIDTH_MAX: Final = 12
+TEXT_WIDTH_MIN: Final = 10
 
 
 def _name_width(rows: Sequence[Row], width: int, measure: Measure) -> int:
@@ -140,28 +174,81 @@ def _message(
     row: Row, time: str, name: str, *, width: int, name_width: int, measure: Measure
 ) -> list[Line]:
     text_width = max(2, width - TIME_WIDTH - name_width - MARK_WIDTH - 3)
-    look = Look.FOUND if row.is_found else Look.TEXT
-    indent = Span(" " * (TIME_WIDTH + name_width + 2))
+    above = [] if row.quote is None else [_quote(row.quote, text_width, measure)]
+    parts = [*above, *_text(row, text_width, measure), *_reactions(row, text_width, measure)]
+    look = Look.CHOSEN if row.is_chosen else Look.OWN_NAME if row.is_own else Look.NAME
+    begin = (
+        Span(time + (CHOSEN if row.is_chosen else " "), Look.QUIET),
+        Span(padded(one_line(name), name_width, measure) + " ", look),
+    )
+    indent = (Span(" " * (TIME_WIDTH + name_width + 2)),)
     lines: list[Line] = []
-    for number, part in enumerate(wrap(visible(row.text), text_width, measure)):
-        begin: tuple[Span, ...] = (indent,)
-        end = Span(" " * (MARK_WIDTH + 1))
-        if number == 0:
-            begin = (
-                Span(f"{time} ", Look.QUIET),
-                Span(
-                    padded(one_line(name), name_width, measure) + " ",
-                    Look.OWN_NAME if row.is_own else Look.NAME,
-                ),
-            )
-        spans = (*begin, Span(padded(part, text_width, measure), look))
-        ends = (Span(" "), mark_of(row.tick)) if number == 0 else (end,)
-        lines.append(Line((*spans, *ends), key=row.key, sequence=row.sequence))
+    for number, spans in enumerate(parts):
+        gap = text_width - measure("".join(span.text for span in spans)) + 1
+        # Beside the beginning of the text, whatever stands above it.
+        is_marked = number == len(above)
+        mark = mark_of(row.tick, is_mention=row.is_mention) if is_marked else Span(" " * MARK_WIDTH)
+        line = (*(indent if number else begin), *spans, Span(" " * max(0, gap)), mark)
+        lines.append(Line(line, key=row.key, sequence=row.sequence))
     if row.note is not None:
         for part in wrap(visible(row.note), text_width, measure):
             note = Span(padded(part, text_width + MARK_WIDTH + 1, measure), Look.FAILED)
-            lines.append(Line((indent, note), key=row.key, sequence=row.sequence))
+            lines.append(Line((*indent, note), key=row.key, sequence=row.sequence))
     return lines
+
+
+def _quote(quote: str, width: int, measure: Measure) -> tuple[Span, ...]:
+    return (Span(cut(REPLY + one_line(quote), width, measure), Look.QUIET),)
+
+
+def _text(row: Row, width: int, measure: Measure) -> list[tuple[Span, ...]]:
+    look = Look.FOUND if row.is_found else Look.QUIET if row.is_gone else Look.TEXT
+    parts = [
+        _highlighted(part, row.mentions, look) for part in wrap(visible(row.text), width, measure)
+    ]
+    if row.is_edited:
+        last = "".join(span.text for span in parts[-1])
+        if measure(f"{last} {EDITED}") <= width:
+            parts[-1] = (*parts[-1], Span(f" {EDITED}", Look.QUIET))
+        else:
+            parts.append((Span(cut(EDITED, width, measure), Look.QUIET),))
+    return parts
+
+
+def _highlighted(part: str, names: Sequence[str], look: Look) -> tuple[Span, ...]:
+    """A line of a text in which names of those who are meant stand out."""
+    spans: list[Span] = []
+    rest = part
+    while rest:
+        folded = rest.casefold() if len(rest.casefold()) == len(rest) else rest
+        found = [
+            (at, -len(name)) for name in names if (at := folded.find(f"@{name.casefold()}")) >= 0
+        ]
+        if not found:
+            break
+        at, length = min(found)
+        end = at + 1 - length
+        spans += [Span(rest[:at], look), Span(rest[at:end], Look.MENTION)]
+        rest = rest[end:]
+    return (*(span for span in spans if span.text), Span(rest, look))
+
+
+def _reactions(row: Row, width: int, measure: Measure) -> list[tuple[Span, ...]]:
+    """All marks, as many on a line as fit."""
+    lines: list[list[Span]] = []
+    used = 0
+    for mark in row.reactions:
+        # With brackets: without colours it has to be seen as well which are one's own.
+        text = f"{one_line(mark.emoji)} {mark.count}"
+        text = cut(f"[{text}]" if mark.is_own else text, width, measure)
+        look = Look.OWN_REACTION if mark.is_own else Look.QUIET
+        if not lines or used + 2 + measure(text) > width:
+            lines.append([Span(text, look)])
+            used = measure(text)
+        else:
+            lines[-1] += [Span("  "), Span(text, look)]
+            used += 2 + measure(text)
+    return [tuple(line) for line in lines]
 
 
 # Where one is in it.
@@ -213,3 +300,64 @@ def count_below(lines: Sequence[Line], bottom: int, is_counted: Callable[[Line],
     keys = {line.key for line in lines[:bottom]}
     below = {line.key for line in lines[bottom:] if line.sequence and is_counted(line)}
     return len(below - keys)
+
+
+# The list of chats.
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat as the list shows it."""
+
+    chat_id: str
+    name: str
+    is_group: bool = False
+    unread: int = 0
+    mentions: int = 0
+    """How many of the unread ones mean the user."""
+    has_failed: bool = False
+    is_open: bool = False
+    active_at_ms: int = 0
+
+
+def ordered(chats: Iterable[Listed]) -> list[Listed]:
+    """The newest activity first; the same instant by name, so that nothing jumps about."""
+    return sorted(chats, key=lambda chat: (-chat.active_at_ms, chat.name.casefold(), chat.chat_id))
+
+
+def activity(order: Sequence[str], known: Mapping[str, int]) -> dict[str, int]:
+    """When each chat was last active, as far as it can be told.
+
+    `order` is the server's, newest first; `known` the times of those whose last message is here. A
+    chat between two known ones lies between them.
+    """
+    times: dict[str, int] = {}
+    following = 0
+    for chat_id in reversed(order):
+        following = max(following + 1, known.get(chat_id, 0))
+        times[chat_id] = known.get(chat_id, following)
+    return {**known, **times}
+
+
+def unread_text(count: int) -> str:
+    if count <= 0:
+        return ""
+    return f"{UNREAD_MAX - 1}+" if count >= UNREAD_MAX else str(count)
+
+
+def listed_line(chat: Listed, width: int, measure: Measure) -> tuple[Span, ...]:
+    """`● Bob     3`: the mark, the name, the count at the right edge; exactly `width` cells. The
+    mark is `@` if the user is mentioned."""
+    count = unread_text(chat.unread)
+    mark, look = " ", Look.TEXT
+    if chat.has_failed:
+        mark, look = "✗", Look.FAILED
+    elif chat.mentions:
+        mark, look = MENTIONED, Look.MENTION
+    elif chat.unread:
+        mark, look = "●", Look.UNREAD
+    name_look = Look.UNREAD if chat.unread else Look.OPEN if chat.is_open else Look.TEXT
+    name = ("#" if chat.is_group else "") + one_line(chat.name)
+    room = max(1, width - 2 - (len(count) + 1 if count else 0))
+    name = cut(name, room, measure)
+    gap = " " * max(0, width - 2 - measure(name) - len(count))
+    return (Span(f"{mark} ", look), Span(name, name_look), Span(gap), Span(count, Look.UNREAD))

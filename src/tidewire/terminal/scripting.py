@@ -1,16 +1,18 @@
-"""`tidewire send` and `tidewire tail`: the client for scripts."""
+"""`tidewire send`, `edit`, `delete`, `react` and `tail`: the client for scripts."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from enum import StrEnum
 from typing import Final
 
 from tidewire.client import (
+    Change,
     Chat,
     Client,
     Message,
+    MessageChanged,
     MessageFailed,
     MessageReceived,
     MessageStored,
@@ -19,16 +21,10 @@ from tidewire.client import (
     StatusMoved,
 )
 from tidewire.client.effects import ConnectionState
-from tidewire.terminal.finding import find_chat
-from tidewire.terminal.output import json_line, text_line
-from tidewire.terminal.people import People
-from tidewire.terminal.words import state_words
-
-PAGE: Final = 100
-PATIENCE_S: Final = 2.0
-"""After what time it is said that there is no connection."""
-READY_S: Final = 20.0
-"""How long a connection may take if nobody wants to follow."""
+from tidewire.domain.chats import ChatType
+from tidewire.domain.messages import MENTION_ALL
+from tidewire.terminal import addresses
+from tidewire.terminal.words import change_line, json_change, json_line, state_words, text_line
 
 
 class Stage(StrEnum):
@@ -45,7 +41,7 @@ class Outcome(StrEnum):
     """It is stored; what was asked for did not happen in time."""
     NEVER_LEFT = "never left"
     MAY_ARRIVE = "may arrive"
-    """It left, nobody heard an answer; it stays in the outbox."""
+    """It left, and no answer came; it stays in the outbox."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +58,42 @@ async def send(
     stage: Stage,
     timeout_s: float,
     client_message_id: str | None,
+    reply_to: int | None = None,
+    mentions: Sequence[str] = (),
 ) -> Result:
     """Send a message and wait. Raises ClientError, MessageFailed among them."""
+
+    async def act(chat: Chat) -> Sent:
+        return await chat.send(
+            text,
+            reply_to=reply_to,
+            mentions=[one if one == MENTION_ALL else one.removeprefix("@") for one in mentions],
+            client_message_id=client_message_id,
+        )
+
+    return await carry_out(client, chat_text, act, stage=stage, timeout_s=timeout_s)
+
+
+async def carry_out(
+    client: Client,
+    chat_text: str,
+    act: Callable[[Chat], Awaitable[Sent]],
+    *,
+    stage: Stage = Stage.STORED,
+    timeout_s: float,
+) -> Result:
+    """Send something to a chat and wait. Raises ClientError, MessageFailed among them."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     sent: Sent | None = None
     try:
         async with asyncio.timeout_at(deadline):
             chat = await find_chat(client, chat_text)
-            sent = await chat.send(text, client_message_id=client_message_id)
+            sent = await act(chat)
             await sent.stored()
             await _reached(sent, stage)
     except MessageFailed:
-        # Nobody will come to decide about it: it must not fill the outbox.
+        # No user will decide about it later: it must not fill the outbox.
         assert sent is not None
         await sent.drop()
         raise
@@ -105,6 +124,13 @@ class TailWish:
     zone: tzinfo | None
 
 
+PATIENCE_S: Final = 2.0
+"""After what time it is said that there is no connection."""
+READY_S: Final = 20.0
+"""How long a connection may take if the chat is not to be followed."""
+PAGE: Final = 100
+
+
 class Tail:
     """Prints a chat and goes on. `show` gets lines for stdout, `tell` what is said about it."""
 
@@ -119,19 +145,20 @@ class Tail:
         self._wish = wish
         self._show = show
         self._tell = tell
-        self._people = People(client)
         self._last = 0
 
     async def run(self, chat_text: str) -> None:
         """Ends by itself only if it is not to follow. Raises ClientError."""
         client, wish = self._client, self._wish
-        await self._people.load()
         await self._ready()
         chat = await find_chat(client, chat_text)
         if wish.since is None:
             self._last = chat.last_sequence if wish.lines == 0 else 0
             if wish.lines:
-                await self._print(chat, await chat.history(limit=wish.lines))
+                held = chat.last_sequence
+                self._print(await chat.history(limit=wish.lines))
+                # They are as they are now: what has changed them is not news.
+                self._last = max(self._last, held)
         else:
             await self._print_after(chat, wish.since)
         if wish.is_following:
@@ -151,9 +178,26 @@ class Tail:
             await self._client.ready()
 
     async def _print_after(self, chat: Chat, since: int) -> None:
+        """What was said and changed since, in order. The messages are as they are now."""
         self._last = since
+        changes = await chat.changes(after=since, limit=PAGE)
         while page := await chat.history(after=self._last, limit=PAGE):
-            await self._print(chat, page)
+            for message in page:
+                changes = await self._print_changes(chat, changes, before=message.sequence)
+                self._print([message])
+        while changes:
+            changes = await self._print_changes(chat, changes, before=None)
+
+    async def _print_changes(
+        self, chat: Chat, changes: list[Change], before: int | None
+    ) -> list[Change]:
+        """Print those before a message; the rest, or the next page of them."""
+        while changes and (before is None or changes[0].sequence < before):
+            change = changes.pop(0)
+            self._print_change(change, chat.chat_id)
+            if not changes:
+                changes = await chat.changes(after=change.sequence, limit=PAGE)
+        return changes
 
     async def _follow(self, chat: Chat) -> None:
         is_away = False
@@ -161,7 +205,10 @@ class Tail:
             match event:
                 case MessageReceived() | MessageStored():
                     if event.message.chat_id == chat.chat_id:
-                        await self._print(chat, [event.message])
+                        self._print([event.message])
+                case MessageChanged():
+                    if event.chat_id == chat.chat_id:
+                        self._print_change(event.change, chat.chat_id)
                 case StatusMoved():
                     state = event.status.state
                     # Only that it is gone and that it is back, not each try in between.
@@ -172,14 +219,54 @@ class Tail:
                 case _:
                     pass
 
-    async def _print(self, chat: Chat, messages: list[Message]) -> None:
-        await self._people.learn(chat, [message.sender_id for message in messages])
+    def _print(self, messages: Iterable[Message]) -> None:
         for message in messages:
             if message.sequence <= self._last:
                 continue
             self._last = message.sequence
-            name = self._people.name(message.sender_id)
+            name = message.sender_name or message.sender_id
             if self._wish.is_json:
                 self._show(json_line(message, name))
             else:
                 self._show(text_line(message, name, self._wish.zone))
+
+    def _print_change(self, change: Change, chat_id: str) -> None:
+        if change.sequence <= self._last:
+            return
+        self._last = change.sequence
+        name = change.sender_name or change.sender_id
+        if self._wish.is_json:
+            self._show(json_change(change, chat_id, name))
+        else:
+            self._show(change_line(change, name, self._wish.zone))
+
+
+async def find_chat(client: Client, text: str) -> Chat:
+    """The chat that is meant; a direct chat is made if there is none. Raises ClientError and
+    InvalidOperation."""
+    address = addresses.parse_address(text)
+    if isinstance(address, addresses.ByName):
+        address = await _choose(client, address.name)
+    if isinstance(address, addresses.WithUser):
+        return await client.direct(address.username)
+    assert isinstance(address, addresses.ById)
+    return client.chat(address.chat_id)
+
+
+async def _choose(client: Client, name: str) -> addresses.ById | addresses.WithUser:
+    try:
+        chats = await client.chats()
+    except ServerUnreachable:
+        # What this device knows has to do.
+        chats = client.known_chats()
+    groups = [
+        addresses.Known(chat.chat_id, chat.name)
+        for chat in chats
+        if chat.type is ChatType.GROUP and chat.name is not None
+    ]
+    is_user = addresses.may_be_username(name)
+    if is_user and any(group.name.casefold() == name.casefold() for group in groups):
+        # Only then does it matter whether there is such a user: a server limits how many names one
+        # may look up. Otherwise it is a user, or `direct` says that there is none.
+        is_user = bool(await client.users(name))
+    return addresses.choose(name, groups, is_user=is_user)

@@ -4,11 +4,14 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from tidewire.client import Client, ClientOptions, LoginNeeded, StoreUnusable
 from tidewire.client.store import Store
+from tidewire.client.tables import Tables
 from tidewire.terminal.addresses import STORES_MAX, store_name
+
+T = TypeVar("T")
 
 _BUSY: Final = "in use by another process"
 
@@ -28,12 +31,6 @@ class Wish:
     options: ClientOptions | None = None
     ssl_context: ssl.SSLContext | None = None
     """Whom to trust instead of the system's authorities."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Login:
-    username: str | None
-    is_there: bool
 
 
 AskPassword = Callable[[str], str]
@@ -79,54 +76,39 @@ def _candidates(wish: Wish) -> list[Path]:
 
 
 async def _open(wish: Wish, path: Path, ask_password: AskPassword) -> Client:
-    login = await _stored_login(path)
-    username = wish.username or login.username
-    if login.is_there and not wish.is_new:
-        if username and login.username and username.casefold() != login.username.casefold():
-            raise StoreUnusable(
-                f"the store {path} is {login.username}'s; name another with --store"
-            )
-        return Client(wish.url, store=path, options=wish.options, ssl_context=wish.ssl_context)
+    known, has_login = await _with_store(
+        str(path),
+        lambda tables: (tables.meta("username"), tables.meta("refresh_token") is not None),
+    )
+    username = wish.username or known
+    how: dict[str, Any] = {
+        "store": path,
+        "options": wish.options,
+        "ssl_context": wish.ssl_context,
+    }
+    if has_login and not wish.is_new:
+        if username and known and username.casefold() != known.casefold():
+            raise StoreUnusable(f"the store {path} is {known}'s; name another with --store")
+        return Client(wish.url, **how)
     if username is None:
         raise LoginNeeded(f"there is no login in {path}: say who you are with --user NAME")
     password = ask_password(username)
     if wish.is_new:
-        return await Client.register(
-            wish.url,
-            username,
-            password,
-            store=path,
-            invite=wish.invite,
-            options=wish.options,
-            ssl_context=wish.ssl_context,
-        )
-    return await Client.login(
-        wish.url,
-        username,
-        password,
-        store=path,
-        options=wish.options,
-        ssl_context=wish.ssl_context,
-    )
-
-
-async def _stored_login(path: Path) -> _Login:
-    """Who is logged in in this store. Raises StoreUnusable, also if somebody else has it open."""
-    store = Store(str(path))
-    try:
-        return await store.do(
-            lambda tables: _Login(
-                username=tables.meta("username"), is_there=tables.meta("refresh_token") is not None
-            )
-        )
-    finally:
-        await store.close()
+        return await Client.register(wish.url, username, password, invite=wish.invite, **how)
+    return await Client.login(wish.url, username, password, **how)
 
 
 async def forget_login(client_store: str) -> None:
     """The server does not take this login any more: the next start asks for the password."""
-    store = Store(client_store)
+    await _with_store(
+        client_store, lambda tables: tables.set_meta(refresh_token=None, access_token=None)
+    )
+
+
+async def _with_store(path: str, job: Callable[[Tables], T]) -> T:
+    """Do something with a store that no client has open. Raises StoreUnusable if one has."""
+    store = Store(path)
     try:
-        await store.do(lambda tables: tables.set_meta(refresh_token=None, access_token=None))
+        return await store.do(job)
     finally:
         await store.close()

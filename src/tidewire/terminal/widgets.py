@@ -18,8 +18,16 @@ from textual.style import Style as VisualStyle
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from tidewire.terminal.lines import Line, Look, Span, anchor_at, last_seen, top_of
-from tidewire.terminal.listing import Listed, listed_line
+from tidewire.terminal.lines import (
+    Line,
+    Listed,
+    Look,
+    Span,
+    anchor_at,
+    last_seen,
+    listed_line,
+    top_of,
+)
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -39,6 +47,9 @@ LOOKS: Final[dict[Look, str]] = {
     Look.FAILED: "bold $error",
     Look.UNREAD: "bold $success",
     Look.OPEN: "bold underline",
+    Look.MENTION: "bold $warning",
+    Look.OWN_REACTION: "bold",
+    Look.CHOSEN: "reverse",
 }
 """What a look is, in Textual's words for styles."""
 
@@ -63,8 +74,27 @@ def start(
 class MessageView(ScrollView, can_focus=True):
     """The conversation. It stays at its end if it is there, and otherwise where it is."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "screen.choose(-1)", "Above", show=False),
+        Binding("down", "screen.choose(1)", "Below", show=False),
+        Binding("enter", "screen.reply", "Reply"),
+        Binding("e", "screen.edit", "Edit"),
+        Binding("d,delete", "screen.delete", "Delete"),
+        Binding("r", "screen.react", "React"),
+    ]
+
     class Moved(TextualMessage):
         """Other lines are on the screen than before."""
+
+    class Entered(TextualMessage):
+        """A message is to be chosen: the last one, or the one that was clicked."""
+
+        def __init__(self, sequence: int = 0) -> None:
+            super().__init__()
+            self.sequence = sequence
+
+    class Left(TextualMessage):
+        """No message is to be chosen any more."""
 
     def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name for it
         super().__init__(id=id)
@@ -115,6 +145,30 @@ class MessageView(ScrollView, can_focus=True):
             self.scroll_to(y=top, animate=False, immediate=True, force=True)
         self._moved()
         self.refresh()
+
+    def on_focus(self) -> None:
+        self.post_message(self.Entered())
+
+    def on_blur(self) -> None:
+        self.post_message(self.Left())
+
+    def on_click(self, event: events.Click) -> None:
+        index = event.y + round(self.scroll_y)
+        if index < len(self._lines) and self._lines[index].sequence:
+            self.post_message(self.Entered(self._lines[index].sequence))
+
+    def reveal(self, key: str) -> None:
+        """Scroll as little as it takes to have all lines of a message on the screen."""
+        height = self.scrollable_content_region.height
+        at = [index for index, line in enumerate(self._lines) if line.key == key]
+        if not at:
+            return
+        top = round(self.scroll_y)
+        if at[0] < top:
+            self.scroll_to(y=at[0], animate=False, immediate=True, force=True)
+        elif at[-1] >= top + height:
+            top = min(at[0], at[-1] - height + 1)
+            self.scroll_to(y=top, animate=False, immediate=True, force=True)
 
     def on_resize(self) -> None:
         if self._is_at_end:
@@ -187,7 +241,8 @@ class ChatList(OptionList):
 
 
 class Composer(TextArea):
-    """Where one writes. Enter sends; ^j begins a new line."""
+    """Where one writes. Enter sends; ^j begins a new line; ↑ where nothing is written yet edits the
+    last own message."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+j,shift+enter,alt+enter", "new_line", "New line", show=False),
@@ -198,7 +253,15 @@ class Composer(TextArea):
             super().__init__()
             self.text = text
 
+    class EditLast(TextualMessage):
+        """The last own message is to be edited."""
+
     async def _on_key(self, event: events.Key) -> None:
+        if event.key == "up" and not self.text:
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.EditLast())
+            return
         if event.key == "enter":
             event.stop()
             event.prevent_default()

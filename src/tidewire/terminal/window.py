@@ -1,7 +1,9 @@
 """The part of a chat's history that is loaded: a bounded stretch of it, without a hole. PURE."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from tidewire.client.model import Message
 
@@ -65,6 +67,17 @@ class Window:
         self._add([message])
         self._trim_old()
         return message.sequence in self._messages
+
+    def changed(self, target: int, change: Callable[[Message], Message]) -> None:
+        """A message is other than before, and so is what stands of it in replies."""
+        for sequence, message in self._messages.items():
+            after = change(message) if sequence == target else message
+            if after.quoted is not None and after.quoted.sequence == target:
+                after = replace(after, quoted=change(after.quoted))
+            self._messages[sequence] = after
+
+    def get(self, sequence: int) -> Message | None:
+        return self._messages.get(sequence)
 
     def _add(self, messages: Iterable[Message]) -> None:
         merged = self._messages | {message.sequence: message for message in messages}

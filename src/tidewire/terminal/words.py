@@ -1,13 +1,23 @@
-"""What is said to the user in words: the connection's state, who is typing. PURE."""
+"""What is said in words: the connection's state, who is typing, what `tail` prints. PURE."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime, tzinfo
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace
+
 from tidewire.client.effects import ConnectionState, Status
-from tidewire.terminal.text import one_line
+from tidewire.client.model import Change, Message
+from tidewire.domain.messages import EntryKind
+from tidewire.terminal.text import one_line, visible
+from tidewire.wire.forms import form_of
+from tidewire.wire.timestamps import format_time_ms
 
 DAMAGED: Final = "[damaged on the server: its text is lost]"
 """Stands where the text of a damaged message would."""
+DELETED: Final = "[deleted]"
+"""Stands where the text of a deleted message was."""
 
 _STATES: Final = {
     ConnectionState.OFFLINE: "offline",
@@ -67,10 +77,142 @@ def typing_words(names: Sequence[str]) -> str:
     return f"{' and '.join(shown)} {'is' if len(shown) == 1 else 'are'} typing…"
 
 
-class Typists:
-    """Who types where. Whoever says nothing more is forgotten: a `stop` may never come."""
+def text_of(message: Message) -> str:
+    """What is shown of a message, as it was written: control characters and all."""
+    if message.is_deleted:
+        return DELETED
+    return DAMAGED if message.is_damaged else message.text
 
-    def __init__(self, *, keep_ms: int, typists_max: int) -> None:
+
+def mentioned(text: str, people: Mapping[str, str]) -> list[str]:
+    """Who is meant in a text, in its order: `@Bob`, `@bob smith`. `people` are ids by name; of two
+    names that fit, the longer one is meant."""
+    folded = text.casefold()
+    found: dict[int, str] = {}
+    for name in sorted(people, key=len, reverse=True):
+        word = f"@{name.casefold()}"
+        at = folded.find(word)
+        while at >= 0:
+            end = at + len(word)
+            is_word = not folded[end : end + 1].isalnum() and not folded[:at][-1:].isalnum()
+            if is_word:
+                found[at] = people[name]
+                folded = folded[:at] + " " * len(word) + folded[end:]
+            at = folded.find(word, end)
+    return list(dict.fromkeys(found[at] for at in sorted(found)))
+
+
+class JsonReaction(msgspec.Struct, frozen=True, kw_only=True):
+    emoji: str
+    count: int
+    is_own: bool
+
+
+class JsonLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message as it is now; fields are added, never renamed."""
+
+    chat_id: str
+    sequence: int
+    message_id: str
+    client_message_id: str
+    sender_id: str
+    sender: str
+    is_own: bool
+    created_at: str
+    text: str
+    is_damaged: bool = False
+    """The server's copy is damaged; the text is empty."""
+    is_edited: bool = False
+    is_deleted: bool = False
+    """The text is empty."""
+    reply_to: int | None = None
+    mentions: tuple[str, ...] = ()
+    reactions: tuple[JsonReaction, ...] = ()
+
+
+class JsonChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One change of a message: it has a `kind`, which a message has not."""
+
+    kind: str
+    chat_id: str
+    sequence: int
+    target: int
+    sender_id: str
+    sender: str
+    is_own: bool
+    created_at: str
+    text: str = ""
+    emoji: str | None = None
+    is_on: bool | None = None
+    count: int | None = None
+    reason: str | None = None
+
+
+def json_line(message: Message, name: str) -> str:
+    """One object without a line break. The text is as it was written."""
+    line = form_of(
+        JsonLine,
+        message,
+        sender=name,
+        created_at=format_time_ms(message.created_at_ms),
+        reactions=tuple(form_of(JsonReaction, one) for one in message.reactions),
+    )
+    return msgspec.json.encode(line).decode()
+
+
+def json_change(change: Change, chat_id: str, name: str) -> str:
+    """The same for a change."""
+    is_reaction = change.kind is EntryKind.REACT
+    line = form_of(JsonChange, change, chat_id=chat_id, sender=name, is_on=None, count=None)
+    if is_reaction:
+        line = replace(line, is_on=change.is_on, count=change.count)
+    return msgspec.json.encode(line).decode()
+
+
+def text_line(message: Message, name: str, zone: tzinfo | None) -> str:
+    """`09:41 #7 Bob: Hello`; further lines of a message are indented, so that no text can contain a
+    line that looks like another's."""
+    notes = [f"to #{message.reply_to}"] if message.reply_to is not None else []
+    notes += ["edited"] if message.is_edited else []
+    about = f" ({', '.join(notes)})" if notes else ""
+    reactions = " ".join(f"{one_line(one.emoji)} {one.count}" for one in message.reactions)
+    head = _head(message.sequence, message.created_at_ms, name, zone)
+    end = f" [{reactions}]" if reactions else ""
+    return _lines(f"{head}{about}: ", visible(text_of(message)) + end)
+
+
+def change_line(change: Change, name: str, zone: tzinfo | None) -> str:
+    """`09:43 #9 Bob edited #7: Hello again`."""
+    head = _head(change.sequence, change.created_at_ms, name, zone)
+    target = f"#{change.target}"
+    match change.kind:
+        case EntryKind.EDIT:
+            # Without a text it was deleted since.
+            return _lines(f"{head} edited {target}: ", visible(change.text or DELETED))
+        case EntryKind.DELETE:
+            why = "" if change.reason is None else f" ({one_line(change.reason)})"
+            return f"{head} deleted {target}{why}"
+        case _:
+            emoji = one_line(change.emoji or "")
+            if change.is_on:
+                return f"{head} reacted to {target}: {emoji} ({change.count})"
+            return f"{head} took back from {target}: {emoji} ({change.count})"
+
+
+def _head(sequence: int, at_ms: int, name: str, zone: tzinfo | None) -> str:
+    at = datetime.fromtimestamp(at_ms / 1000, zone)
+    return f"{at:%Y-%m-%d %H:%M} #{sequence} {one_line(name)}"
+
+
+def _lines(head: str, text: str) -> str:
+    first, *others = text.split("\n")
+    return "\n".join([head + first, *(f"    {line}" for line in others)])
+
+
+class Typists:
+    """Who types where. One who is silent for a while is forgotten: a `stop` may never come."""
+
+    def __init__(self, *, keep_ms: int = 6_000, typists_max: int = 1_000) -> None:
         self._keep_ms = keep_ms
         self._typists_max = typists_max
         self._until_ms: dict[tuple[str, str], int] = {}

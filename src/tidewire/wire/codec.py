@@ -5,31 +5,43 @@ to answer it. What raises is misuse by our own side (a frame that cannot be enco
 """
 
 import re
-from collections.abc import Mapping
-from typing import Final, assert_never
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar, assert_never
 
 import msgspec
 
-from tidewire.domain.errors import ErrorCode, InvalidContentType, MessageTooLarge
-from tidewire.domain.ids import is_safe_token, is_uuid
-from tidewire.domain.limits import CONTENT_BYTES_MAX, CONTENT_TYPES, FRAME_BYTES_MAX
-from tidewire.domain.messages import Message
+from tidewire.domain.errors import ErrorCode, Refused
+from tidewire.domain.ids import are_submission_ids, is_safe_token
+from tidewire.domain.limits import BATCH_FRAMES_MAX, FRAME_BYTES_MAX
+from tidewire.domain.messages import Message, check_amendment, check_body
 from tidewire.wire.client_frames import (
     CLIENT_FRAME_TYPES,
     ONE_WAY_TYPES,
     AckFrame,
     ClientFrame,
+    DeleteMessageFrame,
     DigestRequestFrame,
+    EditMessageFrame,
     HeartbeatFrame,
+    ReactFrame,
     ReadFrame,
     SendMessageFrame,
     SendMessagePayload,
+    SubmitFrame,
     SyncRequestFrame,
     TypingStartFrame,
     TypingStopFrame,
+    amendment_of,
 )
-from tidewire.wire.frame_builders import message_frame
-from tidewire.wire.server_frames import SERVER_FRAME_TYPES, ErrorPayload, ServerFrame
+from tidewire.wire.frame_builders import message_frame, plain_frame
+from tidewire.wire.server_frames import (
+    SERVER_FRAME_TYPES,
+    EntryFrame,
+    ErrorPayload,
+    ServerFrame,
+)
+
+Decoded = TypeVar("Decoded")
 
 SENTENCE_CHARACTERS_MAX: Final = 200
 """A decoder's sentence may quote the peer, so it is cut."""
@@ -47,9 +59,9 @@ class FrameRefusal(msgspec.Struct, frozen=True, kw_only=True):
 
     code: ErrorCode
     message: str
-    request_id: str | None
+    request_id: str | None = None
     counts_against_budget: bool
-    frame_type: str | None
+    frame_type: str | None = None
     is_unknown_type: bool = False
     details: Mapping[str, object] | None = None
 
@@ -80,6 +92,15 @@ class _Fault(msgspec.Struct, frozen=True):
 
 _CLIENT_DECODER: Final[msgspec.json.Decoder[ClientFrame]] = msgspec.json.Decoder(ClientFrame)
 _SERVER_DECODER: Final[msgspec.json.Decoder[ServerFrame]] = msgspec.json.Decoder(ServerFrame)
+# A bare frame, or an array of frames.
+_CLIENT_BATCH_DECODER: Final[msgspec.json.Decoder[ClientFrame | list[ClientFrame]]] = (
+    msgspec.json.Decoder(ClientFrame | list[ClientFrame])
+)
+_SERVER_BATCH_DECODER: Final[msgspec.json.Decoder[ServerFrame | list[ServerFrame]]] = (
+    msgspec.json.Decoder(ServerFrame | list[ServerFrame])
+)
+_ENTRY_DECODER: Final = msgspec.json.Decoder(EntryFrame)
+_ELEMENTS_DECODER: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _ENVELOPE_DECODER: Final = msgspec.json.Decoder(_Envelope)
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -90,8 +111,6 @@ _BAD_CHAT_ID: Final = _Fault(
     ErrorCode.INVALID_MESSAGE, "chat_id is not 1 to 64 letters, digits or . _ : -"
 )
 _BAD_CLIENT_MESSAGE_ID: Final = _Fault(ErrorCode.INVALID_MESSAGE, "client_message_id is not a UUID")
-_EMPTY_CONTENT: Final = _Fault(ErrorCode.INVALID_MESSAGE, "content is empty")
-_NUL_IN_CONTENT: Final = _Fault(ErrorCode.INVALID_CONTENT, "content has a NUL character")
 
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 # A first half without a second behind it, or a second half without a first before it.
@@ -113,18 +132,25 @@ def decode_client_frame(data: bytes | str | memoryview) -> ClientFrame | FrameRe
         frame = _CLIENT_DECODER.decode(data if isinstance(data, str) else str(data, "utf-8"))
     except (ValueError, RecursionError) as error:
         return _refuse_client_frame(data, error)
-    fault = _fault_of(frame)
-    if fault is None:
-        return frame
-    frame_type = str(frame.__struct_config__.tag)
-    return FrameRefusal(
-        code=fault.code,
-        message=fault.message,
-        request_id=_request_id_to_answer(frame_type, getattr(frame, "request_id", None)),
-        counts_against_budget=fault.code is ErrorCode.INVALID_MESSAGE,
-        frame_type=frame_type,
-        details=fault.details,
-    )
+    return _checked(frame)
+
+
+def decode_client_frames(data: bytes | memoryview) -> Iterable[ClientFrame | FrameRefusal]:
+    """What a client said that may send arrays: one frame, or those of an array, in order. Never
+    raises, also not when it is iterated over.
+
+    A bad element is refused alone. An array that is no JSON, is empty, too long or nested is one
+    refusal, and nothing of it is taken.
+    """
+    if len(data) > FRAME_BYTES_MAX:
+        return (_OVERSIZE,)
+    try:
+        said = _CLIENT_BATCH_DECODER.decode(str(data, "utf-8"))
+    except (ValueError, RecursionError):
+        return _split(data, decode_client_frame, _BAD_BATCH)
+    if not isinstance(said, list):
+        return (_checked(said),)
+    return map(_checked, said) if 0 < len(said) <= BATCH_FRAMES_MAX else (_BAD_BATCH,)
 
 
 def decode_server_frame(
@@ -146,6 +172,17 @@ def decode_server_frame(
     )
 
 
+def decode_server_frames(
+    data: bytes | memoryview,
+) -> Iterable[ServerFrame | UnknownFrame | FrameRefusal]:
+    """What a server said: one frame, or those of an array, in order. Never raises."""
+    try:
+        said = _SERVER_BATCH_DECODER.decode(str(data, "utf-8"))
+    except (ValueError, RecursionError):
+        return _split(data, decode_server_frame)
+    return said if isinstance(said, list) else (said,)
+
+
 def encode_client_frame(frame: ClientFrame) -> bytes:
     """Raises UnicodeEncodeError if a text in it has no UTF-8 form: check what a user typed."""
     return _ENCODER.encode(frame)
@@ -156,8 +193,14 @@ def encode_server_frame(frame: ServerFrame) -> bytes:
 
 
 def encode_message_push(message: Message, now_ms: int) -> bytes:
-    """The push of a stored message; encoded once, the same bytes go to every recipient."""
+    """The push of a stored entry; encoded once, the same bytes go to every recipient who knows its
+    kind."""
     return _ENCODER.encode(message_frame(message, now_ms=now_ms))
+
+
+def encode_plain_push(entry: bytes | memoryview) -> bytes:
+    """The push of an entry that we have encoded, for clients that do not know entries."""
+    return _ENCODER.encode(plain_frame(_ENTRY_DECODER.decode(entry)))
 
 
 def refusal_payload(refusal: FrameRefusal) -> ErrorPayload:
@@ -169,20 +212,72 @@ def refusal_payload(refusal: FrameRefusal) -> ErrorPayload:
 _OVERSIZE: Final = FrameRefusal(
     code=ErrorCode.MESSAGE_TOO_LARGE,
     message=f"a frame has at most {FRAME_BYTES_MAX} bytes",
-    request_id=None,
     counts_against_budget=True,
-    frame_type=None,
     details={"max_bytes": FRAME_BYTES_MAX},
 )
+
+_BAD_BATCH: Final = FrameRefusal(
+    code=ErrorCode.INVALID_MESSAGE,
+    message=f"an array has 1 to {BATCH_FRAMES_MAX} frames, and no array in it",
+    counts_against_budget=True,
+)
+
+
+def _split(
+    data: bytes | memoryview,
+    decode: Callable[[bytes | str | memoryview], Decoded],
+    refusal: Decoded | None = None,
+) -> Iterable[Decoded]:
+    """The elements of a message whose frames cannot all be decoded, each by itself and only when
+    its turn has come; or the whole message, if it is no array. With a `refusal`: that, if the array
+    breaks the bounds of one or cannot be read."""
+    try:
+        text = str(data, "utf-8")
+    except UnicodeDecodeError:
+        return (decode(data),)
+    try:
+        # With half a surrogate pair in it an array cannot be read. The replacement has as many
+        # letters, so each element is found where it was.
+        plain = _SURROGATE.sub(r"\\ufffd", text) if _has_lone_surrogate(text) else text
+        raws = _ELEMENTS_DECODER.decode(plain)
+    except (ValueError, RecursionError):
+        is_array = text.lstrip().startswith("[")
+        return (decode(data) if refusal is None or not is_array else refusal,)
+    if refusal is not None and not 0 < len(raws) <= BATCH_FRAMES_MAX:
+        return (refusal,)
+    elements = [bytes(raw).decode() for raw in raws]
+    if refusal is not None and any(element[0] == "[" for element in elements):
+        return (refusal,)
+    found = []
+    end = 0
+    for element in elements:
+        # Before it are only white space and a comma.
+        start = plain.index(element, end)
+        end = start + len(element)
+        found.append(text[start:end])
+    return map(decode, found)
+
+
+def _checked(frame: ClientFrame) -> ClientFrame | FrameRefusal:
+    fault = _fault_of(frame)
+    if fault is None:
+        return frame
+    frame_type = str(frame.__struct_config__.tag)
+    return FrameRefusal(
+        code=fault.code,
+        message=fault.message,
+        request_id=_request_id_to_answer(frame_type, getattr(frame, "request_id", None)),
+        counts_against_budget=fault.code is ErrorCode.INVALID_MESSAGE,
+        frame_type=frame_type,
+        details=fault.details,
+    )
 
 
 def _fault_of(frame: ClientFrame) -> _Fault | None:
     """What the types cannot say. Code, because as patterns of the decoder it costs double."""
     match frame:
         case SendMessageFrame():
-            if not is_safe_token(frame.request_id):
-                return _BAD_REQUEST_ID
-            return _send_fault(frame.payload)
+            return _submit_fault(frame)
         case AckFrame() | ReadFrame() | TypingStartFrame() | TypingStopFrame():
             return None if is_safe_token(frame.payload.chat_id) else _BAD_CHAT_ID
         case SyncRequestFrame():
@@ -192,29 +287,25 @@ def _fault_of(frame: ClientFrame) -> _Fault | None:
         case HeartbeatFrame() | DigestRequestFrame():
             has_valid_id = frame.request_id is None or is_safe_token(frame.request_id)
             return None if has_valid_id else _BAD_REQUEST_ID
+        case EditMessageFrame() | DeleteMessageFrame() | ReactFrame():
+            return _submit_fault(frame)
         case _:
             assert_never(frame)
 
 
-def _send_fault(payload: SendMessagePayload) -> _Fault | None:
-    content = payload.content
-    if not is_safe_token(payload.chat_id):
-        return _BAD_CHAT_ID
-    if not is_uuid(payload.client_message_id):
-        return _BAD_CLIENT_MESSAGE_ID
-    if not content:
-        return _EMPTY_CONTENT
-    if "\x00" in content:
-        return _NUL_IN_CONTENT
-    # A character has at most four bytes, so most texts need not be encoded to be measured.
-    if len(content) * 4 > CONTENT_BYTES_MAX:
-        size_bytes = len(content.encode())
-        if size_bytes > CONTENT_BYTES_MAX:
-            large = MessageTooLarge(size_bytes=size_bytes, size_bytes_max=CONTENT_BYTES_MAX)
-            return _Fault(large.code, str(large), large.details)
-    if payload.content_type not in CONTENT_TYPES:
-        other = InvalidContentType(payload.content_type)
-        return _Fault(other.code, str(other))
+def _submit_fault(frame: SubmitFrame) -> _Fault | None:
+    payload = frame.payload
+    if not are_submission_ids(frame.request_id, payload.chat_id, payload.client_message_id):
+        if not is_safe_token(frame.request_id):
+            return _BAD_REQUEST_ID
+        return _BAD_CLIENT_MESSAGE_ID if is_safe_token(payload.chat_id) else _BAD_CHAT_ID
+    try:
+        if isinstance(payload, SendMessagePayload):
+            check_body(payload)
+        else:
+            check_amendment(*amendment_of(payload))
+    except Refused as refusal:
+        return _Fault(refusal.code, str(refusal), refusal.details or None)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Records that nobody can read, as they are kept for people (contract-facts 5.5). PURE."""
+"""Records that no reader of the log understands, as they are kept for people. PURE."""
 
 import base64
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 One row a code: the HTTP status, the close code if the connection ends with it, whether the same
 request may succeed later, and one sentence. docs/protocol.md shows these tables, and the contract's
-codes and statuses (contract-facts 2.5 and 3.1) are among them.
+codes and statuses are among them.
 """
 
 from collections.abc import Mapping
@@ -45,9 +45,9 @@ class ErrorRow(msgspec.Struct, frozen=True):
     SLOW_CONSUMER: on a new connection)."""
 
     http_status: int
-    close_code: CloseCode | None
-    retryable: bool
     sentence: str
+    retryable: bool = False
+    close_code: CloseCode | None = None
 
 
 class CloseRow(msgspec.Struct, frozen=True):
@@ -60,80 +60,84 @@ class CloseRow(msgspec.Struct, frozen=True):
 
 ERROR_TABLE: Final[Mapping[ErrorCode, ErrorRow]] = {
     # Frames and messages.
-    ErrorCode.INVALID_MESSAGE: ErrorRow(
-        400, None, False, "The frame or message breaks a rule of the protocol."
-    ),
-    ErrorCode.INVALID_ENCODING: ErrorRow(400, None, False, "The text is not valid Unicode."),
-    ErrorCode.INVALID_CONTENT: ErrorRow(
-        400, None, False, "The content has a character that is not allowed."
-    ),
+    ErrorCode.INVALID_MESSAGE: ErrorRow(400, "The frame or message breaks a rule of the protocol."),
+    ErrorCode.INVALID_ENCODING: ErrorRow(400, "The text is not valid Unicode."),
+    ErrorCode.INVALID_CONTENT: ErrorRow(400, "The content has a character that is not allowed."),
     ErrorCode.INVALID_CONTENT_TYPE: ErrorRow(
-        415, None, False, "This content_type is not supported; use text/plain."
+        415, "This content_type is not supported; use text/plain."
     ),
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorRow(413, None, False, "The content is too long."),
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorRow(413, "The content is too long."),
     ErrorCode.IDEMPOTENCY_KEY_REUSED: ErrorRow(
-        409, None, False, "This key was used for something else, and that stays."
+        409, "This key was used for something else, and that stays."
     ),
     ErrorCode.CURSOR_AHEAD: ErrorRow(
-        422, None, False, "The cursor is above the last message: drop it and sync anew."
+        422, "The cursor is above the last message: drop it and sync anew."
     ),
     ErrorCode.INVALID_SEQUENCE: ErrorRow(
-        422, None, False, "The sequence is above the last message of this chat."
+        422, "The sequence is above the last message of this chat."
     ),
+    # Messages that change.
+    ErrorCode.TARGET_NOT_FOUND: ErrorRow(404, "The chat has no message with this sequence."),
+    ErrorCode.MESSAGE_DELETED: ErrorRow(409, "The message was deleted."),
+    ErrorCode.EDIT_CONFLICT: ErrorRow(
+        409, "The message was edited meanwhile; the details have its text."
+    ),
+    ErrorCode.EDIT_TOO_LATE: ErrorRow(403, "The message is too old to be edited."),
+    ErrorCode.TOO_MANY_EDITS: ErrorRow(409, "The message was edited as often as it can be."),
+    ErrorCode.TOO_MANY_REACTIONS: ErrorRow(
+        409, "The message has as many different reactions as it can have."
+    ),
+    ErrorCode.INVALID_MENTION: ErrorRow(422, "A mentioned user is not a member of this chat."),
     # Who may do what.
     ErrorCode.UNAUTHORIZED: ErrorRow(
         401,
-        CloseCode.POLICY_VIOLATION,
-        True,
         "The token is missing, expired or not valid: refresh it and connect again.",
+        retryable=True,
+        close_code=CloseCode.POLICY_VIOLATION,
     ),
-    ErrorCode.FORBIDDEN: ErrorRow(403, None, False, "You may not do this."),
-    ErrorCode.NOT_A_MEMBER: ErrorRow(403, None, False, "You are not a member of this chat."),
-    ErrorCode.DEVICE_MISMATCH: ErrorRow(
-        401, None, False, "The token belongs to another device: log in again."
-    ),
-    ErrorCode.INVALID_CREDENTIALS: ErrorRow(
-        401, None, False, "The user name or the password is wrong."
-    ),
+    ErrorCode.FORBIDDEN: ErrorRow(403, "You may not do this."),
+    ErrorCode.NOT_A_MEMBER: ErrorRow(403, "You are not a member of this chat."),
+    ErrorCode.DEVICE_MISMATCH: ErrorRow(401, "The token belongs to another device: log in again."),
+    ErrorCode.INVALID_CREDENTIALS: ErrorRow(401, "The user name or the password is wrong."),
     ErrorCode.INVALID_REFRESH_TOKEN: ErrorRow(
-        401, None, False, "The refresh token is not valid any more: log in again."
+        401, "The refresh token is not valid any more: log in again."
     ),
     # REST.
-    ErrorCode.BAD_REQUEST: ErrorRow(400, None, False, "The request cannot be understood."),
+    ErrorCode.BAD_REQUEST: ErrorRow(400, "The request cannot be understood."),
     ErrorCode.METHOD_NOT_ALLOWED: ErrorRow(
-        405, None, False, "This method is not possible at this address; see the Allow header."
+        405, "This method is not possible at this address; see the Allow header."
     ),
-    ErrorCode.VALIDATION_ERROR: ErrorRow(400, None, False, "A field of the request is not valid."),
-    ErrorCode.INVALID_OPERATION: ErrorRow(
-        400, None, False, "This is not possible here, whoever asks."
-    ),
-    ErrorCode.CHAT_FULL: ErrorRow(400, None, False, "The chat has as many members as it can have."),
-    ErrorCode.NOT_FOUND: ErrorRow(404, None, False, "There is no such thing."),
-    ErrorCode.USER_NOT_FOUND: ErrorRow(404, None, False, "There is no such user."),
-    ErrorCode.CONFLICT: ErrorRow(409, None, False, "This is taken, or has changed meanwhile."),
-    ErrorCode.ALREADY_A_MEMBER: ErrorRow(409, None, False, "This user is a member already."),
-    ErrorCode.PAYLOAD_TOO_LARGE: ErrorRow(413, None, False, "The request body is too long."),
+    ErrorCode.VALIDATION_ERROR: ErrorRow(400, "A field of the request is not valid."),
+    ErrorCode.INVALID_OPERATION: ErrorRow(400, "This is not possible here, for any user."),
+    ErrorCode.CHAT_FULL: ErrorRow(400, "The chat has as many members as it can have."),
+    ErrorCode.NOT_FOUND: ErrorRow(404, "There is no such thing."),
+    ErrorCode.USER_NOT_FOUND: ErrorRow(404, "There is no such user."),
+    ErrorCode.CONFLICT: ErrorRow(409, "This is taken, or has changed meanwhile."),
+    ErrorCode.ALREADY_A_MEMBER: ErrorRow(409, "This user is a member already."),
+    ErrorCode.PAYLOAD_TOO_LARGE: ErrorRow(413, "The request body is too long."),
     ErrorCode.UNPROCESSABLE_ENTITY: ErrorRow(
-        422, None, False, "The request is well formed, but makes no sense here."
+        422, "The request is well formed, but makes no sense here."
     ),
     # Load and faults.
     ErrorCode.RATE_LIMITED: ErrorRow(
-        429, None, True, "Too much at once: the same again after retry_after_seconds."
+        429, "Too much at once: the same again after retry_after_seconds.", retryable=True
     ),
     ErrorCode.SLOW_CONSUMER: ErrorRow(
         429,
-        CloseCode.POLICY_VIOLATION,
-        True,
         "This connection reads too slowly: reconnect and sync, nothing is lost.",
+        retryable=True,
+        close_code=CloseCode.POLICY_VIOLATION,
     ),
     ErrorCode.SERVER_BUSY: ErrorRow(
-        503, None, True, "Too many requests of this connection are waiting: the same again later."
+        503,
+        "Too many requests of this connection are waiting: the same again later.",
+        retryable=True,
     ),
     ErrorCode.INTERNAL_ERROR: ErrorRow(
-        500, None, True, "Something went wrong on the server: the same again later."
+        500, "Something went wrong on the server: the same again later.", retryable=True
     ),
     ErrorCode.SERVICE_UNAVAILABLE: ErrorRow(
-        503, None, True, "The server cannot do this now: the same again later."
+        503, "The server cannot do this now: the same again later.", retryable=True
     ),
 }
 

@@ -1,28 +1,28 @@
 """Facts in the event log: an envelope, a payload per kind of event, and the way back. PURE.
 
-A record is an event of the domain as the log keeps it (contract-facts 5.3). It carries the whole
+A record is an event of the domain as the log keeps it (docs/data-model.md). It carries the whole
 chat it is about, so that a reader needs no store to push it. Positions are not logged: they are
-state, and go straight to whoever watches (DESIGN 8). What comes out of the log never raises.
+state, and go straight to those who watch. What comes out of the log never raises.
 """
 
-from collections.abc import Sequence
-from typing import Final, TypedDict, assert_never
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, assert_never
 
 import msgspec
 
+from tidewire.domain import events
 from tidewire.domain.chats import Chat, ChatType, Role
-from tidewire.domain.events import (
-    ChatClosed,
-    ChatCreated,
-    ChatRenamed,
-    LoggedEvent,
-    MembershipChange,
-    MembershipChanged,
-    MessageAppended,
+from tidewire.domain.ids import (
+    ChatId,
+    ClientMessageId,
+    ConnectionId,
+    MessageId,
+    UserId,
+    is_safe_token,
 )
-from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, MessageId, UserId
-from tidewire.domain.messages import Message
+from tidewire.domain.messages import Amendment, EntryKind, Message, MessageBody
 from tidewire.wire.fields import Count, Cursor, SequenceNumber, tags_of
+from tidewire.wire.forms import form_of
 from tidewire.wire.timestamps import format_time_ms, parse_time_ms
 
 EVENT_VERSION: Final = 1
@@ -31,13 +31,10 @@ REASON_CHARACTERS_MAX: Final = 200
 EVENT_TYPE_CHARACTERS_MAX: Final = 64
 
 
-class _Payload(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    chat_id: ChatId
-
-
-class _ChatPayload(_Payload, frozen=True, kw_only=True):
+class _ChatPayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The chat after the event."""
 
+    chat_id: ChatId
     chat_type: ChatType
     name: str | None = None
     created_by: UserId
@@ -48,20 +45,41 @@ class _ChatPayload(_Payload, frozen=True, kw_only=True):
     head: Cursor
 
 
-class MessagePersistedPayload(_Payload, frozen=True, gc=False, kw_only=True):
-    message_id: MessageId
-    sequence: SequenceNumber
-    prev_sequence: Cursor
-    sender_id: UserId
+class _PersistedBody(MessageBody, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """The end of an entry's payload; the ids and numbers come before it."""
+
     content: str = ""
-    """Not there if it `is_damaged`."""
+    """Not there if it `is_damaged` or `is_deleted`."""
     content_type: str
     client_message_id: ClientMessageId
     created_at: str
     is_damaged: bool = False
+    is_deleted: bool = False
+    """It was erased before it was published, by the deletion `deleted_by`."""
+    deleted_by: SequenceNumber | None = None
     membership_version: Count
     """The roster that the message was sent to; a reader with an older one reloads (K-04)."""
     origin_connection_id: ConnectionId | None = None
+
+
+class MessagePersistedPayload(_PersistedBody, frozen=True, gc=False):
+    chat_id: ChatId
+    message_id: MessageId
+    sequence: SequenceNumber
+    prev_sequence: Cursor
+    sender_id: UserId
+
+
+class EntryPersistedPayload(MessagePersistedPayload, frozen=True, gc=False, kw_only=True):
+    """An edit, a deletion or a reaction. The text of an edit is its content."""
+
+    kind: str
+    """An `EntryKind`. A newer writer may have others."""
+    target: SequenceNumber
+    reason: str | None = None
+    emoji: str | None = None
+    is_on: bool = True
+    count: Count = 0
 
 
 class ChatCreatedPayload(_ChatPayload, frozen=True, kw_only=True):
@@ -78,7 +96,7 @@ class ChatUpdatedPayload(_ChatPayload, frozen=True, kw_only=True):
 
 class MembershipChangedPayload(_ChatPayload, frozen=True, kw_only=True):
     user_id: UserId
-    change_type: MembershipChange
+    change_type: events.MembershipChange
     role: Role
     joined_sequence: Cursor
     changed_by: UserId
@@ -107,6 +125,12 @@ class MessagePersistedRecord(_Record, frozen=True, kw_only=True, tag="MessagePer
     payload: MessagePersistedPayload
 
 
+class EntryPersistedRecord(_Record, frozen=True, kw_only=True, tag="EntryPersisted"):
+    """Not a `MessagePersisted`: who does not know entries must not take one for a message."""
+
+    payload: EntryPersistedPayload
+
+
 class ChatCreatedRecord(_Record, frozen=True, kw_only=True, tag="ChatCreated"):
     payload: ChatCreatedPayload
 
@@ -125,19 +149,36 @@ class ChatClosedRecord(_Record, frozen=True, kw_only=True, tag="ChatClosed"):
 
 EventRecord = (
     MessagePersistedRecord
+    | EntryPersistedRecord
     | ChatCreatedRecord
     | ChatUpdatedRecord
     | MembershipChangedRecord
     | ChatClosedRecord
 )
 
+_KINDS: Final[Mapping[type[events.LoggedEvent], tuple[type[Any], type[msgspec.Struct]]]] = {
+    events.MessageAppended: (MessagePersistedRecord, MessagePersistedPayload),
+    events.ChatCreated: (ChatCreatedRecord, ChatCreatedPayload),
+    events.ChatRenamed: (ChatUpdatedRecord, ChatUpdatedPayload),
+    events.MembershipChanged: (MembershipChangedRecord, MembershipChangedPayload),
+    events.ChatClosed: (ChatClosedRecord, ChatClosedPayload),
+}
+"""The record of an event, and its payload; of an entry that is no message: `_ENTRY`."""
+_ENTRY: Final[tuple[type[Any], type[msgspec.Struct]]] = (
+    EntryPersistedRecord,
+    EntryPersistedPayload,
+)
+_ENTRY_KINDS: Final = frozenset(EntryKind) - {EntryKind.MESSAGE}
+
 EVENT_TYPES: Final = tags_of(EventRecord)
 
 
 class UnknownRecord(msgspec.Struct, frozen=True):
-    """A kind of event that this version does not know: ignored and counted (K-09)."""
+    """A kind of event that this version does not know, in this chat. It is never just passed over:
+    those who read the chat sync again (K-09)."""
 
     event_type: str
+    chat_id: ChatId
 
 
 class RecordRefusal(msgspec.Struct, frozen=True):
@@ -148,6 +189,7 @@ class RecordRefusal(msgspec.Struct, frozen=True):
 
 class _Envelope(msgspec.Struct):
     event_type: object = None
+    partition_key: object = None
 
 
 _DECODER: Final[msgspec.json.Decoder[EventRecord]] = msgspec.json.Decoder(EventRecord)
@@ -155,114 +197,55 @@ _ENVELOPE_DECODER: Final = msgspec.json.Decoder(_Envelope)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-class _EnvelopeFields(TypedDict):
-    event_id: str
-    event_version: int
-    event_time: str
-    partition_key: ChatId
-    producer_id: str
-    trace_id: str
-
-
-class _ChatFields(TypedDict):
-    chat_id: ChatId
-    chat_type: ChatType
-    name: str | None
-    created_by: UserId
-    created_at: str
-    updated_at: str
-    membership_version: int
-    block_changes: int
-    head: int
-
-
 def record_of(
-    event: LoggedEvent, *, event_id: str, now_ms: int, producer_id: str, trace_id: str
+    event: events.LoggedEvent, *, event_id: str, now_ms: int, producer_id: str, trace_id: str
 ) -> EventRecord:
     """The record that tells the log of an event."""
-    about = event.message if isinstance(event, MessageAppended) else event.chat
-    envelope = _EnvelopeFields(
+    given: dict[str, object] = {}
+    match event:
+        case events.ChatCreated():
+            given = {"initial_members": list(event.member_ids), "status": CHAT_STATUS_ACTIVE}
+        case events.MembershipChanged():
+            given = {"change_type": event.change, "member_count_after": event.chat.member_count}
+        case events.ChatClosed():
+            given = {"members": list(event.member_ids)}
+        case _:
+            pass
+    about = event.message if isinstance(event, events.MessageAppended) else event.chat
+    amends = about.amends if isinstance(about, Message) else None
+    record, payload = _KINDS[type(event)] if amends is None else _ENTRY
+    made: EventRecord = record(
         event_id=event_id,
         event_version=EVENT_VERSION,
         event_time=format_time_ms(now_ms),
         partition_key=about.chat_id,
         producer_id=producer_id,
         trace_id=trace_id,
+        payload=form_of(payload, about, amends, event, **given),
     )
-    match event:
-        case MessageAppended():
-            return MessagePersistedRecord(**envelope, payload=_message_payload(event))
-        case ChatCreated():
-            created = ChatCreatedPayload(
-                **_chat_fields(event.chat),
-                initial_members=list(event.member_ids),
-                status=CHAT_STATUS_ACTIVE,
-                member_count=event.chat.member_count,
-            )
-            return ChatCreatedRecord(**envelope, payload=created)
-        case ChatRenamed():
-            updated = ChatUpdatedPayload(
-                **_chat_fields(event.chat),
-                member_count=event.chat.member_count,
-                changed_by=event.changed_by,
-                changed_at=format_time_ms(event.changed_at_ms),
-            )
-            return ChatUpdatedRecord(**envelope, payload=updated)
-        case MembershipChanged():
-            changed = MembershipChangedPayload(
-                **_chat_fields(event.chat),
-                user_id=event.user_id,
-                change_type=event.change,
-                role=event.role,
-                joined_sequence=event.joined_sequence,
-                changed_by=event.changed_by,
-                changed_at=format_time_ms(event.changed_at_ms),
-                member_count_after=event.chat.member_count,
-            )
-            return MembershipChangedRecord(**envelope, payload=changed)
-        case ChatClosed():
-            closed = ChatClosedPayload(
-                **_chat_fields(event.chat),
-                members=list(event.member_ids),
-                closed_by=event.closed_by,
-                closed_at=format_time_ms(event.closed_at_ms),
-            )
-            return ChatClosedRecord(**envelope, payload=closed)
-        case _:
-            assert_never(event)
+    return made
 
 
-def event_of(record: EventRecord) -> LoggedEvent:
+def event_of(record: EventRecord) -> events.LoggedEvent:
     """The event that a record tells of. The record comes from `decode_record` or `record_of`."""
     payload = record.payload
     match payload:
+        case EntryPersistedPayload():
+            amends = form_of(Amendment, payload, kind=EntryKind(payload.kind))
+            message = form_of(Message, payload, amends=amends)
+            return form_of(events.MessageAppended, payload, message=message)
         case MessagePersistedPayload():
-            return MessageAppended(
-                _message_of(payload), payload.membership_version, payload.origin_connection_id
-            )
+            return form_of(events.MessageAppended, payload, message=form_of(Message, payload))
         case ChatCreatedPayload():
-            chat = _chat_of(payload, member_count=payload.member_count)
-            return ChatCreated(chat, tuple(payload.initial_members))
+            return events.ChatCreated(form_of(Chat, payload), tuple(payload.initial_members))
         case ChatUpdatedPayload():
-            chat = _chat_of(payload, member_count=payload.member_count)
-            return ChatRenamed(chat, payload.changed_by, _time_ms(payload.changed_at))
+            return form_of(events.ChatRenamed, payload, chat=form_of(Chat, payload))
         case MembershipChangedPayload():
-            return MembershipChanged(
-                chat=_chat_of(payload, member_count=payload.member_count_after),
-                user_id=payload.user_id,
-                change=payload.change_type,
-                role=payload.role,
-                joined_sequence=payload.joined_sequence,
-                changed_by=payload.changed_by,
-                changed_at_ms=_time_ms(payload.changed_at),
-            )
+            chat = form_of(Chat, payload, member_count=payload.member_count_after)
+            return form_of(events.MembershipChanged, payload, chat=chat, change=payload.change_type)
         case ChatClosedPayload():
-            return ChatClosed(
-                _chat_of(payload, member_count=0),
-                tuple(payload.members),
-                payload.closed_by,
-                _time_ms(payload.closed_at),
-            )
+            chat = form_of(Chat, payload, member_count=0)
+            return form_of(events.ChatClosed, payload, chat=chat, member_ids=tuple(payload.members))
         case _:
             assert_never(payload)
 
@@ -278,20 +261,27 @@ def decode_record(data: bytes | memoryview) -> EventRecord | UnknownRecord | Rec
     except RecursionError:
         return RecordRefusal("the record is nested too deeply")
     except ValueError as error:
-        event_type = _event_type_of(data)
-        if event_type is None or event_type in EVENT_TYPES:
-            return RecordRefusal(str(error)[:REASON_CHARACTERS_MAX])
-        return UnknownRecord(event_type[:EVENT_TYPE_CHARACTERS_MAX])
+        return _unknown(data) or RecordRefusal(str(error)[:REASON_CHARACTERS_MAX])
     fault = _fault_of(record)
-    return record if fault is None else RecordRefusal(fault)
+    if fault is not None:
+        return RecordRefusal(fault)
+    if isinstance(record, EntryPersistedRecord) and record.payload.kind not in _ENTRY_KINDS:
+        return UnknownRecord(str(record.__struct_config__.tag), record.partition_key)
+    return record
 
 
-def _event_type_of(data: bytes | memoryview) -> str | None:
+def _unknown(data: bytes | memoryview) -> UnknownRecord | None:
+    """What cannot be decoded, if it is of a type that is not known, and of a chat."""
     try:
-        event_type = _ENVELOPE_DECODER.decode(data).event_type
+        envelope = _ENVELOPE_DECODER.decode(data)
     except (ValueError, RecursionError):
         return None
-    return event_type if isinstance(event_type, str) else None
+    event_type, chat_id = envelope.event_type, envelope.partition_key
+    if not isinstance(event_type, str) or event_type in EVENT_TYPES:
+        return None
+    if not isinstance(chat_id, str) or not is_safe_token(chat_id):
+        return None
+    return UnknownRecord(event_type[:EVENT_TYPE_CHARACTERS_MAX], ChatId(chat_id))
 
 
 def _fault_of(record: EventRecord) -> str | None:
@@ -299,89 +289,32 @@ def _fault_of(record: EventRecord) -> str | None:
     payload = record.payload
     if record.partition_key != payload.chat_id:
         return "partition_key is not the chat_id of the payload"
-    times = [record.event_time, payload.created_at]
-    match payload:
-        case MessagePersistedPayload():
-            if payload.prev_sequence >= payload.sequence:
-                return "prev_sequence is not below sequence"
-            if not payload.content and not payload.is_damaged:
-                return "content is missing"
-        case ChatCreatedPayload():
-            times += [payload.updated_at]
-        case ChatUpdatedPayload() | MembershipChangedPayload():
-            times += [payload.updated_at, payload.changed_at]
-        case ChatClosedPayload():
-            times += [payload.updated_at, payload.closed_at]
-        case _:
-            assert_never(payload)
-    if any(parse_time_ms(time) is None for time in times):
+    if isinstance(payload, MessagePersistedPayload):
+        fault = _entry_fault(payload)
+        if fault is not None:
+            return fault
+    times = [getattr(payload, name) for name in payload.__struct_fields__ if name.endswith("_at")]
+    if any(parse_time_ms(time) is None for time in [record.event_time, *times]):
         return "a time is not ISO 8601 in UTC with milliseconds"
     return None
 
 
-def _message_payload(event: MessageAppended) -> MessagePersistedPayload:
-    message = event.message
-    return MessagePersistedPayload(
-        chat_id=message.chat_id,
-        message_id=message.message_id,
-        sequence=message.sequence,
-        prev_sequence=message.prev_sequence,
-        sender_id=message.sender_id,
-        content=message.content,
-        content_type=message.content_type,
-        client_message_id=message.client_message_id,
-        created_at=format_time_ms(message.created_at_ms),
-        is_damaged=message.is_damaged,
-        membership_version=event.membership_version,
-        origin_connection_id=event.origin_connection_id,
-    )
-
-
-def _message_of(payload: MessagePersistedPayload) -> Message:
-    return Message(
-        chat_id=payload.chat_id,
-        sequence=payload.sequence,
-        prev_sequence=payload.prev_sequence,
-        message_id=payload.message_id,
-        sender_id=payload.sender_id,
-        client_message_id=payload.client_message_id,
-        content=payload.content,
-        content_type=payload.content_type,
-        created_at_ms=_time_ms(payload.created_at),
-        is_damaged=payload.is_damaged,
-    )
-
-
-def _chat_fields(chat: Chat) -> _ChatFields:
-    return _ChatFields(
-        chat_id=chat.chat_id,
-        chat_type=chat.chat_type,
-        name=chat.name,
-        created_by=chat.created_by,
-        created_at=format_time_ms(chat.created_at_ms),
-        updated_at=format_time_ms(chat.updated_at_ms),
-        membership_version=chat.membership_version,
-        block_changes=chat.block_changes,
-        head=chat.head,
-    )
-
-
-def _chat_of(payload: _ChatPayload, *, member_count: int) -> Chat:
-    return Chat(
-        chat_id=payload.chat_id,
-        chat_type=payload.chat_type,
-        name=payload.name,
-        created_by=payload.created_by,
-        created_at_ms=_time_ms(payload.created_at),
-        updated_at_ms=_time_ms(payload.updated_at),
-        membership_version=payload.membership_version,
-        member_count=member_count,
-        head=payload.head,
-        block_changes=payload.block_changes,
-    )
-
-
-def _time_ms(text: str) -> int:
-    time_ms = parse_time_ms(text)
-    assert time_ms is not None, text
-    return time_ms
+def _entry_fault(payload: MessagePersistedPayload) -> str | None:
+    if payload.prev_sequence >= payload.sequence:
+        return "prev_sequence is not below sequence"
+    if payload.is_deleted != (payload.deleted_by is not None):
+        return "is_deleted and deleted_by do not agree"
+    kind = EntryKind.MESSAGE
+    if isinstance(payload, EntryPersistedPayload):
+        if payload.target >= payload.sequence:
+            return "target is not below sequence"
+        if payload.kind not in _ENTRY_KINDS:
+            # What it has to have is not known here.
+            return None
+        kind = EntryKind(payload.kind)
+        if kind is EntryKind.REACT and not payload.emoji:
+            return "emoji is missing"
+    is_gone = payload.is_damaged or payload.is_deleted
+    if kind in (EntryKind.MESSAGE, EntryKind.EDIT) and not payload.content and not is_gone:
+        return "content is missing"
+    return None

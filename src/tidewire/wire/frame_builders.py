@@ -4,8 +4,11 @@ Only what has a rule of its own is here (how times are written, what `next_seque
 chat's change is called); a frame without one is built where it is sent.
 """
 
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
+from msgspec.structs import replace
+
+from tidewire.domain.chats import Chat
 from tidewire.domain.events import (
     ChatClosed,
     ChatCreated,
@@ -15,11 +18,15 @@ from tidewire.domain.events import (
 )
 from tidewire.domain.ids import ChatId, ClientMessageId, UserId
 from tidewire.domain.messages import Appended, Message, MessagePage
+from tidewire.wire.forms import form_of
 from tidewire.wire.server_frames import (
     ChatUpdateFrame,
     ChatUpdatePayload,
+    EntryFrame,
     MessageFrame,
     MessagePayload,
+    PlainItem,
+    PlainPayload,
     SendMessageAckFrame,
     SendMessageAckPayload,
     SyncItem,
@@ -35,23 +42,65 @@ _CHANGES: Final = {
 }
 
 
-def message_frame(message: Message, *, now_ms: int) -> MessageFrame:
-    """The push of a stored message: the same for every recipient."""
-    return MessageFrame(
-        timestamp=format_time_ms(now_ms),
-        payload=MessagePayload(
-            message_id=message.message_id,
-            chat_id=message.chat_id,
-            sequence=message.sequence,
-            prev_sequence=message.prev_sequence,
-            sender_id=message.sender_id,
-            client_message_id=message.client_message_id,
-            content=message.content,
-            content_type=message.content_type,
-            created_at=format_time_ms(message.created_at_ms),
-            is_damaged=message.is_damaged,
-        ),
+def message_frame(message: Message, *, now_ms: int) -> MessageFrame | EntryFrame:
+    """The push of a stored entry: the same for every recipient who knows its kind."""
+    content, amends = message.content, message.amends
+    form = MessagePayload if content or amends is not None else PlainPayload
+    payload = form(
+        message_id=message.message_id,
+        chat_id=message.chat_id,
+        sequence=message.sequence,
+        prev_sequence=message.prev_sequence,
+        sender_id=message.sender_id,
+        client_message_id=message.client_message_id,
+        content=content,
+        content_type=message.content_type,
+        created_at=format_time_ms(message.created_at_ms),
     )
+    timestamp = format_time_ms(now_ms)
+    if content and amends is None and message.reply_to is None and not message.mentions:
+        # Nearly all, and what has a text is neither damaged nor deleted: a field less is cheaper.
+        return MessageFrame(timestamp=timestamp, payload=payload)
+    payload = replace(
+        payload,
+        reply_to=message.reply_to,
+        mentions=message.mentions,
+        is_damaged=message.is_damaged,
+        is_deleted=message.deleted_by is not None,
+        **({} if amends is None else amendment_fields(message)),
+    )
+    form_of_frame = MessageFrame if amends is None else EntryFrame
+    return form_of_frame(timestamp=timestamp, payload=payload)
+
+
+def plain_frame(entry: EntryFrame) -> MessageFrame:
+    """The same push for a client that knows messages alone: it continues the chain, and says
+    nothing."""
+    plain = form_of(
+        PlainPayload,
+        entry.payload,
+        content="",
+        target=None,
+        reason=None,
+        emoji=None,
+        is_on=None,
+        count=None,
+    )
+    return MessageFrame(timestamp=entry.timestamp, payload=plain)
+
+
+def amendment_fields(message: Message) -> dict[str, Any]:
+    """What the wire has of an amendment beside the fields that every entry has."""
+    amends = message.amends
+    assert amends is not None
+    fields: dict[str, Any] = {
+        "kind": amends.kind.value,
+        "target": amends.target,
+        "reason": amends.reason,
+    }
+    if amends.emoji is not None:
+        fields |= {"emoji": amends.emoji, "is_on": amends.is_on, "count": message.count}
+    return fields
 
 
 def send_message_ack_frame(
@@ -74,19 +123,22 @@ def send_message_ack_frame(
             prev_sequence=appended.prev_sequence,
             created_at=format_time_ms(appended.created_at_ms),
             deduplicated=appended.deduplicated,
+            count=appended.count,
         ),
     )
 
 
 def sync_response_frame(
-    page: MessagePage, *, request_id: str, chat_id: ChatId, now_ms: int
+    page: MessagePage, *, request_id: str, chat_id: ChatId, now_ms: int, has_entries: bool
 ) -> SyncResponseFrame:
+    """`has_entries`: the client knows kinds of entries; if not, it gets what `plain_frame` says."""
+    item_of = _sync_item if has_entries else _plain_item
     return SyncResponseFrame(
         request_id=request_id,
         timestamp=format_time_ms(now_ms),
         payload=SyncResponsePayload(
             chat_id=chat_id,
-            messages=[_sync_item(message) for message in page.messages],
+            messages=[item_of(message) for message in page.messages],
             synced_through=page.synced_through,
             has_more=page.has_more,
             # `synced_through` is the last returned, or the reader's own cursor if none was (D-06).
@@ -116,47 +168,51 @@ def chat_update_frame(
                 role, joined_sequence = event.role, event.joined_sequence
         case _:
             assert_never(event)
-    return ChatUpdateFrame(
-        timestamp=format_time_ms(now_ms),
-        payload=ChatUpdatePayload(
-            chat_id=chat.chat_id,
-            membership_version=chat.shown_version,
-            change=change,
-            chat_type=chat.chat_type,
-            name=chat.name,
-            user_id=user_id,
-            role=role,
-            joined_sequence=joined_sequence,
-            head=chat.head,
-            changed_by=changed_by,
-            changed_at=format_time_ms(changed_at_ms),
-        ),
+    return _chat_update(
+        chat,
+        now_ms,
+        change=change,
+        user_id=user_id,
+        role=role,
+        joined_sequence=joined_sequence,
+        changed_by=changed_by,
+        changed_at=format_time_ms(changed_at_ms),
     )
 
 
 def chat_closed_frame(event: ChatClosed, member_id: UserId, *, now_ms: int) -> ChatUpdateFrame:
     """What a member of a closed group gets: for the member it is a removal, which every client
     knows. So each gets a frame that names no other."""
-    chat = event.chat
-    return ChatUpdateFrame(
-        timestamp=format_time_ms(now_ms),
-        payload=ChatUpdatePayload(
-            chat_id=chat.chat_id,
-            membership_version=chat.shown_version,
-            change=_CHANGES[MembershipChange.REMOVED],
-            chat_type=chat.chat_type,
-            name=chat.name,
-            user_id=member_id,
-            head=chat.head,
-            changed_by=event.closed_by,
-            changed_at=format_time_ms(event.closed_at_ms),
-            is_closed=True,
-        ),
+    return _chat_update(
+        event.chat,
+        now_ms,
+        change=_CHANGES[MembershipChange.REMOVED],
+        user_id=member_id,
+        changed_by=event.closed_by,
+        changed_at=format_time_ms(event.closed_at_ms),
+        is_closed=True,
     )
 
 
+def _chat_update(chat: Chat, now_ms: int, **given: object) -> ChatUpdateFrame:
+    version = chat.shown_version
+    payload = form_of(ChatUpdatePayload, chat, membership_version=version, **given)
+    return ChatUpdateFrame(timestamp=format_time_ms(now_ms), payload=payload)
+
+
 def _sync_item(message: Message) -> SyncItem:
-    return SyncItem(
+    item = _item(SyncItem, message)
+    return item if message.amends is None else replace(item, **amendment_fields(message))
+
+
+def _plain_item(message: Message) -> SyncItem:
+    if message.amends is not None:
+        return replace(_item(PlainItem, message), content="", kind=message.kind.value)
+    return _item(SyncItem if message.content else PlainItem, message)
+
+
+def _item(form: type[SyncItem], message: Message) -> SyncItem:
+    return form(
         message_id=message.message_id,
         sequence=message.sequence,
         prev_sequence=message.prev_sequence,
@@ -165,5 +221,8 @@ def _sync_item(message: Message) -> SyncItem:
         content=message.content,
         content_type=message.content_type,
         created_at=format_time_ms(message.created_at_ms),
+        reply_to=message.reply_to,
+        mentions=message.mentions,
         is_damaged=message.is_damaged,
+        is_deleted=message.deleted_by is not None,
     )

@@ -1,6 +1,13 @@
-"""WebSocket framing towards clients: unmasked, so one framing serves everybody. PURE."""
+"""From frames to messages: WebSocket framing towards clients, unmasked, so that one framing serves
+everybody; and arrays, in which frames of one turn of the loop go together. PURE."""
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
+
+from tidewire.domain.limits import BATCH_BYTES_MAX, BATCH_FRAMES_MAX
+
+SEAM: Final = b""
+"""Among frames: what stands before it and what stands behind it are not in one array."""
 
 _TEXT: Final = 0x81
 _SHORT_MAX: Final = 125
@@ -15,3 +22,62 @@ def frame_text(payload: bytes) -> bytes:
     if size <= _MEDIUM_MAX:
         return bytes((_TEXT, 126, size >> 8, size & 0xFF)) + payload
     return bytes((_TEXT, 127)) + size.to_bytes(8, "big") + payload
+
+
+def payload_of(framed: bytes) -> bytes:
+    """What `frame_text` has framed."""
+    return framed[len(framed) - _payload_bytes(framed) :]
+
+
+def frame_together(framed: Sequence[bytes]) -> bytes:
+    """Frames that are framed each for itself, as few messages in the same order: arrays of at most
+    BATCH_BYTES_MAX, and a frame that is larger or has no neighbour as it was."""
+    if SEAM not in framed:
+        # As nearly always.
+        array = _array_of_framed(framed)
+        if len(array) <= BATCH_BYTES_MAX and len(framed) > 1:
+            return frame_text(array)
+    runs = _runs(framed, _payload_bytes, len(framed))
+    return b"".join(
+        [run[0] if len(run) == 1 else frame_text(_array_of_framed(run)) for run in runs]
+    )
+
+
+def messages_of(frames: Sequence[bytes]) -> list[bytes]:
+    """The frames of a client, not framed yet, as few messages within the bounds of an array."""
+    runs = _runs(frames, len, BATCH_FRAMES_MAX)
+    return [run[0] if len(run) == 1 else _array(run) for run in runs]
+
+
+def _runs(
+    frames: Sequence[bytes], payload_bytes: Callable[[bytes], int], frames_max: int
+) -> Iterator[Sequence[bytes]]:
+    """Neighbours that fit into one array, or one frame that has none."""
+    start = 0
+    # The brackets, and the commas but for one.
+    size = 1
+    for at, frame in enumerate(frames):
+        size += 1 + payload_bytes(frame)
+        if not frame or size > BATCH_BYTES_MAX or at - start == frames_max:
+            if start < at:
+                yield frames[start:at]
+            start = at if frame else at + 1
+            size = 2 + payload_bytes(frame) if frame else 1
+    if start < len(frames):
+        yield frames[start:]
+
+
+def _array_of_framed(framed: Sequence[bytes]) -> bytes:
+    # None of those that fit into an array has a longer header than this.
+    return _array([one[2 if len(one) <= 2 + _SHORT_MAX else 4 :] for one in framed])
+
+
+def _array(frames: Sequence[bytes]) -> bytes:
+    return b"[" + b",".join(frames) + b"]"
+
+
+def _payload_bytes(framed: bytes) -> int:
+    size = len(framed)
+    if size <= 2 + _SHORT_MAX:
+        return size - 2
+    return size - 4 if size <= 4 + _MEDIUM_MAX else size - 10

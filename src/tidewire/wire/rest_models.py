@@ -1,6 +1,6 @@
 """What is answered over REST: the envelope, and the things in it. PURE.
 
-Names are those of contract-facts 3.2. Every success is `{"data": …}`, lists add `pagination`; the
+Every success is `{"data": …}`, lists add `pagination`; the
 one exception is the delivery status, whose shape ADR-008 gives without an envelope.
 """
 
@@ -10,7 +10,9 @@ from typing import Generic, TypeVar
 import msgspec
 
 from tidewire.domain.chats import ChatType, Role
+from tidewire.domain.fold import MessageNow
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, SessionId, UserId
+from tidewire.wire.server_frames import StoredBody
 
 Item = TypeVar("Item")
 
@@ -58,7 +60,7 @@ class ErrorBody(_Model, frozen=True, kw_only=True):
 
 
 class AccountView(_Model, frozen=True, kw_only=True):
-    """A user to himself."""
+    """A user, as shown to that user."""
 
     user_id: UserId
     username: str
@@ -68,7 +70,7 @@ class AccountView(_Model, frozen=True, kw_only=True):
 
 
 class UserView(_Model, frozen=True, kw_only=True):
-    """A user to others. His user name is for him to give."""
+    """A user, as shown to others: without the user name, which only its owner gives away."""
 
     user_id: UserId
     display_name: str
@@ -181,21 +183,22 @@ class MyStanding(MyMembership, frozen=True, kw_only=True):
     last_read_sequence: int
 
 
-class ChatView(ChatSummary, frozen=True, kw_only=True):
-    members: Sequence[MemberView]
+class ChatView(CreatedChatView, frozen=True, kw_only=True):
     current_sequence: int
     my_membership: MyStanding
 
 
 class LastMessageView(_Model, frozen=True, kw_only=True, omit_defaults=True):
-    """`is_damaged` stands instead of the preview if the server's copy is damaged."""
+    """The last message as it is now. The preview is empty if it `is_deleted`, or if the server's
+    copy `is_damaged`."""
 
     message_id: MessageId
     sequence: int
     sender_id: UserId
-    content_preview: str = ""
+    content_preview: str
     created_at: str
     is_damaged: bool = False
+    is_deleted: bool = False
 
 
 class ChatListEntry(_Model, frozen=True, kw_only=True, omit_defaults=True):
@@ -223,21 +226,19 @@ class RefusedGroup(_Model, frozen=True, kw_only=True):
     chat_id: ChatId
 
 
-class AddedMember(_Model, frozen=True, kw_only=True):
+class _MemberOfChat(_Model, frozen=True, kw_only=True):
     chat_id: ChatId
     user_id: UserId
     role: Role
     display_name: str
     joined_at: str
+
+
+class AddedMember(_MemberOfChat, frozen=True, kw_only=True):
     added_by: UserId
 
 
-class ChangedMember(_Model, frozen=True, kw_only=True):
-    chat_id: ChatId
-    user_id: UserId
-    role: Role
-    display_name: str
-    joined_at: str
+class ChangedMember(_MemberOfChat, frozen=True, kw_only=True):
     updated_by: UserId
 
 
@@ -249,9 +250,18 @@ class MuteView(_Model, frozen=True, kw_only=True):
 # Messages and delivery.
 
 
-class MessageView(_Model, frozen=True, kw_only=True, omit_defaults=True):
-    """`is_damaged` stands instead of the content if the server's copy is damaged: then only
-    `sequence` and `prev_sequence` are sure, other fields are as found, or empty."""
+class _Shown(StoredBody, frozen=True, kw_only=True):
+    content: str
+    """Always there: clients of 0.1.0 need it, be it empty."""
+    now: MessageNow | None = None
+    """Of a message: what has become of it. Each part names the sequence that it is of. Not there
+    if the message is as it was written."""
+
+
+class MessageView(_Shown, frozen=True):
+    """A message, or (`kind`) another entry of the chat. The content is empty if it `is_deleted`, or
+    if the server's copy `is_damaged`: then only `sequence` and `prev_sequence` are sure, other
+    fields are as found, or empty."""
 
     message_id: MessageId
     chat_id: ChatId
@@ -260,10 +270,13 @@ class MessageView(_Model, frozen=True, kw_only=True, omit_defaults=True):
     sender_id: UserId
     sender: PersonView
     client_message_id: ClientMessageId
-    content: str = ""
-    content_type: str
-    created_at: str
-    is_damaged: bool = False
+
+
+class HistoryPage(_Model, frozen=True, kw_only=True):
+    data: Sequence[MessageView]
+    pagination: Pagination
+    as_of: int
+    """What `now` says is at least as new as the entry with this sequence."""
 
 
 class AroundView(_Model, frozen=True, kw_only=True):
@@ -271,6 +284,7 @@ class AroundView(_Model, frozen=True, kw_only=True):
     messages: Sequence[MessageView]
     has_more_before: bool
     has_more_after: bool
+    as_of: int
 
 
 class DeliveryStateView(_Model, frozen=True, kw_only=True):
@@ -279,6 +293,8 @@ class DeliveryStateView(_Model, frozen=True, kw_only=True):
     last_read_sequence: int
     current_sequence: int
     unread_count: int
+    mentions_unread_count: int
+    """How many of the unread messages mention you, or all."""
     updated_at: str
 
 
@@ -345,4 +361,8 @@ class ServerView(_Model, frozen=True, kw_only=True):
     version: str
     api_version: str
     capabilities: Capabilities
+    registration: str
+    """Who may make an account: `open` (all), `invite` (with an invite), `closed` (the operator)."""
+    is_without_accounts: bool = False
+    """No account was made yet. Told on the server's own machine only, if registration is open."""
     documentation_url: str

@@ -9,25 +9,17 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from tidewire.domain import limits
 from tidewire.domain.chats import ChatType
-from tidewire.domain.limits import (
-    CHAT_NAME_CHARACTERS_MAX,
-    CONTENT_BYTES_MAX,
-    CONTENT_TYPE_DEFAULT,
-    CONTENT_TYPES,
-    DISPLAY_NAME_CHARACTERS_MAX,
-    GROUP_MEMBERS_MAX,
-    LOOKUP_NAMES_MAX,
-    MUTE_HOURS_MAX,
-    PASSWORD_CHARACTERS_MAX,
-    PASSWORD_CHARACTERS_MIN,
-    USERNAME_CHARACTERS_MAX,
-)
+from tidewire.domain.ids import UserId
+from tidewire.domain.messages import MessageBody
 from tidewire.wire.fields import Cursor, SequenceNumber
 
 UUID_PATTERN: Final = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 IDEMPOTENCY_FIELD: Final = "Idempotency-Key"
 
+_MENTION_PATTERN: Final = "^(@all|[A-Za-z0-9_.:-]{1,64})$"
+_EMOJI_PATTERN: Final = r"^[^\s\u0000-\u001f\u007f-\u009f]+$"
 _USERNAME_PATTERN: Final = "^[A-Za-z0-9_.:-]+$"
 # No controls and no line breaks; no space at either end.
 _UNSEEN: Final = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
@@ -41,27 +33,34 @@ def _told(**schema: Any) -> msgspec.Meta:
 
 Uuid = Annotated[str, msgspec.Meta(pattern=UUID_PATTERN, min_length=36, max_length=36)]
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-Username = Annotated[str, msgspec.Meta(min_length=1, max_length=USERNAME_CHARACTERS_MAX)]
+Username = Annotated[str, msgspec.Meta(min_length=1, max_length=limits.USERNAME_CHARACTERS_MAX)]
 NewUsername = Annotated[Username, _told(pattern=_USERNAME_PATTERN)]
 DisplayName = Annotated[
     str,
-    msgspec.Meta(min_length=1, max_length=DISPLAY_NAME_CHARACTERS_MAX),
+    msgspec.Meta(min_length=1, max_length=limits.DISPLAY_NAME_CHARACTERS_MAX),
     _told(pattern=_SHOWN_PATTERN),
 ]
 ChatName = Annotated[
     str,
-    msgspec.Meta(min_length=1, max_length=CHAT_NAME_CHARACTERS_MAX),
+    msgspec.Meta(min_length=1, max_length=limits.CHAT_NAME_CHARACTERS_MAX),
     _told(pattern=_SHOWN_PATTERN),
 ]
-GivenPassword = Annotated[str, msgspec.Meta(min_length=1, max_length=PASSWORD_CHARACTERS_MAX)]
+GivenPassword = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=limits.PASSWORD_CHARACTERS_MAX)
+]
 NewPassword = Annotated[
-    str, msgspec.Meta(min_length=PASSWORD_CHARACTERS_MIN, max_length=PASSWORD_CHARACTERS_MAX)
+    str,
+    msgspec.Meta(
+        min_length=limits.PASSWORD_CHARACTERS_MIN, max_length=limits.PASSWORD_CHARACTERS_MAX
+    ),
 ]
 Token = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 
 
 class RequestBody(msgspec.Struct, frozen=True, kw_only=True):
-    pass
+    def __repr__(self) -> str:
+        """Without its fields: many of them are secrets."""
+        return f"{type(self).__name__}(***)"
 
 
 class Register(RequestBody, frozen=True, kw_only=True):
@@ -73,17 +72,11 @@ class Register(RequestBody, frozen=True, kw_only=True):
     invite: Token | None = None
     """The code of an invite, where one is needed."""
 
-    def __repr__(self) -> str:
-        return f"Register({self.username!r})"
-
 
 class Login(RequestBody, frozen=True, kw_only=True):
     username: Username
     password: GivenPassword
     device_id: Uuid
-
-    def __repr__(self) -> str:
-        return f"Login({self.username!r})"
 
 
 class Refresh(RequestBody, frozen=True, kw_only=True):
@@ -91,32 +84,21 @@ class Refresh(RequestBody, frozen=True, kw_only=True):
     device_id: Uuid | None = None
     """The device, unless the X-Device-ID header names it."""
 
-    def __repr__(self) -> str:
-        return "Refresh(***)"
-
 
 class Logout(RequestBody, frozen=True, kw_only=True):
     """The access token says which session ends; the refresh token need not be shown."""
 
     refresh_token: Token | None = None
 
-    def __repr__(self) -> str:
-        return "Logout(***)"
-
 
 class ChangePassword(RequestBody, frozen=True, kw_only=True):
     current_password: GivenPassword
     new_password: NewPassword
 
-    def __repr__(self) -> str:
-        return "ChangePassword(***)"
-
 
 class DeleteMe(RequestBody, frozen=True, kw_only=True):
     password: GivenPassword
-
-    def __repr__(self) -> str:
-        return "DeleteMe(***)"
+    erase_messages: bool = False
 
 
 class UpdateMe(RequestBody, frozen=True, kw_only=True):
@@ -124,14 +106,14 @@ class UpdateMe(RequestBody, frozen=True, kw_only=True):
 
 
 class LookupUsers(RequestBody, frozen=True, kw_only=True):
-    usernames: Annotated[list[str], msgspec.Meta(min_length=1, max_length=LOOKUP_NAMES_MAX)]
+    usernames: Annotated[list[str], msgspec.Meta(min_length=1, max_length=limits.LOOKUP_NAMES_MAX)]
 
 
 class CreateChat(RequestBody, frozen=True, kw_only=True):
     type: ChatType
     member_ids: Annotated[
         list[Id],
-        msgspec.Meta(min_length=1, max_length=GROUP_MEMBERS_MAX),
+        msgspec.Meta(min_length=1, max_length=limits.GROUP_MEMBERS_MAX),
         _told(uniqueItems=True),
     ]
     """The others: exactly one for a direct chat; without oneself."""
@@ -154,7 +136,7 @@ class ChangeRole(RequestBody, frozen=True, kw_only=True):
 
 class LeaveChat(RequestBody, frozen=True, kw_only=True):
     do_not_add_again: bool = False
-    """True: nobody can add you to this group again, until you take that back."""
+    """True: no member can add you to this group again, until you take that back."""
 
 
 class TransferChat(RequestBody, frozen=True, kw_only=True):
@@ -163,25 +145,81 @@ class TransferChat(RequestBody, frozen=True, kw_only=True):
 
 
 class MuteChat(RequestBody, frozen=True, kw_only=True):
-    duration_hours: Annotated[int, msgspec.Meta(ge=1, le=MUTE_HOURS_MAX)] | None = None
+    duration_hours: Annotated[int, msgspec.Meta(ge=1, le=limits.MUTE_HOURS_MAX)] | None = None
     """None: until it is unmuted."""
 
 
-class PostMessage(RequestBody, frozen=True, kw_only=True):
-    client_message_id: Annotated[str, _told(pattern=UUID_PATTERN)]
-    """A UUID. The same one again is the same message again."""
-    content: Annotated[
+_Content = Annotated[
+    str,
+    _told(
+        minLength=1,
+        maxLength=limits.CONTENT_BYTES_MAX,
+        pattern=r"^[^\u0000]*$",
+        description=f"1 to {limits.CONTENT_BYTES_MAX} bytes of UTF-8.",
+    ),
+]
+_Key = Annotated[
+    str,
+    _told(
+        pattern=UUID_PATTERN, description="A UUID. The same one again is the same request again."
+    ),
+]
+
+
+class _PostedBody(MessageBody, frozen=True, kw_only=True):
+    content: _Content
+    content_type: Annotated[str, _told(enum=sorted(limits.CONTENT_TYPES))] = (
+        limits.CONTENT_TYPE_DEFAULT
+    )
+    reply_to: Annotated[
+        SequenceNumber | None,
+        _told(description="The sequence of the message that this one answers."),
+    ] = None
+    mentions: Annotated[
+        tuple[Annotated[UserId, _told(pattern=_MENTION_PATTERN)], ...],
+        msgspec.Meta(max_length=limits.MENTIONS_MAX),
+        _told(
+            uniqueItems=True,
+            description="Members who are meant; `@all`, from an admin of a group, means all.",
+        ),
+    ] = ()
+    seen_sequence: Cursor | None = None
+    """What the author had seen when the text was written."""
+
+
+class PostMessage(_PostedBody, frozen=True):
+    client_message_id: _Key
+
+
+class EditMessage(RequestBody, frozen=True, kw_only=True):
+    client_message_id: _Key
+    content: _Content
+    base: Annotated[
+        Cursor | None,
+        _told(description="The sequence of the edit that you saw last, 0 for none."),
+    ] = None
+
+
+class DeleteMessage(RequestBody, frozen=True, kw_only=True):
+    client_message_id: _Key
+    reason: Annotated[
+        Annotated[str, msgspec.Meta(min_length=1, max_length=limits.REASON_CHARACTERS_MAX)] | None,
+        _told(description="Why, for all members to read."),
+    ] = None
+
+
+class ReactToMessage(RequestBody, frozen=True, kw_only=True):
+    client_message_id: _Key
+    emoji: Annotated[
         str,
         _told(
             minLength=1,
-            maxLength=CONTENT_BYTES_MAX,
-            pattern=r"^[^\u0000]*$",
-            description=f"1 to {CONTENT_BYTES_MAX} bytes of UTF-8.",
+            maxLength=limits.EMOJI_BYTES_MAX,
+            pattern=_EMOJI_PATTERN,
+            description=f"1 to {limits.EMOJI_BYTES_MAX} bytes of UTF-8.",
         ),
     ]
-    content_type: Annotated[str, _told(enum=sorted(CONTENT_TYPES))] = CONTENT_TYPE_DEFAULT
-    seen_sequence: Cursor | None = None
-    """What the author had seen when the text was written."""
+    is_on: Annotated[bool, _told(description="False takes the reaction back.")] = True
 
 
 class AdvancePositions(RequestBody, frozen=True, kw_only=True):
@@ -190,6 +228,8 @@ class AdvancePositions(RequestBody, frozen=True, kw_only=True):
     last_acked_sequence: SequenceNumber | None = None
     last_read_sequence: SequenceNumber | None = None
 
+
+REQUEST_BODIES: Final = (*RequestBody.__subclasses__(), PostMessage)
 
 TOLD_BESIDE: Final[Mapping[type[RequestBody], Mapping[str, Any]]] = {
     CreateChat: {

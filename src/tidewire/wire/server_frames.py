@@ -13,6 +13,7 @@ import msgspec
 from tidewire.domain.chats import ChatType, Role
 from tidewire.domain.delivery import DigestEntry
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, MessageId, UserId
+from tidewire.domain.messages import MessageBody
 from tidewire.wire.fields import Count, Cursor, SequenceNumber, tags_of
 
 PROTOCOL_VERSION: Final = 1
@@ -53,6 +54,9 @@ class ConnectionEstablishedPayload(_Payload, frozen=True, kw_only=True):
     protocol_version: int
     epoch: str
     """Which life of the store this is. A client that knew another one drops its cursors."""
+    features: tuple[str, ...] = ()
+    """What the client has offered and this server knows (`features`): it is on. Readers take
+    others, too: features are added."""
 
 
 class ConnectionEstablishedFrame(_Push, frozen=True, kw_only=True, tag="connection_established"):
@@ -67,6 +71,9 @@ class SendMessageAckPayload(_Payload, frozen=True, gc=False, kw_only=True):
     prev_sequence: Cursor
     created_at: str
     deduplicated: bool
+    count: Count | None = None
+    """Of a reaction: how many users have the emoji on the target after it. Not there if the server
+    does not know it any more; the entry has it."""
 
 
 class SendMessageAckFrame(_Answer, frozen=True, gc=False, kw_only=True, tag="send_message_ack"):
@@ -75,39 +82,72 @@ class SendMessageAckFrame(_Answer, frozen=True, gc=False, kw_only=True, tag="sen
     payload: SendMessageAckPayload
 
 
-class MessagePayload(_Payload, frozen=True, gc=False, kw_only=True):
+class StoredBody(MessageBody, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """The end of every form of a stored message; the ids and numbers come before it."""
+
+    content: str = ""
+    """Not there, or empty, if it `is_damaged` or `is_deleted`; of an edit: the new text."""
+    content_type: str
+    created_at: str
+    is_damaged: bool = False
+    """The server's copy is damaged: of the other fields only the numbers are sure."""
+    is_deleted: bool = False
+    """The content was erased: an entry above it deletes it, or the message that it edits."""
+    kind: str | None = None
+    """What the entry is, an `EntryKind`; not there for a message. Readers take others, too: kinds
+    are added."""
+    target: SequenceNumber | None = None
+    """The message that an entry of another kind is about."""
+    reason: str | None = None
+    emoji: str | None = None
+    is_on: bool | None = None
+    count: Count | None = None
+    """How many users have the emoji on the target after this reaction."""
+
+
+class MessagePayload(StoredBody, frozen=True, gc=False):
     message_id: MessageId
     chat_id: ChatId
     sequence: SequenceNumber
     prev_sequence: Cursor
     sender_id: UserId
     client_message_id: ClientMessageId
-    content: str = ""
-    """Not there if it `is_damaged`."""
-    content_type: str
-    created_at: str
-    is_damaged: bool = False
-    """The server's copy is damaged: of the other fields only the numbers are sure."""
+
+
+class PlainPayload(MessagePayload, frozen=True, gc=False, kw_only=True):
+    """One without text, as it is written in a `message`: clients of before there were entries need
+    the content, be it empty."""
+
+    content: str
 
 
 class MessageFrame(_Push, frozen=True, gc=False, kw_only=True, tag="message"):
+    """A message. To a client that has not offered `entries` also every other entry: of its `kind`,
+    without content."""
+
     payload: MessagePayload
 
 
-class SyncItem(_Payload, frozen=True, gc=False, kw_only=True):
-    """A message of a page; the chat is the page's."""
+class EntryFrame(_Push, frozen=True, gc=False, kw_only=True, tag="entry"):
+    """An entry that is no message, to a client that has offered `entries`."""
+
+    payload: MessagePayload
+
+
+class SyncItem(StoredBody, frozen=True, gc=False):
+    """An entry of a page; the chat is the page's."""
 
     message_id: MessageId
     sequence: SequenceNumber
     prev_sequence: Cursor
     sender_id: UserId
     client_message_id: ClientMessageId
-    content: str = ""
-    """Not there if it `is_damaged`."""
-    content_type: str
-    created_at: str
-    is_damaged: bool = False
-    """The server's copy is damaged: of the other fields only the numbers are sure."""
+
+
+class PlainItem(SyncItem, frozen=True, gc=False, kw_only=True):
+    """As it is written for a client that has not offered `entries`, see `PlainPayload`."""
+
+    content: str
 
 
 class SyncResponsePayload(_Payload, frozen=True, kw_only=True):
@@ -184,6 +224,7 @@ class StatusUpdatePayload(_Payload, frozen=True, gc=False, kw_only=True):
     own_delivered: Cursor | None = None
     own_read: Cursor | None = None
     unread: Count | None = None
+    mentions_unread: Count | None = None
 
 
 class StatusUpdateFrame(_Push, frozen=True, gc=False, kw_only=True, tag="status_update"):
@@ -229,6 +270,7 @@ ServerAnswerOrPush = HeartbeatAckFrame | ErrorFrame | ChatDigestFrame
 ServerPush = (
     ConnectionEstablishedFrame
     | MessageFrame
+    | EntryFrame
     | ConnectionClosingFrame
     | TypingIndicatorFrame
     | StatusUpdateFrame
@@ -238,3 +280,5 @@ ServerPush = (
 ServerFrame = ServerAnswer | ServerAnswerOrPush | ServerPush
 
 SERVER_FRAME_TYPES: Final = tags_of(ServerFrame)
+MESSAGE_TYPE: Final = str(MessageFrame.__struct_config__.tag)
+ENTRY_TYPE: Final = str(EntryFrame.__struct_config__.tag)

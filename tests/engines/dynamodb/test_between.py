@@ -199,7 +199,7 @@ async def test_close_that_broke_off_has_closed_and_is_finished_by_the_next(
     anna, ben = await direct.people(2)
     chat = await direct.group(anna, ben)
     await direct.send(chat, anna)
-    async with another(proxy, attempt_ms=200, budget_ms=600) as hasty:
+    async with another(proxy, attempt_ms=600, budget_ms=1_600) as hasty:
         rule = proxy.rule("TransactWriteItems", Fate.DROP, times=99, table="_user_chats")
         with pytest.raises(StoreUnavailable):
             await hasty.storage.close_group(anna, chat, now_ms=direct.now())

@@ -13,10 +13,12 @@ from tidewire.engines.dynamodb.errors import (
     NO_CREDENTIALS,
     OUR_BUGS,
     UNAVAILABLE,
+    AnswerLost,
     Cancelled,
     ConditionFailed,
     hindrance,
     translated,
+    translated_or_lost,
 )
 
 
@@ -68,10 +70,18 @@ def test_refusal_for_now_may_be_tried_again(code: str) -> None:
 
 @pytest.mark.parametrize("code", UNAVAILABLE)
 def test_service_that_cannot_is_unavailable(code: str) -> None:
-    assert hindrance(answered(code)) is None
-    ours = translated(answered(code))
+    assert hindrance(answered(code)) in (None, Hindrance.LOST)
+    ours = translated_or_lost(answered(code))
     assert isinstance(ours, StoreUnavailable)
+    assert not isinstance(ours, AnswerLost)
     assert code in str(ours)
+
+
+def test_fault_of_the_database_may_have_happened_and_is_tried_again() -> None:
+    """In a transaction under the same token (G7)."""
+    for code in ("InternalServerError", "ServiceUnavailable"):
+        assert hindrance(answered(code)) is Hindrance.LOST
+    assert isinstance(translated_or_lost(TimeoutError()), AnswerLost)
 
 
 @pytest.mark.parametrize("code", sorted(OUR_BUGS))

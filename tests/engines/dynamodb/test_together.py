@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -12,8 +13,7 @@ from tidewire.engines.dynamodb import database as dynamodb
 from tidewire.engines.dynamodb import rows, schema
 from tidewire.engines.dynamodb.database import Database, Wanted
 from tidewire.engines.dynamodb.errors import ConditionFailed
-from tidewire.engines.dynamodb.roster_cache import RosterCache
-from tidewire.engines.dynamodb.rosters import read_roster
+from tidewire.engines.dynamodb.options import DynamoOptions
 from tidewire.engines.dynamodb.rows import Row, Write
 from tidewire.engines.dynamodb.storage import DynamoStorage
 
@@ -115,6 +115,7 @@ class Restless(Database):
     """A chat whose members change while they are read, so many times."""
 
     def __init__(self, chat: Row, changes: int) -> None:
+        super().__init__(None, DynamoOptions())
         self.chat = chat
         self.changes = changes
         self.version = 1
@@ -123,7 +124,9 @@ class Restless(Database):
 
     async def get_many(self, wanted: Sequence[Wanted]) -> list[Row | None]:
         self.looks += 1
-        return [self.chat | {"membership_version": self.version} for _ in wanted]
+        # As many members as `query` gives.
+        shown = {"membership_version": self.version, "member_count": 0}
+        return [self.chat | shown for _ in wanted]
 
     async def query(self, *_: Any, **__: Any) -> list[Row]:
         self.queries += 1
@@ -144,12 +147,14 @@ async def test_members_are_remembered_only_under_the_version_that_they_belong_to
     with database.within_budget():
         row = await database.get(schema.CHATS, {"chat_id": chat_id})
     assert row is not None
-    restless, cache = Restless(row, changes=2), RosterCache()
-    roster = await read_roster(restless, cache, chat_id)
+    restless = Restless(row, changes=2)
+    storage = DynamoStorage(restless, AsyncExitStack(), epoch="")
+    roster = await storage.roster(chat_id)
     assert roster is not None
     assert roster.membership_version == 3
     assert restless.queries == 3
-    assert [cache.find(chat_id, version) for version in (1, 2)] == [None, None]
+    found = [storage._rosters.find(chat_id, version) for version in (1, 2)]
+    assert found == [None, None]
     looks = restless.looks
-    assert await read_roster(restless, cache, chat_id) == roster
+    assert await storage.roster(chat_id) == roster
     assert (restless.queries, restless.looks) == (3, looks + 1)

@@ -22,7 +22,7 @@ from tidewire.domain.accounts import Secret
 from tidewire.domain.chats import CreateDirect
 from tidewire.domain.events import Event
 from tidewire.domain.ids import ChatId, ClientMessageId, UlidSource, UserId
-from tidewire.domain.messages import Appended, SendMessage
+from tidewire.domain.messages import Amendment, Appended, EntryKind, SendMessage
 from tidewire.domain.outbox import shard_of
 from tidewire.domain.users import User
 from tidewire.engines.dynamodb.options import DynamoOptions
@@ -33,7 +33,7 @@ from tidewire.engines.kafka.producer import KafkaEventLog
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.publisher import Publisher
 from tidewire.ingest.relay import Relay
-from tidewire.ports.event_log import CommitListener, ignore_commits
+from tidewire.ports.event_log import LOGGED, CommitBus
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.supervise import TaskSupervisor
 
@@ -41,7 +41,7 @@ QUICK: Final = IngestOptions(
     relay_after_ms=300, relay_poll_ms=200, relay_pause_ms_max=500, lease_ms=3_000
 )
 
-PATIENCE_S: Final = 40
+PATIENCE_S: Final = 90
 
 _ids: Final = UlidSource(randbits)
 _made: Final[set[str]] = set()
@@ -64,9 +64,7 @@ class Gateway:
     def __init__(self, storage: DynamoStorage, log: KafkaEventLog, name: str) -> None:
         self.storage = storage
         self.log = log
-        self.publisher = Publisher(
-            log=log, outbox=storage, on_positions=ignore_commits, options=QUICK
-        )
+        self.publisher = Publisher(log=log, outbox=storage, clock=SystemClock(), options=QUICK)
         self.relay = Relay(
             relay_id=name,
             log=log,
@@ -97,6 +95,10 @@ class Gateway:
     async def send(self, chat_id: ChatId, sender: UserId, count: int = 1) -> list[int]:
         return await send(self.storage, chat_id, sender, count)
 
+    async def delete(self, chat_id: ChatId, sender: UserId, target: int) -> int:
+        """The sequence of the deletion."""
+        return (await send(self.storage, chat_id, sender, 1, deletes=target))[0]
+
     async def rows_left(self, *chat_ids: ChatId) -> int:
         left = 0
         for chat_id in chat_ids:
@@ -105,17 +107,26 @@ class Gateway:
         return left
 
 
-async def send(storage: DynamoStorage, chat_id: ChatId, sender: UserId, count: int) -> list[int]:
-    """Send messages in one commit; their sequences."""
+async def send(
+    storage: DynamoStorage,
+    chat_id: ChatId,
+    sender: UserId,
+    count: int,
+    *,
+    deletes: int | None = None,
+) -> list[int]:
+    """Send messages, or a deletion, in one commit; their sequences."""
     now_ms = SystemClock().wall_ms()
+    amends = None if deletes is None else Amendment(kind=EntryKind.DELETE, target=deletes)
     drafts = [
         SendMessage(
             chat_id=chat_id,
             sender_id=sender,
             client_message_id=ClientMessageId(str(uuid.uuid4())),
             message_id=_ids.message_id(now_ms),
-            content="hello",
+            content="hello" if amends is None else "",
             content_type="text/plain",
+            amends=amends,
         )
         for _ in range(count)
     ]
@@ -128,11 +139,11 @@ async def send(storage: DynamoStorage, chat_id: ChatId, sender: UserId, count: i
 async def a_gateway(
     dynamodb: DynamoOptions, kafka: KafkaOptions, name: str, *, runs_relay: bool = True
 ) -> AsyncIterator[Gateway]:
-    listener: list[CommitListener] = [ignore_commits]
-    storage = await DynamoStorage.open(dynamodb, listener=lambda events: listener[0](events))
+    bus = CommitBus()
+    storage = await DynamoStorage.open(dynamodb, listener=bus)
     log = KafkaEventLog(kafka, clock=SystemClock(), producer_id=name)
     gateway = Gateway(storage, log, name)
-    listener[0] = gateway.publisher.committed
+    bus.subscribe(LOGGED, gateway.publisher.committed)
     tasks = TaskSupervisor()
     tasks.start_service("publisher", gateway.publisher.run())
     if runs_relay:

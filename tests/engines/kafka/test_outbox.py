@@ -15,12 +15,13 @@ from tidewire.domain.events import ChatCreated, LoggedEvent, MessageAppended
 from tidewire.domain.ids import ChatId
 from tidewire.domain.outbox import SHARDS
 from tidewire.engines.dynamodb.options import DynamoOptions
+from tidewire.engines.kafka import producer
 from tidewire.engines.kafka.consumer import KafkaLogReader
 from tidewire.engines.kafka.options import KafkaOptions
 from tidewire.engines.kafka.topics import create_topics
 from tidewire.wire.event_records import RecordRefusal, UnknownRecord, decode_record, event_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 """Processes and brokers are started and killed."""
 
 
@@ -119,6 +120,29 @@ async def test_sends_go_on_while_the_broker_is_gone_and_all_is_published_when_it
             await eventually(partial(has_no_rows, gateway, chat))
             await eventually(lambda: gateway.relay.outbox_oldest_seconds == 0)
             assert gateway.log.is_reached
+
+
+async def test_text_that_waits_for_the_log_is_not_published_after_its_deletion(
+    dynamodb: DynamoOptions, open_reader: OpenReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log cannot take anything for a while, here because its topics are not made yet."""
+    monkeypatch.setattr(producer, "WITHDRAW_S", 0.0)
+    options = local_options(ensure("kafka"), delivery_ms=60_000)
+    async with a_gateway(dynamodb, options, "one") as gateway:
+        chat, sender = await gateway.a_chat()
+        [target, kept] = await gateway.send(chat, sender, 2)
+        assert gateway.log.queued > 0
+        deletion = await gateway.delete(chat, sender, target)
+        await asyncio.to_thread(create_topics, options)
+        listening = Listening(open_reader(options))
+        await listening.until(lambda: {*listening.sequences(chat)} == {target, kept, deletion})
+        await eventually(partial(has_no_rows, gateway, chat))
+        messages = [one.message for one in listening.events if isinstance(one, MessageAppended)]
+        assert {one.sequence: (one.content, one.deleted_by) for one in messages} == {
+            target: ("", deletion),
+            kept: ("hello", None),
+            deletion: ("", None),
+        }
 
 
 async def test_two_processes_share_the_shards_and_one_takes_over_when_the_other_is_killed(

@@ -1,10 +1,11 @@
-"""Where chats lie: as every other language's client computes it (contract-facts 5.2, K-01)."""
+"""Where chats lie: as every other language's client computes it (K-01)."""
 
 import pytest
 
 from tests.engines.kafka.conftest import OpenLog, OpenReader
 from tests.engines.kafka.murmur2 import bucket, murmur2
 from tests.support.kafka import fresh_topics
+from tests.support.pushing import published
 from tests.unit.ingest.events import a_message
 from tidewire.domain.ids import ChatId
 
@@ -43,7 +44,7 @@ async def test_chats_lie_in_the_published_partitions(
     options = fresh_topics(message_partitions=64, change_partitions=1)
     log, reader = open_log(options), open_reader(options)
     for chat_id in VECTORS:
-        await log.publish([a_message(1, ChatId(chat_id))])
+        await published(log, [a_message(1, ChatId(chat_id))])
     found = list(await reader.read())
     while len(found) < len(VECTORS):
         found += await reader.read()

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tidewire.engines.kafka.thread import LoopThread
+from tidewire.engines.kafka.consumer import LoopThread
 
 
 async def test_work_is_done_in_order_and_answered() -> None:

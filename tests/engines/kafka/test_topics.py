@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 
-from tests.e2e.commands import tidewire
+from tests.e2e.commands import EVERY_OPTION, tidewire
 from tests.engines.kafka import gateway as gateways
 from tests.support.kafka import kafka_settings, local_options
 from tests.support.stack import ensure
@@ -73,18 +73,20 @@ async def test_commands_make_and_check_topics(
     }
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    told = tidewire("cluster", "check")
+    told = tidewire("cluster", "check", program=EVERY_OPTION)
     assert told.exit_code == 1
     assert "kafka.bootstrap_servers is not set" in told.out
     log = kafka_settings()
     for name, value in log.items():
         monkeypatch.setenv(name, value)
     prefix = log["TIDEWIRE_KAFKA_TOPIC_PREFIX"]
-    assert f"topic {prefix}messages.persisted" in tidewire("cluster", "init").out
-    assert "redis.url is not set" in tidewire("cluster", "check").out
+    assert (
+        f"topic {prefix}messages.persisted" in tidewire("cluster", "init", program=EVERY_OPTION).out
+    )
+    assert "redis.url is not set" in tidewire("cluster", "check", program=EVERY_OPTION).out
     monkeypatch.setenv("TIDEWIRE_REDIS_URL", f"redis://127.0.0.1:{ensure('redis')}/0")
-    assert "are as they must be" in tidewire("cluster", "check").out
+    assert "are as they must be" in tidewire("cluster", "check", program=EVERY_OPTION).out
     monkeypatch.setenv("TIDEWIRE_KAFKA_DEAD_LETTER_PARTITIONS", "3")
-    told = tidewire("cluster", "check")
+    told = tidewire("cluster", "check", program=EVERY_OPTION)
     assert told.exit_code == 1
     assert f"{prefix}dead_letters: it has 1 partitions, not 3" in told.out

@@ -9,15 +9,20 @@ from typing import Any
 
 import pytest
 
+from tests.support.pushing import give
 from tests.support.redis import PATIENCE_S, Net
 from tests.unit.gateway.fakes import DEVICE, OTHER_DEVICE
 from tests.unit.gateway.stage import Peer, Stage, staged
 from tests.unit.gateway.test_driver import push
 from tidewire.accounts.recheck import SessionRecheck
-from tidewire.domain.ids import SessionId, UserId
+from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, SessionId, UserId
+from tidewire.domain.messages import Amendment, EntryKind, Message
 from tidewire.engines.redis.inbox import Inbox
 from tidewire.gateway.options import GatewayOptions
+from tidewire.ports.router import Push
 from tidewire.runtime.clock import SystemClock
+from tidewire.wire.codec import encode_message_push
+from tidewire.wire.framing import frame_text
 
 
 class Server:
@@ -42,6 +47,8 @@ class Server:
             tasks=stage.tasks,
             on_revoked=self.hub.close_session,
             on_roster_changed=lambda _: None,
+            on_news=lambda _: None,
+            on_unrouted=lambda _: None,
             on_lost=self.recheck,
         )
         self.hub.use_registrar(self.inbox, stage.tasks)
@@ -93,7 +100,7 @@ async def test_push_reaches_a_connection_anywhere(net: Net, servers: tuple[Serve
     a, b = servers
     ann = UserId("user_ann")
     phone, laptop = await a.connect(ann), await b.connect(ann, OTHER_DEVICE)
-    net.router.push([ann], push(), except_connection=phone.connection_id)
+    give(net.router, [ann], push(), except_connection=phone.connection_id)
     await next_frame(laptop, "message")
     assert phone.new_frames() == []
     assert await net.router.presence([ann]) == {ann: 2}
@@ -101,6 +108,36 @@ async def test_push_reaches_a_connection_anywhere(net: Net, servers: tuple[Serve
     # Wishes are granted in order, so this one tells that the one before was.
     await b.connect(UserId("user_ben"))
     assert await net.router.presence([ann]) == {ann: 1}
+
+
+async def test_entry_comes_to_each_connection_in_the_form_that_it_knows(
+    net: Net, servers: tuple[Server, Server]
+) -> None:
+    """Redis carries one form; each gateway makes the other where it is needed."""
+    a, b = servers
+    ann, ben = UserId("user_ann"), UserId("user_ben")
+    a.stage.features = ("entries",)
+    new, old = await a.connect(ann), await b.connect(ben)
+    reaction = Message(
+        ChatId("chat_1"),
+        2,
+        1,
+        MessageId("msg_2"),
+        UserId("user_cleo"),
+        ClientMessageId("00000002-0000-4000-8000-000000000000"),
+        "",
+        "text/plain",
+        0,
+        amends=Amendment(kind=EntryKind.REACT, target=1, emoji="👍"),
+        count=1,
+    )
+    framed = frame_text(encode_message_push(reaction, 0))
+    net.router.push(Push([ann, ben], "entry", framed))
+    entry = (await next_frame(new, "entry"))["payload"]
+    assert (entry["kind"], entry["emoji"], "content" in entry) == ("react", "👍", False)
+    message = (await next_frame(old, "message"))["payload"]
+    assert (message["kind"], message["content"], message["sequence"]) == ("react", "", 2)
+    assert "emoji" not in message
 
 
 async def test_device_has_one_connection_in_the_whole_cluster(

@@ -5,10 +5,11 @@ import asyncio
 from tests.support.redis import Net, OwnRedis
 from tidewire.domain.accounts import Secret
 from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.rates import Rate
 from tidewire.engines.redis.limits import LimitExchange
 from tidewire.engines.redis.link import RedisLost
 from tidewire.engines.redis.options import RedisOptions
-from tidewire.gateway.limits import Rate, SendLimiter
+from tidewire.gateway.limits import SendLimiter
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.supervise import TaskSupervisor
 
@@ -20,8 +21,8 @@ class Gate:
 
     def __init__(self, options: RedisOptions, tasks: TaskSupervisor) -> None:
         # One a minute after the burst: what is allowed here does not depend on how long it takes.
-        rate = Rate(1, per_seconds=60, burst=10)
-        self.limiter = SendLimiter(per_chat=rate, per_user=rate, keys_max=100)
+        rate = Rate(1, per_ms=60_000, burst=10)
+        self.limiter = SendLimiter(per_chat=rate, per_user=rate, reactions=rate, keys_max=100)
         self.clock = SystemClock()
         self.exchange = LimitExchange(
             options, views=self.limiter.share(), clock=self.clock, tasks=tasks

@@ -15,8 +15,10 @@ import pytest
 
 from tests.support import stack
 from tests.support.proxy import FaultyProxy
+from tests.support.pushing import give
 from tests.support.redis import PATIENCE_S, Net, Node, OwnRedis, net_on
 from tidewire.domain.accounts import Secret
+from tidewire.domain.errors import Unavailable
 from tidewire.domain.ids import ChatId, SessionId, UserId
 from tidewire.domain.resync import ResyncReason
 from tidewire.engines.redis.link import script
@@ -52,7 +54,7 @@ async def _is_zero(count: Awaitable[int]) -> bool:
 async def delivers(net: Net, node: Node, user_id: UserId, body: bytes) -> None:
     """All is well again: a push arrives, and nobody is told anything more."""
     told = node.local.resyncs_count
-    net.router.push([user_id], body)
+    give(net.router, [user_id], body)
     await node.local.until(lambda: body in node.local.bodies)
     assert node.local.resyncs_count == told
 
@@ -73,6 +75,7 @@ async def lose_an_entry(net: Net, node: Node, user_id: UserId) -> None:
             "push",
             "",
             b"lost",
+            b"",
             1,
             user_id,
         )
@@ -102,7 +105,7 @@ async def test_hole_in_the_stream_is_seen_with_the_next_push(url: Secret) -> Non
         await a.connect(ANN)
         await delivers(net, a, ANN, b"before")
         await lose_an_entry(net, a, ANN)
-        net.router.push([ANN], b"next")
+        give(net.router, [ANN], b"next")
         await a.local.until(lambda: a.local.resynced == [None])
         # What comes after a hole may not be shown before what is missing has been fetched.
         assert a.local.bodies == [b"before"]
@@ -115,7 +118,7 @@ async def test_stalled_gateway_whose_stream_was_trimmed_resyncs(url: Secret) -> 
         await b.connect(BEN)
         # All in one call: more than the stream holds, and no gateway can read in between.
         for number in range(30):
-            net.router.push([ANN], str(number).encode())
+            give(net.router, [ANN], str(number).encode())
         await a.local.until(lambda: a.local.resynced == [None])
         assert a.local.pushed == []
         assert net.router.counters.entries == 30
@@ -130,7 +133,7 @@ async def test_evicted_routes_mean_resync_for_exactly_those_connections(
     there = await b.connect(ANN, "laptop")
     await a.connect(CEM)
     await net.redis.delete(net.key(f"route:{ANN}"))
-    net.router.push([ANN], b"lost")
+    give(net.router, [ANN], b"lost")
     await a.local.until(lambda: bool(a.local.resynced_connections))
     await b.local.until(lambda: bool(b.local.resynced_connections))
     assert a.local.resynced_connections == [f"conn_{a.gateway_id}_{ANN}_phone"]
@@ -159,7 +162,7 @@ async def test_emptied_redis_means_resync_for_everybody(
         await b.connect(BEN)
         await net.redis.flushall()
         if has_later_push:
-            net.router.push([ANN, BEN], b"lost")
+            give(net.router, [ANN, BEN], b"lost")
         for node in (a, b):
             await node.local.until(lambda node=node: node.local.lost == 1)  # type: ignore[misc]
             assert node.local.resynced == [None]
@@ -175,7 +178,7 @@ async def test_another_incarnation_means_resync_for_that_gateway(
     a, b = pair
     await net.redis.hset(net.key(f"gateway:{a.gateway_id}"), "incarnation", "another")
     if has_later_push:
-        net.router.push([ANN], b"lost")
+        give(net.router, [ANN], b"lost")
     await a.local.until(lambda: a.local.lost == 1)
     assert a.local.resynced == [None]
     assert b.local.resyncs_count == 0
@@ -188,7 +191,7 @@ async def test_evicted_key_of_the_gateway_means_resync(
 ) -> None:
     a, _ = pair
     await net.redis.delete(net.key(name))
-    net.router.push([ANN], b"lost")
+    give(net.router, [ANN], b"lost")
     # What every gateway has to know went past this one.
     net.router.revoke([SessionId("s1")])
     await a.local.until(lambda: a.local.lost == 1)
@@ -231,12 +234,13 @@ async def test_stopped_redis_means_resync_for_everybody_after_it(own: OwnRedis) 
         await a.connect(ANN)
         await b.connect(BEN)
         own.pause()
-        net.router.push([ANN, BEN], b"dropped")
+        give(net.router, [ANN, BEN], b"dropped")
         net.router.revoke([SessionId("s1")])
-        await until(lambda: _holds(net.router.losses == 1))
+        await until(lambda: _holds(net.router.queue.losses == 1))
         # Somebody connects meanwhile: he is let in.
         await a.connect(CEM)
-        assert await net.router.presence([ANN]) == {}
+        with pytest.raises(Unavailable, match="Redis"):
+            await net.router.presence([ANN])
         await until(lambda: _holds(a.inbox.is_lost and b.inbox.is_lost))
         own.go_on()
         for node in (a, b):
@@ -255,9 +259,9 @@ async def test_redis_that_was_killed_and_restarted_means_resync_for_everybody(
         await a.connect(ANN)
         await b.connect(BEN)
         own.kill()
-        net.router.push([ANN, BEN], b"dropped")
+        give(net.router, [ANN, BEN], b"dropped")
         net.router.forget_roster(ChatId("chat_1"))
-        await until(lambda: _holds(net.router.losses >= 1))
+        await until(lambda: _holds(net.router.queue.losses >= 1))
         await own.start()
         for node in (a, b):
             await node.local.until(lambda node=node: node.local.lost >= 1)  # type: ignore[misc]
@@ -272,7 +276,7 @@ async def settles(net: Net, node: Node, user_id: UserId) -> None:
         number = 0
         while not any(body.startswith(b"try") for body in node.local.bodies):
             number += 1
-            net.router.push([user_id], f"try {number}".encode())
+            give(net.router, [user_id], f"try {number}".encode())
             await asyncio.sleep(0.05)
 
 
@@ -286,15 +290,15 @@ async def test_router_that_alone_lost_redis_tells_every_gateway_when_it_is_back(
         options = replace(net.options, url=address, timeout_ms=300, attempts_max=2)
         router = RedisRouter(options, router_id="alone", tasks=net.tasks)
         router.start()
-        router.push([ANN], b"before")
+        give(router, [ANN], b"before")
         await a.local.until(lambda: a.local.bodies == [b"before"])
         proxy.is_refusing = True
         proxy.cut()
-        router.push([ANN], b"dropped")
+        give(router, [ANN], b"dropped")
         router.revoke([SessionId("s1")])
         settling = asyncio.create_task(router.settled())
-        await until(lambda: _holds(router.losses == 1))
-        assert router.queue_bytes == 0
+        await until(lambda: _holds(router.queue.losses == 1))
+        assert router.queue.bytes_count == 0
         # Nobody may forget what was dropped before everybody was told of it.
         assert not settling.done()
         assert a.local.resyncs_count == b.local.resyncs_count == 0
@@ -304,7 +308,7 @@ async def test_router_that_alone_lost_redis_tells_every_gateway_when_it_is_back(
             await local.until(lambda local=local: local.lost == 1)  # type: ignore[misc]
             assert local.resynced == [None]
         await settling
-        router.push([ANN], b"after")
+        give(router, [ANN], b"after")
         await a.local.until(lambda: b"after" in a.local.bodies)
         assert a.local.bodies == [b"before", b"after"]
         await router.stop()
@@ -316,7 +320,7 @@ async def test_queue_at_its_bound_means_resync_for_everybody(url: Secret) -> Non
         await a.connect(ANN)
         # In one turn of the loop: nothing can be brought away in between.
         for _ in range(100):
-            net.router.push([ANN], b"x" * 1_000)
+            give(net.router, [ANN], b"x" * 1_000)
         await net.router.settled()
         for local in (a.local, b.local):
             await local.until(lambda local=local: local.lost == 1)  # type: ignore[misc]
@@ -329,12 +333,12 @@ async def test_redis_that_is_slow_for_a_moment_costs_no_resync(own: OwnRedis) ->
         a = await net.node("a")
         await a.connect(ANN)
         own.pause()
-        net.router.push([ANN], b"later")
+        give(net.router, [ANN], b"later")
         await asyncio.sleep(0.5)
         own.go_on()
         await a.local.until(lambda: a.local.bodies == [b"later"])
         assert a.local.resyncs_count == 0
-        assert net.router.losses == 0
+        assert net.router.queue.losses == 0
 
 
 @pytest.mark.slow
@@ -361,7 +365,20 @@ async def test_entry_that_nobody_here_understands_means_resync(
         # As a newer server would, in the middle of an upgrade.
         await net.redis.eval(
             script("push").source,
-            *(1, net.options.key_prefix, f"newer_{kind}", 1, 100, 5_000, kind, "", body, 1, ANN),
+            *(
+                1,
+                net.options.key_prefix,
+                f"newer_{kind}",
+                1,
+                100,
+                5_000,
+                kind,
+                "",
+                body,
+                "",
+                1,
+                ANN,
+            ),
         )
     await a.local.until(lambda: a.local.lost == 1)
     assert a.local.resynced == [[ANN], None]
@@ -399,18 +416,18 @@ async def test_gateway_that_was_stopped_beyond_its_life_resyncs_when_it_wakes(
     try:
         async with asyncio.timeout(PATIENCE_S):
             assert await child.stdout.readline() == b"ready\n"
-            net.router.push([ANN], b"before")
+            give(net.router, [ANN], b"before")
             assert await child.stdout.readline() == b"push before\n"
             child.send_signal(signal.SIGSTOP)
             gone = net.key("gateway:gw_child"), net.key(f"route:{ANN}")
             await until(lambda: _is_zero(net.redis.exists(*gone)))
             if has_push:
-                net.router.push([ANN], b"lost")
+                give(net.router, [ANN], b"lost")
                 await net.router.settled()
             child.send_signal(signal.SIGCONT)
             assert await child.stdout.readline() == b"resync everybody\n"
             await until(lambda: net.router.presence([ANN]))
-            net.router.push([ANN], b"after")
+            give(net.router, [ANN], b"after")
             assert await child.stdout.readline() == b"push after\n"
     finally:
         child.kill()

@@ -155,7 +155,7 @@ async def die_while_restoring(data_dir: Path) -> None:
     def die(path: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with mock.patch("tidewire.engines.sqlite.backup.sync_file", die):
+    with mock.patch("tidewire.engines.sqlite.copying.sync_file", die):
         restore(Path(sys.argv[3]), data_dir)
     say("the restore survived")
 

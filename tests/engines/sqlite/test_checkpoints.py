@@ -180,10 +180,41 @@ async def test_log_stays_bounded_when_another_process_reads_without_a_pause(
     with short_reads_of_another_process(store_of(world).path):
         async with load_on(world, chat, one) as watch:
             await until(lambda: watch.written_bytes()[-1:] > [(0.0, 0)])
-            await until(lambda: watch.written_bytes()[-1][1] > 30 * LIMIT_BYTES)
-    assert checkpointer.restarts >= 2
-    assert watch.log_bytes_max < watch.written_bytes()[-1][1] / 2, "it only grows"
+            # A log that only grew would be as large as what was written, however long that is. On
+            # a busy machine the first restarts come late, and much is written until then.
+            await until(
+                lambda: (
+                    checkpointer.restarts >= 2
+                    and watch.written_bytes()[-1][1]
+                    > max(30 * LIMIT_BYTES, 2 * watch.log_bytes_max)
+                ),
+                # A second is enough on a machine that does nothing else.
+                timeout_s=45,
+            )
     assert watch.stalls <= max(1, checkpointer.restarts // 4)
+
+
+@pytest.mark.slow
+async def test_log_is_restarted_on_a_slow_disk_while_another_process_reads(
+    stores: Stores, vfs: FaultyVfs
+) -> None:
+    """Each sync takes longer than a restart waits for reads: copying is not waiting."""
+    options = SqliteOptions(
+        checkpoint_bytes=256 * KIB, wal_bytes_max=LIMIT_BYTES, read_ms_max=READ_MS_MAX, vfs=vfs.name
+    )
+    world = await stores.open(options)
+    chat, one, _ = await pair_in(world)
+    await world.send(chat, one)
+    checkpointer = store_of(world).sqlite.checkpointer
+
+    def slow_database(kind: FileKind, size_bytes: int) -> None:
+        if kind is FileKind.DATABASE:
+            time.sleep(0.06)
+
+    with short_reads_of_another_process(store_of(world).path):
+        vfs.before_sync = slow_database
+        async with load_on(world, chat, one):
+            await until(lambda: checkpointer.restarts >= 5)
 
 
 READ_WITHOUT_A_PAUSE: Final = """

@@ -1,5 +1,6 @@
 """Checksums for messages that were stored without: all get one, and broken rows stop nothing."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,24 +10,36 @@ from tests.engines.sqlite.inspected import edited
 from tests.engines.sqlite.store import Stores, store_of
 from tests.engines.sqlite.test_damaged_files import damage, pages_of
 from tests.engines.sqlite.test_damaged_messages import COUNT, Damaged, expected, marks
-from tidewire.engines.sqlite.checksums import add_checksums
-from tidewire.engines.sqlite.migrate import migrations
+from tidewire.engines.sqlite.migrate import STEPS, migrations
 
 damaged = damaged_messages.damaged
 
-[MIGRATION] = [one for one in migrations() if one.name.endswith("_checksums.sql")]
+MIGRATIONS = [one for one in migrations() if one.name in STEPS]
+"""Those that change the table of messages."""
+ADDED = re.findall(r"ALTER TABLE messages ADD COLUMN (\w+)", "".join(one.sql for one in MIGRATIONS))
+MADE = re.findall(r"CREATE TABLE (\w+)", "".join(one.sql for one in MIGRATIONS))
 
 
 def without_checksums(path: Path) -> None:
     """The messages as the version before checksums stored them."""
     with edited(path) as database:
-        database.execute("ALTER TABLE messages DROP COLUMN checksum")
+        for column in reversed(ADDED):
+            database.execute(f"ALTER TABLE messages DROP COLUMN {column}")
+        for table in MADE:
+            database.execute(f"DROP TABLE {table}")
 
 
 def migrate(path: Path) -> None:
-    """This migration alone. That its table is as it should be, the store looks when it opens."""
+    """These migrations alone. That the tables are as they should be, the store looks when it
+    opens."""
     with edited(path) as database, database:
-        add_checksums(database, MIGRATION.sql)
+        for migration in MIGRATIONS:
+            STEPS[migration.name](database, migration.sql)
+
+
+def test_every_step_changes_the_messages() -> None:
+    assert ADDED == ["checksum", "target", "extra", "deleted_by", "message_before"]
+    assert len(MIGRATIONS) == len(STEPS)
 
 
 async def test_every_stored_message_gets_its_checksum(damaged: Damaged) -> None:

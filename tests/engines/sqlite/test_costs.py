@@ -134,6 +134,7 @@ async def test_cost_of_an_ack_through_the_writer_does_not_grow_with_the_members(
         assert outcome.moved
         assert list(steps) == [
             "BEGIN IMMEDIATE",
+            "PRAGMA data_version",
             positions.FIND_POSITIONS,
             positions.MOVE_POSITIONS[1],
             "COMMIT",
@@ -159,7 +160,7 @@ async def test_cost_of_a_digest_does_not_grow_with_the_members(crowds: Crowds) -
 
 
 def ask_digest(database: apsw.Connection, *, user: UserId, after: ChatId | None) -> DigestPage:
-    return positions.digest(database, user, after, 1)
+    return positions.digest(database, user, after=after, count_max=1)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import pytest
 
 from tests.engines.sqlite.inspected import edited
 from tests.engines.sqlite.store import Stores, pair_in, store_of
+from tests.support.outcomes import describe
 from tests.support.world import PLENTY, World
 from tidewire.domain.errors import CounterMissing, StoreDamaged
 from tidewire.domain.ids import ChatId, UserId
@@ -299,3 +300,23 @@ async def test_new_messages_follow_a_damaged_one(damaged: Damaged) -> None:
     sent = await damaged.world.send(damaged.chat, damaged.author)
     assert (sent.sequence, sent.prev_sequence) == (COUNT + 1, COUNT)
     assert len(await damaged.synced()) == COUNT + 1
+
+
+async def test_damaged_unique_index_takes_no_other_send_along(damaged: Damaged) -> None:
+    """What SQLite cannot read of an index may look to it like the very key that is to be added."""
+    world = damaged.world
+    await damaged.open()
+    chats = [damaged.chat, damaged.chat, await world.group(damaged.author), damaged.chat]
+    await store_of(world).close()
+    sends = [world.draft(chat, damaged.author) for chat in chats]
+    with edited(damaged.path) as database:
+        database.execute(
+            "UPDATE messages SET message_id = ? WHERE sequence = 3", (sends[1].message_id,)
+        )
+    await damaged.open()
+    outcomes = await world.append(*sends)
+    # Later ones of the same chat and batch must not overtake.
+    assert describe(outcomes) == [
+        *("stored 7 after 6", "StoreDamaged", "stored 1 after 0", "StoreDamaged")
+    ]
+    assert describe(await world.append(sends[3])) == ["stored 8 after 7"]

@@ -24,7 +24,7 @@ from tidewire.domain.errors import StoreUnusable
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.engines.sqlite import SqliteOptions
 from tidewire.engines.sqlite.lockfile import LOCK_NAME
-from tidewire.engines.sqlite.storage import EXIT_STORE_IN_DOUBT
+from tidewire.ports.storage import EXIT_STORE_IN_DOUBT
 
 
 @dataclass

@@ -5,6 +5,7 @@ go; so what shares a commit is decided by the test and not by the machine.
 """
 
 import asyncio
+import gc
 import logging
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 
 from tests.engines.sqlite.store import Stores, pair_in
@@ -63,7 +65,7 @@ class Desk:
 
         def act(database: apsw.Connection) -> tuple[str, Sequence[Event]]:
             self._held.set()
-            assert self._let_go.wait(10)
+            assert self._let_go.wait(30)
             return "held", ()
 
         self.first = self.submit(act)
@@ -405,7 +407,7 @@ async def test_a_read_is_refused_at_once_when_too_many_wait(tmp_path: Path) -> N
 
         def query(database: apsw.Connection) -> str:
             begun.set()
-            assert let_go.wait(10)
+            assert let_go.wait(30)
             return "read"
 
         try:
@@ -452,3 +454,24 @@ async def test_sequences_grow_when_the_clock_jumps_back(stores: Stores) -> None:
     assert [taken(outcome).created_at_ms for outcome in outcomes][-1] == 1
     found = await world.messages(one, chat)
     assert [message.sequence for message in found] == [1, 2, 3]
+
+
+def meet_damage(database: apsw.Connection) -> tuple[str, Sequence[Event]]:
+    rows = database.execute("SELECT note FROM notes")
+    return str([msgspec.convert(note, int) for (note,) in rows]), ()
+
+
+async def test_a_write_that_met_damage_does_not_pin_the_log(tmp_path: Path) -> None:
+    """Its error keeps a cursor that stands in the middle of its rows."""
+    async with desk_in(tmp_path) as desk:
+        desk.database.execute("INSERT INTO notes VALUES ('one'), ('two')")
+        other = connect(tmp_path / "notes.db", SqliteOptions(busy_ms_max=1), cache_kib=64)
+        gc.disable()
+        try:
+            with pytest.raises(StoreDamaged):
+                await desk.writer.write(meet_damage)
+            [(busy, _, _)] = other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            assert busy == 0
+        finally:
+            gc.enable()
+            other.close()

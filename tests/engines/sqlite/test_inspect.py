@@ -10,7 +10,9 @@ import pytest
 
 from tests.engines.sqlite.inspected import edited, populate, verify_file, violated
 from tests.engines.sqlite.store import Stores, store_of
+from tests.support.world import World
 from tidewire.domain.errors import StoreUnusable
+from tidewire.domain.ids import ChatId, UserId
 from tidewire.engines.sqlite import DATABASE_NAME, inspect, inspect_sql
 from tidewire.engines.sqlite.checksums import fill_checksums
 from tidewire.engines.sqlite.inspect import SqliteInspector
@@ -123,7 +125,9 @@ async def test_index_that_has_lost_an_entry_is_found(
         database.execute("DELETE FROM sqlite_schema WHERE name = ?", (index,))
     with edited(stopped) as database:
         database.execute(
-            "INSERT INTO messages SELECT position + 1, chat_id, sequence + 1, sequence, 'msg_x',"
+            "INSERT INTO messages (position, chat_id, sequence, prev_sequence, message_id,"
+            " sender_id, client_message_id, content, content_type, created_at, checksum)"
+            " SELECT position + 1, chat_id, sequence + 1, sequence, 'msg_x',"
             " sender_id, 'key_x', content, content_type, created_at, checksum"
             " FROM messages ORDER BY position DESC LIMIT 1"
         )
@@ -138,6 +142,122 @@ async def test_index_that_has_lost_an_entry_is_found(
         database.execute("PRAGMA writable_schema = ON")
         database.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", row)
     assert violated(verify_file(stopped)) == expected
+
+
+# Messages that change.
+
+
+async def amend(world: World, group: ChatId, people: list[UserId]) -> None:
+    """Message 1 has two edits and reactions, 2 was edited and deleted, 3 is replied to."""
+    ann, bob, cleo, *_ = people
+    await world.append(
+        world.edit(group, ann, 1, "one"),
+        world.edit(group, ann, 2, "secret"),
+        world.edit(group, ann, 1, "two"),
+        world.reaction(group, bob, 1),
+        world.reaction(group, cleo, 1),
+        world.reaction(group, bob, 1, is_on=False),
+        world.reaction(group, bob, 2),
+        world.deletion(group, ann, 2),
+        world.draft(group, bob, "yes", reply_to=3, mentions=(ann, cleo)),
+        world.draft(group, bob, "no", mentions=(ann,)),
+    )
+    await world.store(world.deletion(group, bob, 50))
+
+
+EDITED = "UPDATE messages SET {} WHERE chat_id = (SELECT chat_id FROM edits) AND sequence = {}"
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("DELETE FROM edits WHERE sequence = 41", ["edits_exact"]),
+        ("UPDATE edits SET sequence = 44 WHERE sequence = 43", ["edits_exact"]),
+        ("INSERT INTO edits SELECT chat_id, 1, 3 FROM edits LIMIT 1", ["edits_exact"]),
+        ("INSERT INTO edits SELECT chat_id, 2, 42 FROM edits LIMIT 1", ["edits_exact"]),
+        ("DELETE FROM reactions WHERE sequence = 46", ["reactions_exact"]),
+        ("UPDATE reactions SET is_on = 1", ["reactions_exact"]),
+        ("UPDATE reactions SET sequence = 44 WHERE sequence = 46", ["reactions_exact"]),
+        ("UPDATE reactions SET user_id = 'user_x' WHERE sequence = 45", ["reactions_exact"]),
+        ("UPDATE reactions SET sequence = 99 WHERE sequence = 46", ["reactions_exact"]),
+        ("DELETE FROM mentions WHERE sequence = 49", ["mentions_exact"]),
+        ("UPDATE mentions SET sequence = 50", ["mentions_exact"]),
+        ("UPDATE mentions SET user_id = user_id || 'x'", ["mentions_exact"]),
+        (EDITED.format("message_before = 7", 43), ["message_before_exact"]),
+        (
+            EDITED.format("content = 'secret'", 2),
+            ["message_checksum_holds", "deleted_is_erased"],
+        ),
+        (
+            EDITED.format("content = 'secret'", 42),
+            ["message_checksum_holds", "deleted_is_erased"],
+        ),
+        (
+            EDITED.format("deleted_by = NULL", 2),
+            ["message_checksum_holds", "deleted_is_erased", "edits_exact", "reactions_exact"],
+        ),
+        (
+            EDITED.format("target = 41", 43),
+            ["message_checksum_holds", "target_is_a_message", "edits_exact"],
+        ),
+        (
+            EDITED.format("extra = '{'", 43),
+            # What is no entry any more is left out, but the row that is kept of it is not.
+            ["message_checksum_holds", "edits_exact"],
+        ),
+    ],
+)
+async def test_what_is_kept_of_changes_is_checked(
+    stores: Stores, statement: str, expected: list[str]
+) -> None:
+    world = await stores.open()
+    group, _, people = await populate(world)
+    await amend(world, group, people)
+    path = store_of(world).path
+    await store_of(world).close()
+    assert violated(verify_file(path)) == []
+    with edited(path) as database:
+        database.execute(statement.replace("FROM edits)", "FROM edits LIMIT 1)"))
+        assert database.changes() > 0
+    assert violated(verify_file(path)) == expected
+
+
+async def test_changes_meanwhile_give_no_false_alarm(stores: Stores) -> None:
+    """Between any two chunks messages are edited, deleted and reacted to."""
+    world = await stores.open()
+    group, _, people = await populate(world)
+    ann, bob, *_ = people
+    loop = asyncio.get_running_loop()
+    steps = 0
+
+    async def change() -> None:
+        nonlocal steps
+        steps += 1
+        target = await world.send_many(group, ann, 1)
+        await world.append(
+            world.edit(group, ann, target, "new"),
+            world.reaction(group, bob, target),
+            world.reaction(group, bob, 1, is_on=steps % 2 > 0),
+            world.edit(group, ann, 1 + steps % 9, f"{steps}"),
+            world.draft(group, bob, mentions=(ann,), reply_to=target),
+        )
+        await world.append(world.deletion(group, ann, target - 6 * (steps % 2)))
+
+    def change_in_between(stage: str, done: int, total: int | None) -> None:
+        asyncio.run_coroutine_threadsafe(change(), loop).result()
+
+    path = store_of(world).path
+    await change()
+    report = await asyncio.to_thread(
+        verify, lambda: SqliteInspector(path, chunk_rows=5), change_in_between
+    )
+    assert violated(report) == []
+    assert steps > 20
+    assert report.counts.kept
+    after = verify_file(path)
+    assert violated(after) == []
+    assert after.counts.changes
+    assert after.counts.changes > 100
 
 
 # Beside a server.
@@ -249,7 +369,7 @@ async def test_log_in_a_directory_that_cannot_be_written_is_refused(
     ["MESSAGES", "KEYS", "IDS", "MESSAGES_AHEAD", "KEYS_AHEAD", "POSITIONS", "PAIRS", "MEMBERS"],
 )
 async def test_no_read_scans_or_sorts(stopped: Path, query: str) -> None:
-    names = ("chat", "user", "after", "after_position", "last", "newest", "count")
+    names = ("chat", "after_chat", "after", "after_position", "last", "newest", "count")
     with edited(stopped) as database:
         plan = [
             str(row[3])

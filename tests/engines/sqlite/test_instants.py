@@ -13,7 +13,7 @@ from tidewire.domain.messages import Appended
 from tidewire.engines.sqlite import reading
 from tidewire.engines.sqlite.chats import access_chat
 
-PATIENCE_S = 10
+PATIENCE_S = 30
 
 
 @pytest.mark.parametrize("page", ["after", "before"])

@@ -240,14 +240,14 @@ async def test_reader_waits_for_a_process_that_is_looking(killed: Killed) -> Non
 
     def look(path: Path) -> None:
         looking.set()
-        may_end.wait(10)
+        may_end.wait(30)
 
     def hold() -> None:
         DataDirectoryLock(killed.directory, look=look).release()
 
     holder = threading.Thread(target=hold)
     holder.start()
-    await asyncio.to_thread(looking.wait, 10)
+    await asyncio.to_thread(looking.wait, 30)
     reader = asyncio.create_task(asyncio.to_thread(look_first, killed.path))
     done, _ = await asyncio.wait([reader], timeout=0.1)
     assert not done

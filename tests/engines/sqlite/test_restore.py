@@ -20,7 +20,7 @@ from tests.support.world import World
 from tidewire.domain.errors import StoreUnusable
 from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import RESTORE_SEQUENCE_JUMP, SEQUENCE_MAX
-from tidewire.engines.sqlite import DATABASE_NAME, SqliteOptions, SqliteStorage
+from tidewire.engines.sqlite import DATABASE_NAME, SqliteOptions, SqliteStorage, copying
 from tidewire.engines.sqlite import backup as backup_module
 from tidewire.engines.sqlite.backup import backup, restore
 
@@ -213,9 +213,10 @@ async def test_restore_leaves_nothing_behind_when_it_is_interrupted(
     saved: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "restored"
-    for step in ("begin_new_life", "set_epoch", "migrate", "sync_file"):
+    steps = [(backup_module, step) for step in ("begin_new_life", "set_epoch", "migrate")]
+    for module, step in [*steps, (copying, "sync_file")]:
         with monkeypatch.context() as patch:
-            patch.setattr(backup_module, step, interrupt)
+            patch.setattr(module, step, interrupt)
             with pytest.raises(KeyboardInterrupt):
                 restore(saved.file, target)
         assert [path.name for path in target.iterdir()] == ["tidewire.lock"], step

@@ -4,43 +4,54 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tests.support.client_mutants.registry import Patch, mutant
 from tidewire.client import (
     acks,
     chat,
     connection,
-    holdings,
+    driver,
     link,
     outbox,
+    replicas,
+    schema,
     syncs,
     tables,
     transport,
 )
 from tidewire.client.connection import Connection
-from tidewire.client.digests import Digests
-from tidewire.client.effects import Now, Refusal, Send
+from tidewire.client.effects import Introduced, Now, Refusal, Send
+from tidewire.client.entries import Item
 from tidewire.client.errors import ClientClosed
-from tidewire.client.holdings import Holdings
 from tidewire.client.link import Link
-from tidewire.client.model import Kept
-from tidewire.client.outbox import Entry, Outbox
-from tidewire.client.places import Item, Place, PlaceRecord
+from tidewire.client.model import MessageRow
+from tidewire.client.outbox import Outbox, OutboxEntry
+from tidewire.client.replica import Replica, ReplicaRecord
+from tidewire.client.replicas import Replicas
 from tidewire.client.syncs import Syncs
 from tidewire.client.writing import Writing
 from tidewire.domain.delivery import DigestEntry
 from tidewire.domain.errors import ErrorCode
+from tidewire.domain.messages import EntryKind
 from tidewire.wire.client_frames import AckFrame, AckPayload
-from tidewire.wire.codec import FrameRefusal, UnknownFrame, decode_server_frame
-from tidewire.wire.server_frames import ChatUpdatePayload, MessageFrame, MessagePayload
+from tidewire.wire.codec import UnknownFrame, decode_server_frames
+from tidewire.wire.server_frames import (
+    ChatUpdatePayload,
+    EntryFrame,
+    MessageFrame,
+    MessagePayload,
+    SyncItem,
+    SyncResponseFrame,
+)
 
 # Receiving.
 
 
-def _shown_by(patch: Patch, key: Callable[[Kept], object]) -> None:
+def _shown_by(patch: Patch, key: Callable[[MessageRow], object]) -> None:
     original = tables.Tables.messages
 
-    def mutated(self: Any, *given: Any, **more: Any) -> list[Kept]:
+    def mutated(self: Any, *given: Any, **more: Any) -> list[MessageRow]:
         return sorted(original(self, *given, **more), key=key)  # type: ignore[arg-type]
 
     patch.setattr(tables.Tables, "messages", mutated)
@@ -53,81 +64,81 @@ def shown_by_time(patch: Patch) -> None:
 
 @mutant("MR-02")
 def duplicates_are_kept(patch: Patch) -> None:
-    original = Place.offer
+    original = Replica.offer
 
-    def mutated(self: Place, item: Item) -> Sequence[Item]:
+    def mutated(self: Replica, item: Item) -> Sequence[Item]:
         return (item,) if item.sequence <= self.cursor else original(self, item)
 
-    patch.setattr(Place, "offer", mutated)
-    patch.setattr(tables, "_SCHEMA", tables._SCHEMA.replace("CREATE UNIQUE INDEX", "CREATE INDEX"))
+    patch.setattr(Replica, "offer", mutated)
+    patch.setattr(schema, "_SCHEMA", schema._SCHEMA.replace("CREATE UNIQUE INDEX", "CREATE INDEX"))
 
 
 @mutant("MR-03", TW_06="a restore jumps the numbers ahead: a hole like any other")
 def waits_for_every_number(patch: Patch) -> None:
-    def offer(self: Place, item: Item) -> Sequence[Item]:
+    def offer(self: Replica, item: Item) -> Sequence[Item]:
         self.head = max(self.head, item.sequence)
         return _taken(self, [item])
 
-    def offer_page(self: Place, items: Sequence[Item], through: int) -> Sequence[Item]:
+    def offer_page(self: Replica, items: Sequence[Item], through: int) -> Sequence[Item]:
         return _taken(self, items)
 
-    def _taken(place: Place, items: Sequence[Item]) -> list[Item]:
+    def _taken(replica: Replica, items: Sequence[Item]) -> list[Item]:
         for item in items:
-            if item.sequence > place.cursor:
-                place.waiting[item.sequence] = item
+            if item.sequence > replica.cursor:
+                replica.waiting[item.sequence] = item
         taken = []
-        while place.cursor + 1 in place.waiting:
-            place.cursor += 1
-            taken.append(place.waiting.pop(place.cursor))
-        place.head = max(place.head, place.cursor)
+        while replica.cursor + 1 in replica.waiting:
+            replica.cursor += 1
+            taken.append(replica.waiting.pop(replica.cursor))
+        replica.head = max(replica.head, replica.cursor)
         return taken
 
-    patch.setattr(Place, "offer", offer)
-    patch.setattr(Place, "offer_page", offer_page)
+    patch.setattr(Replica, "offer", offer)
+    patch.setattr(Replica, "offer_page", offer_page)
 
 
 @mutant("MR-04")
 def shown_as_it_arrives(patch: Patch) -> None:
-    original = Place.offer
+    original = Replica.offer
 
-    def mutated(self: Place, item: Item) -> Sequence[Item]:
+    def mutated(self: Replica, item: Item) -> Sequence[Item]:
         taken = original(self, item)
         return (item,) if not taken and item.sequence > self.cursor else taken
 
-    patch.setattr(Place, "offer", mutated)
+    patch.setattr(Replica, "offer", mutated)
     _shown_by(patch, lambda kept: kept.position)
 
 
 @mutant("MR-05", TW_12="that check begins with a message that was lost")
 def waits_for_the_missing(patch: Patch) -> None:
-    original = Holdings.message
+    original = Replicas.message
 
-    def mutated(self: Any, item: MessagePayload, now: Now) -> None:
-        original(self, item, now)
-        self.syncs.forget(item.chat_id)
+    def mutated(self: Any, item: MessagePayload, now: Now) -> Any:
+        effects = original(self, item, now)
+        self._syncs.forget(item.chat_id)
+        return effects
 
-    patch.setattr(Holdings, "message", mutated)
+    patch.setattr(Replicas, "message", mutated)
 
 
 @mutant("TW-02")
 def own_messages_look_like_gaps(patch: Patch) -> None:
     original = Syncs.want
 
-    def mutated(self: Any, place: Place, from_ms: int) -> None:
-        original(self, place, 0)
+    def mutated(self: Any, replica: Replica, from_ms: int) -> None:
+        original(self, replica, 0)
 
     patch.setattr(Syncs, "want", mutated)
 
 
 @mutant("TW-12")
 def pushes_are_dropped_while_it_syncs(patch: Patch) -> None:
-    original = Holdings.message
+    original = Replicas.message
 
-    def mutated(self: Any, item: MessagePayload, now: Now) -> None:
-        if item.chat_id not in self.syncs._asked:
-            original(self, item, now)
+    def mutated(self: Any, item: MessagePayload, now: Now) -> Any:
+        return [] if item.chat_id in self._syncs._asked else original(self, item, now)
 
-    patch.setattr(Holdings, "message", mutated)
+    patch.setattr(Replicas, "message", mutated)
 
 
 # Whose chats.
@@ -135,96 +146,102 @@ def pushes_are_dropped_while_it_syncs(patch: Patch) -> None:
 
 @mutant("TW-10")
 def the_last_word_counts(patch: Patch) -> None:
-    original = Holdings.chat_update
+    original = Replicas.chat_update
 
-    def mutated(self: Any, update: ChatUpdatePayload, now: Now) -> None:
-        place = self.places.get(update.chat_id)
-        if place is not None:
-            place.membership_version = 0
-        original(self, update, now)
+    def mutated(self: Any, update: ChatUpdatePayload, now: Now) -> Any:
+        replica = self.by_chat.get(update.chat_id)
+        if replica is not None:
+            replica.membership_version = 0
+        return original(self, update, now)
 
-    patch.setattr(Holdings, "chat_update", mutated)
+    patch.setattr(Replicas, "chat_update", mutated)
 
 
 @mutant("TW-10")
 def a_removal_from_an_unknown_chat_is_forgotten(patch: Patch) -> None:
-    original = Holdings.chat_update
+    original = Replicas.chat_update
 
-    def mutated(self: Any, update: ChatUpdatePayload, now: Now) -> None:
-        is_gone = update.change == holdings.MEMBER_REMOVED and update.user_id == self.user_id
-        if not is_gone or update.chat_id in self.places:
-            original(self, update, now)
+    def mutated(self: Any, update: ChatUpdatePayload, now: Now) -> Any:
+        is_gone = update.change == replicas.MEMBER_REMOVED and update.user_id == self.user_id
+        if is_gone and update.chat_id not in self.by_chat:
+            return []
+        return original(self, update, now)
 
-    patch.setattr(Holdings, "chat_update", mutated)
+    patch.setattr(Replicas, "chat_update", mutated)
 
 
 @mutant("TW-11")
 def news_about_others_mean_nothing(patch: Patch) -> None:
-    original = Holdings.chat_update
+    original = Replicas.chat_update
 
-    def mutated(self: Any, update: ChatUpdatePayload, now: Now) -> None:
-        place = self.places.get(update.chat_id)
-        if update.user_id == self.user_id or (place is not None and place.is_member):
-            original(self, update, now)
+    def mutated(self: Any, update: ChatUpdatePayload, now: Now) -> Any:
+        replica = self.by_chat.get(update.chat_id)
+        if update.user_id == self.user_id or (replica is not None and replica.is_member):
+            return original(self, update, now)
+        return []
 
-    patch.setattr(Holdings, "chat_update", mutated)
+    patch.setattr(Replicas, "chat_update", mutated)
 
 
 @mutant("TW-11")
 def a_push_of_an_unknown_chat_means_nothing(patch: Patch) -> None:
-    original = Holdings.message
+    original = Replicas.message
 
-    def mutated(self: Any, item: MessagePayload, now: Now) -> None:
-        if item.chat_id in self.places:
-            original(self, item, now)
+    def mutated(self: Any, item: MessagePayload, now: Now) -> Any:
+        return original(self, item, now) if item.chat_id in self.by_chat else []
 
-    patch.setattr(Holdings, "message", mutated)
+    patch.setattr(Replicas, "message", mutated)
 
 
 # Acknowledging.
 
 
-def _ack_frames(patch: Patch, position: Callable[[Place], int]) -> None:
+def _ack_frames(patch: Patch, position: Callable[[Replica], int]) -> None:
     """Acknowledge another position than what is stored."""
     original = acks._frames
 
-    def mutated(place: Place) -> Any:
-        stored = place.stored
-        place.stored = max(stored, position(place))
+    def mutated(replica: Replica) -> Any:
+        stored = replica.stored
+        replica.stored = max(stored, position(replica))
         try:
-            return original(place)
+            return original(replica)
         finally:
-            place.stored = stored
+            replica.stored = stored
 
     patch.setattr(acks, "_frames", mutated)
 
 
 @mutant("AK-01")
 def acks_the_highest(patch: Patch) -> None:
-    _ack_frames(patch, lambda place: max(place.waiting, default=0))
+    _ack_frames(patch, lambda replica: max(replica.waiting, default=0))
 
 
 @mutant("AK-02", TW_03="who acknowledges each message does so in groups, too")
 def acks_every_message(patch: Patch) -> None:
     original = Connection.stored
 
-    def mutated(self: Any, place: Place, through: int, count: int, life: int, now: Now) -> Any:
-        payload = AckPayload(chat_id=place.chat_id, last_acked_sequence=through)
+    def mutated(
+        self: Any, replica: Replica, through: int, count: int, generation: int, now: Now
+    ) -> Any:
+        payload = AckPayload(chat_id=replica.chat_id, last_acked_sequence=through)
         each = [Send(AckFrame(payload=payload))] * count
-        return [*original(self, place, through, count, life, now), *each]
+        return [*original(self, replica, through, count, generation, now), *each]
 
     patch.setattr(Connection, "stored", mutated)
 
 
 @mutant("AK-03")
 def acks_before_storing(patch: Patch) -> None:
-    original = Connection._on_message
+    original = Connection.receive
 
-    def on_message(self: Any, frame: MessageFrame, now: Now) -> None:
-        original(self, frame, now)
-        place = self.places[frame.payload.chat_id]
-        place.stored = place.cursor
-        self._acks.stored(place, 1, now.ms)
+    def receive(self: Any, frame: Any, now: Now) -> Any:
+        effects = original(self, frame, now)
+        if not isinstance(frame, MessageFrame):
+            return effects
+        replica = self.replicas[frame.payload.chat_id]
+        replica.stored = replica.cursor
+        self._acks.stored(replica, 1, now.ms)
+        return [*effects, *self.tick(now)]
 
     def soon(self: Any) -> None:
         if not self._is_soon:
@@ -233,36 +250,35 @@ def acks_before_storing(patch: Patch) -> None:
                 self._handle.cancel()
             self._handle = self._loop.call_later(0.3, self.flush)
 
-    patch.setattr(Connection, "_on_message", on_message)
+    patch.setattr(Connection, "receive", receive)
     patch.setattr(Writing, "_soon", soon)
 
 
 @mutant("AK-04")
 def leaves_without_acks(patch: Patch) -> None:
-    original = Connection._flush_acks
+    original = Connection._acks_due
 
-    def mutated(self: Any, now: Now, *, is_last: bool = False) -> None:
-        if not is_last:
-            original(self, now)
+    def mutated(self: Any, now: Now, *, is_last: bool = False) -> Any:
+        return [] if is_last else original(self, now)
 
-    patch.setattr(Connection, "_flush_acks", mutated)
+    patch.setattr(Connection, "_acks_due", mutated)
 
 
 @mutant("AK-05")
 def one_position_for_all_chats(patch: Patch) -> None:
-    original = Holdings.stored
-    owners: dict[int, tuple[Place, Holdings]] = {}
+    original = Replicas.stored
+    owners: dict[int, tuple[Replica, Replicas]] = {}
 
-    def mutated(self: Any, place: Place, *given: Any) -> bool:
-        owners[id(place)] = place, self
-        return original(self, place, *given)
+    def mutated(self: Any, replica: Replica, *given: Any) -> Any:
+        owners[id(replica)] = replica, self
+        return original(self, replica, *given)
 
-    def position(place: Place) -> int:
-        if id(place) not in owners:
+    def position(replica: Replica) -> int:
+        if id(replica) not in owners:
             return 0
-        return max(other.stored for other in owners[id(place)][1].places.values())
+        return max(other.stored for other in owners[id(replica)][1].by_chat.values())
 
-    patch.setattr(Holdings, "stored", mutated)
+    patch.setattr(Replicas, "stored", mutated)
     _ack_frames(patch, position)
 
 
@@ -273,12 +289,14 @@ def acks_only_at_the_end(patch: Patch) -> None:
 
 @mutant("TW-03")
 def second_tick_takes_five_seconds(patch: Patch) -> None:
-    patch.setattr(acks.Acks, "_from_ms", lambda self, place, now_ms: now_ms + self._options.ack_ms)
+    patch.setattr(
+        acks.Acks, "_from_ms", lambda self, replica, now_ms: now_ms + self._options.ack_ms
+    )
 
 
 @mutant("TW-03")
 def groups_are_like_direct_chats(patch: Patch) -> None:
-    def mutated(self: Any, place: Place, now_ms: int) -> int:
+    def mutated(self: Any, replica: Replica, now_ms: int) -> int:
         return now_ms
 
     patch.setattr(acks.Acks, "_from_ms", mutated)
@@ -289,36 +307,39 @@ def groups_are_like_direct_chats(patch: Patch) -> None:
 
 @mutant("RS-01")
 def syncs_two_chats_after_a_reconnect(patch: Patch) -> None:
-    original = Digests.merge
+    original = Replicas._listed
 
-    def mutated(self: Digests, places: dict[Any, Place], entry: DigestEntry) -> Any:
-        place, is_news = original(self, places, entry)
-        if list(places).index(entry.chat_id) >= 2 and place.cursor > 0:
-            place.head = place.cursor
-        return place, is_news
+    def mutated(self: Any, entry: DigestEntry, now: Now) -> Any:
+        effects = original(self, entry, now)
+        replica = self.by_chat[entry.chat_id]
+        if list(self.by_chat).index(entry.chat_id) >= 2 and replica.cursor > 0:
+            replica.head = replica.cursor
+            self._syncs.forget(entry.chat_id)
+            self._behind.pop(entry.chat_id, None)
+        return effects
 
-    patch.setattr(Digests, "merge", mutated)
+    patch.setattr(Replicas, "_listed", mutated)
 
 
 @mutant("RS-02")
 def syncs_from_where_the_user_is(patch: Patch) -> None:
-    original = Place.merge_digest
+    original = Replica.merge_digest
 
-    def mutated(self: Place, entry: DigestEntry) -> None:
+    def mutated(self: Replica, entry: DigestEntry) -> None:
         original(self, entry)
         self.cursor = max(self.cursor, min(entry.delivered, entry.head))
 
-    patch.setattr(Place, "merge_digest", mutated)
+    patch.setattr(Replica, "merge_digest", mutated)
 
 
 @mutant("RS-02")
 def each_life_syncs_from_the_start(patch: Patch) -> None:
-    original = tables.Tables.places
+    original = tables.Tables.replicas
 
-    def mutated(self: Any) -> list[PlaceRecord]:
+    def mutated(self: Any) -> list[ReplicaRecord]:
         return [msgspec.structs.replace(one, cursor=one.start) for one in original(self)]
 
-    patch.setattr(tables.Tables, "places", mutated)
+    patch.setattr(tables.Tables, "replicas", mutated)
 
 
 @mutant("RS-03")
@@ -333,7 +354,7 @@ def slow_consumer_is_the_end(patch: Patch) -> None:
 def retries_forbidden(patch: Patch) -> None:
     original = Outbox._may_retry
 
-    def mutated(self: Outbox, entry: Entry, code: str) -> bool:
+    def mutated(self: Outbox, entry: OutboxEntry, code: str) -> bool:
         return code in (ErrorCode.FORBIDDEN, ErrorCode.NOT_A_MEMBER) or original(self, entry, code)
 
     patch.setattr(Outbox, "_may_retry", mutated)
@@ -341,26 +362,27 @@ def retries_forbidden(patch: Patch) -> None:
 
 @mutant("RS-04")
 def asks_again_where_it_is_no_member(patch: Patch) -> None:
-    original = holdings._is_retryable
-    patch.setattr(holdings, "_GONE", frozenset())
+    original = outbox.is_retryable
+    patch.setattr(replicas, "_GONE", frozenset())
     patch.setattr(
-        holdings, "_is_retryable", lambda code: code == ErrorCode.NOT_A_MEMBER or original(code)
+        replicas, "is_retryable", lambda code: code == ErrorCode.NOT_A_MEMBER or original(code)
     )
 
 
 @mutant("RS-05")
 def syncs_one_at_a_time(patch: Patch) -> None:
-    original = Syncs.due
+    original = Syncs.take
 
-    def mutated(self: Any, now_ms: int) -> list[Place]:
-        if self._flying:
+    def mutated(self: Any, now_ms: int) -> list[Replica]:
+        if self._asked:
             return []
         due = original(self, now_ms)
-        for place in due[1:]:
-            self._wanted[place.chat_id] = (place, now_ms)
+        for replica in due[1:]:
+            del self._asked[replica.chat_id]
+            self._wanted[replica.chat_id] = (replica, now_ms)
         return due[:1]
 
-    patch.setattr(Syncs, "due", mutated)
+    patch.setattr(Syncs, "take", mutated)
 
 
 # Errors.
@@ -370,7 +392,7 @@ def syncs_one_at_a_time(patch: Patch) -> None:
 def rate_limits_are_failures(patch: Patch) -> None:
     original = Outbox._may_retry
 
-    def mutated(self: Outbox, entry: Entry, code: str) -> bool:
+    def mutated(self: Outbox, entry: OutboxEntry, code: str) -> bool:
         return code != ErrorCode.RATE_LIMITED and original(self, entry, code)
 
     patch.setattr(Outbox, "_may_retry", mutated)
@@ -380,7 +402,7 @@ def rate_limits_are_failures(patch: Patch) -> None:
 def retries_what_is_final(patch: Patch) -> None:
     original = Outbox._may_retry
 
-    def mutated(self: Outbox, entry: Entry, code: str) -> bool:
+    def mutated(self: Outbox, entry: OutboxEntry, code: str) -> bool:
         return code == ErrorCode.INVALID_CONTENT or original(self, entry, code)
 
     patch.setattr(Outbox, "_may_retry", mutated)
@@ -399,12 +421,12 @@ def keeps_the_token_that_ended(patch: Patch) -> None:
 
 @mutant("EH-01")
 def cursor_ahead_is_ignored(patch: Patch) -> None:
-    original = Holdings.sync_refused
+    original = Replicas.page_refused
 
-    def mutated(self: Any, place: Place, code: str, *more: Any) -> None:
-        original(self, place, "INVALID_MESSAGE" if code == "CURSOR_AHEAD" else code, *more)
+    def mutated(self: Any, replica: Replica, code: str, *more: Any) -> Any:
+        return original(self, replica, "INVALID_MESSAGE" if code == "CURSOR_AHEAD" else code, *more)
 
-    patch.setattr(Holdings, "sync_refused", mutated)
+    patch.setattr(Replicas, "page_refused", mutated)
 
 
 @mutant("EH-02")
@@ -413,7 +435,7 @@ def unknown_types_end_it(patch: Patch) -> None:
 
     def mutated(self: Any, frame: Any, now: Now) -> Any:
         if isinstance(frame, UnknownFrame):
-            self._give_up(now, "unknown_frame")
+            return self._give_up(now, "unknown_frame")
         return original(self, frame, now)
 
     patch.setattr(Connection, "receive", mutated)
@@ -433,14 +455,14 @@ def decides_who_may_send(patch: Patch) -> None:
 
 @mutant("EH-04")
 def retries_at_once(patch: Patch) -> None:
-    patch.setattr(outbox, "backoff_ms", lambda failures, random, *, first_ms, longest_ms: 0)
+    patch.setattr(outbox, "backoff_ms", lambda failures, random, options: 0)
 
 
 @mutant("EH-04")
 def unavailable_is_a_failure(patch: Patch) -> None:
     original = Outbox._may_retry
 
-    def mutated(self: Outbox, entry: Entry, code: str) -> bool:
+    def mutated(self: Outbox, entry: OutboxEntry, code: str) -> bool:
         return code != ErrorCode.SERVICE_UNAVAILABLE and original(self, entry, code)
 
     patch.setattr(Outbox, "_may_retry", mutated)
@@ -448,7 +470,7 @@ def unavailable_is_a_failure(patch: Patch) -> None:
 
 @mutant("EH-04")
 def asks_again_at_once(patch: Patch) -> None:
-    patch.setattr(syncs, "backoff_ms", lambda failures, random, *, first_ms, longest_ms: 0)
+    patch.setattr(syncs, "backoff_ms", lambda failures, random, options: 0)
 
 
 @mutant("EH-04")
@@ -470,14 +492,72 @@ def measures_nothing(patch: Patch) -> None:
 @mutant("TW-13")
 def damaged_messages_are_no_messages(patch: Patch) -> None:
     def mutated(data: Any) -> Any:
-        if b'"is_damaged":true' not in bytes(data):
-            return decode_server_frame(data)
-        return FrameRefusal(
-            code=ErrorCode.INVALID_MESSAGE,
-            message="no content",
-            request_id=None,
-            counts_against_budget=True,
-            frame_type=None,
-        )
+        for said in decode_server_frames(data):
+            if isinstance(said, SyncResponseFrame):
+                is_damaged = any(item.is_damaged for item in said.payload.messages)
+            else:
+                is_damaged = isinstance(said, MessageFrame) and said.payload.is_damaged
+            yield UnknownFrame("message") if is_damaged else said
 
-    patch.setattr(transport, "decode_server_frame", mutated)
+    patch.setattr(transport, "decode_server_frames", mutated)
+
+
+def _unlike(patch: Patch, change: Callable[[MessagePayload | SyncItem], Any]) -> None:
+    """Change each entry that comes, pushed or in a page; None: it is dropped."""
+
+    def mutated(data: Any) -> Any:
+        for said in decode_server_frames(data):
+            if isinstance(said, EntryFrame):
+                payload = change(said.payload)
+                is_dropped = payload is None
+                yield UnknownFrame("entry") if is_dropped else replace(said, payload=payload)
+            elif isinstance(said, SyncResponseFrame):
+                items = [change(item) if item.kind else item for item in said.payload.messages]
+                held = [item for item in items if item is not None]
+                yield replace(said, payload=replace(said.payload, messages=held))
+            else:
+                yield said
+
+    patch.setattr(transport, "decode_server_frames", mutated)
+
+
+@mutant("TW-15")
+def unknown_kinds_are_nothing(patch: Patch) -> None:
+    known = frozenset(EntryKind)
+    _unlike(patch, lambda entry: entry if entry.kind in known else None)
+
+
+@mutant("TW-16")
+def edits_are_not_shown(patch: Patch) -> None:
+    _unlike(
+        patch,
+        lambda entry: replace(entry, kind="unknown") if entry.kind == EntryKind.EDIT else entry,
+    )
+
+
+@mutant("TW-17")
+def deletions_are_not_shown(patch: Patch) -> None:
+    _unlike(
+        patch,
+        lambda entry: replace(entry, kind="unknown") if entry.kind == EntryKind.DELETE else entry,
+    )
+
+
+@mutant("TW-14")
+def one_unknown_frame_spoils_its_array(patch: Patch) -> None:
+    def mutated(data: Any) -> Any:
+        said = list(decode_server_frames(data))
+        return said[:1] if any(isinstance(one, UnknownFrame) for one in said) else said
+
+    patch.setattr(transport, "decode_server_frames", mutated)
+
+
+@mutant("TW-14")
+def arrays_are_sent_to_every_server(patch: Patch) -> None:
+    original = driver.Driver._introduced
+
+    def mutated(self: Any, effect: Introduced) -> None:
+        original(self, effect)
+        self._socket.is_batching = True
+
+    patch.setattr(driver.Driver, "_introduced", mutated)

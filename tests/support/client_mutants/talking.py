@@ -10,6 +10,7 @@ from tidewire.client import (
     credentials,
     driver,
     link,
+    sending,
     tables,
     transport,
 )
@@ -18,9 +19,9 @@ from tidewire.client.connection import Connection
 from tidewire.client.effects import ConnectionState, Now, Send, Status
 from tidewire.client.errors import ClientClosed
 from tidewire.client.link import Link
-from tidewire.client.outbox import Entry, Outbox
-from tidewire.client.places import Place
-from tidewire.client.sends import Sends
+from tidewire.client.outbox import Outbox, OutboxEntry
+from tidewire.client.replica import Replica
+from tidewire.client.requests import Requests
 from tidewire.domain.errors import InvalidMessage
 from tidewire.domain.ids import ClientMessageId
 from tidewire.domain.limits import CONTENT_BYTES_MAX
@@ -111,7 +112,7 @@ def comes_back_before_it_is_time(patch: Patch) -> None:
 
 @mutant("CL-06")
 def always_comes_back_after_a_second(patch: Patch) -> None:
-    patch.setattr(link, "backoff_ms", lambda failures, random, *, first_ms, longest_ms: first_ms)
+    patch.setattr(link, "backoff_ms", lambda failures, random, options: options.backoff_ms)
 
 
 @mutant("CL-07")
@@ -172,7 +173,7 @@ def new_id_on_each_retry(patch: Patch) -> None:
             sent.add(entry.client_message_id)
         return leaving, doubtful
 
-    def _rename(box: Outbox, entry: Entry) -> None:
+    def _rename(box: Outbox, entry: OutboxEntry) -> None:
         del box._entries[entry.client_message_id]
         flying = box._lanes[entry.chat_id].flying
         del flying[entry.client_message_id]
@@ -185,10 +186,10 @@ def new_id_on_each_retry(patch: Patch) -> None:
 @mutant("MS-03")
 def few_request_ids(patch: Patch) -> None:
     def mutated(self: Any) -> str:
-        self._requests_made += 1
-        return str(self._requests_made % 8)
+        self._made += 1
+        return str(self._made % 8)
 
-    patch.setattr(Connection, "_new_request_id", mutated)
+    patch.setattr(Requests, "new_id", mutated)
 
 
 @mutant("MS-04")
@@ -211,7 +212,7 @@ def each_life_counts_from_one(patch: Patch) -> None:
 
 @mutant("MS-06")
 def any_size_is_sent(patch: Patch) -> None:
-    patch.setattr(chat, "check_send", lambda send: None)
+    patch.setattr(sending, "check_send", lambda send: None)
 
 
 @mutant("MS-06")
@@ -220,19 +221,19 @@ def letters_are_counted_for_bytes(patch: Patch) -> None:
         if not 1 <= len(send.content) <= CONTENT_BYTES_MAX:
             raise InvalidMessage("its size is not allowed")
 
-    patch.setattr(chat, "check_send", mutated)
+    patch.setattr(sending, "check_send", mutated)
 
 
 @mutant("MS-07")
 def takes_texts_only_when_ready(patch: Patch) -> None:
-    original = driver.Driver.send
+    original = sending.Sending.send
 
-    async def mutated(self: Any, handle: Any, **more: Any) -> Any:
-        if self.status.state in (ConnectionState.CONNECTING, ConnectionState.SYNCING):
+    async def mutated(self: Any, *given: Any, **more: Any) -> Any:
+        if self._driver.status.state in (ConnectionState.CONNECTING, ConnectionState.SYNCING):
             raise ClientClosed("not now")
-        return await original(self, handle, **more)
+        return await original(self, *given, **more)
 
-    patch.setattr(driver.Driver, "send", mutated)
+    patch.setattr(sending.Sending, "send", mutated)
 
 
 # The protocol's own.
@@ -248,35 +249,35 @@ def refused_ones_go_to_the_end(patch: Patch) -> None:
 
 @mutant("TW-01")
 def gives_up_without_a_word(patch: Patch) -> None:
-    original = Sends.frame
+    original = OutboxEntry.frame
 
-    def mutated(self: Any, entry: Entry, *more: Any) -> Any:
-        entry.is_first = False
-        return original(self, entry, *more)
+    def mutated(self: OutboxEntry, request_id: str) -> Any:
+        self.is_first = False
+        return original(self, request_id)
 
-    patch.setattr(Sends, "frame", mutated)
+    patch.setattr(OutboxEntry, "frame", mutated)
 
 
 @mutant("TW-04")
 def ticks_follow_the_last_word(patch: Patch) -> None:
-    def mutated(self: Place, status: StatusUpdatePayload) -> None:
+    def mutated(self: Replica, status: StatusUpdatePayload) -> None:
         self.others_delivered, self.others_read = status.others_delivered, status.others_read
 
-    patch.setattr(Place, "merge_status", mutated)
+    patch.setattr(Replica, "merge_status", mutated)
 
 
 @mutant("TW-05")
 def resync_is_ignored(patch: Patch) -> None:
-    patch.setattr(Connection, "_on_resync", lambda self, frame, now: None)
+    patch.setattr(Connection, "_on_resync", lambda self, frame, now: [])
 
 
 @mutant("TW-06")
 def epoch_is_ignored(patch: Patch) -> None:
     original = Connection._on_established
 
-    def mutated(self: Any, frame: Any, now: Now) -> None:
+    def mutated(self: Any, frame: Any, now: Now) -> Any:
         self.epoch = frame.payload.epoch
-        original(self, frame, now)
+        return original(self, frame, now)
 
     patch.setattr(Connection, "_on_established", mutated)
 
@@ -285,9 +286,9 @@ def epoch_is_ignored(patch: Patch) -> None:
 def silence_is_not_noticed(patch: Patch) -> None:
     original = Connection._watch
 
-    def mutated(self: Any, now: Now) -> None:
+    def mutated(self: Any, now: Now) -> Any:
         self._link.heard(now)
-        original(self, now)
+        return original(self, now)
 
     patch.setattr(Connection, "_watch", mutated)
 

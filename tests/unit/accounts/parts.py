@@ -8,14 +8,14 @@ from typing import TypeVar
 from tests.support.engines import MemoryHarness
 from tests.support.world import START_MS
 from tidewire.accounts.assembly import Accounts, assemble_accounts
-from tidewire.accounts.options import AccountOptions, ExternalOptions, decided
+from tidewire.accounts.keys import KeyRing
+from tidewire.accounts.options import AccountOptions, IdentityOptions
 from tidewire.accounts.service import LoggedIn
 from tidewire.chats.options import ChatOptions
 from tidewire.chats.service import ChatService
 from tidewire.domain.accounts import Secret
 from tidewire.domain.audit import AuditAction
-from tidewire.domain.ids import ChatId, SessionId, UlidSource
-from tidewire.ports.audit import NoTrail
+from tidewire.domain.ids import ChatId, SessionId, UlidSource, UserId
 from tidewire.ports.storage import Storage
 
 SERVER_SECRET = Secret("the server's own secret, long enough")
@@ -64,7 +64,7 @@ class PlainHasher:
         return not stored.startswith(f"v{self.version}:")
 
 
-class KeptTrail(NoTrail):
+class KeptTrail:
     """The audit trail, as a list of what was reported."""
 
     def __init__(self) -> None:
@@ -87,20 +87,23 @@ class Plane:
         engine: MemoryHarness,
         *,
         options: AccountOptions | None = None,
-        external: ExternalOptions | None = None,
+        external: IdentityOptions | None = None,
         store: Storage | None = None,
         clock: ManualClock | None = None,
     ) -> None:
         self.engine = engine
         self.clock = clock or ManualClock()
         self.hasher = PlainHasher()
+        self.keys = KeyRing.of(SERVER_SECRET)
         options = options or AccountOptions()
         # As on a server that only this machine reaches.
-        registration = decided(options.registration, is_private=True)
+        registration = options.registration.decided(is_private=True)
         self.options = replace(options, registration=registration)
         self.revoked: list[SessionId] = []
         self.trail = KeptTrail()
         self.rosters: list[ChatId] = []
+        self.erased: list[UserId] = []
+        self.erasing: Exception | None = None
         self.blocking_calls = 0
         self.random = Random(7)
         self.ids = UlidSource(Random(8).getrandbits)
@@ -113,22 +116,29 @@ class Plane:
         )
         self.accounts = self.assembled(store or engine.storage, external)
 
-    def assembled(self, store: Storage, external: ExternalOptions | None) -> Accounts:
+    def assembled(self, store: Storage, external: IdentityOptions | None) -> Accounts:
         return assemble_accounts(
             store=store,
-            secret=SERVER_SECRET,
+            keys=self.keys,
             clock=self.clock,
             ids=self.ids,
             random_bytes=self.random.randbytes,
             run_blocking=self.run_blocking,
             options=self.options,
-            external=external,
+            identity=external or IdentityOptions(),
             on_revoked=self.on_revoked,
             on_roster_changed=self.rosters.append,
             depart=self.chats.depart,
+            erase=self.erase,
             trail=self.trail,
             hasher=self.hasher,
         )
+
+    async def erase(self, user_id: UserId) -> None:
+        """Notes whose messages are to go; or fails as a store may."""
+        if self.erasing is not None:
+            raise self.erasing
+        self.erased.append(user_id)
 
     @property
     def storage(self) -> Storage:

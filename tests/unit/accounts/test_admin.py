@@ -130,9 +130,9 @@ async def test_invite_is_stored_as_a_hash_and_expires(plane: Plane) -> None:
     invite = await plane.accounts.admin.create_invite()
     assert invite.expires_at_ms == plane.clock.wall_ms() + 7 * DAY_MS
     assert invite.code.reveal() not in repr(invite)
-    [(code_hash, row)] = plane.engine._tables.accounts.invites.items()
+    [(code_hash, stored)] = plane.engine._tables.accounts.invites.items()
     assert invite.code.reveal().encode() != code_hash
-    assert row.invite.expires_at_ms == invite.expires_at_ms
+    assert stored.expires_at_ms == invite.expires_at_ms
 
 
 async def test_housekeeping_notes_use_and_deletes_what_has_expired(plane: Plane) -> None:

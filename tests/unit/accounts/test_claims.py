@@ -21,6 +21,8 @@ from tidewire.domain.errors import AuthFailure, Unauthorized
 
 NOW_S = 1_800_000_000
 LEEWAY_MS = 2_000
+TOO_DEEP = b'{"more":' + b"[" * 3_000 + b"]" * 3_000 + b"}"
+"""Nested deeper than the interpreter goes, and short enough for a token."""
 
 
 def encoded(payload: object) -> str:
@@ -104,6 +106,7 @@ def test_claims_begin_to_the_millisecond_before_the_leeway(claim: str) -> None:
         b'{"iss": "us", "sub": "u", "aud": {"here": 1}, "exp": 1}',
         b'{"iss": "us", "sub": "u", "exp": 1}',
         b'{"iss": "us", "sub": "\xff", "aud": "here", "exp": 1}',
+        TOO_DEEP,
     ],
 )
 def test_payload_without_what_must_be_there_is_refused(payload: bytes) -> None:
@@ -126,6 +129,7 @@ def test_issuer_is_what_the_token_says() -> None:
         f"x.{encoded([])}.y",
         f"x.{encoded({'iss': 5})}.y",
         f"x.{encoded({})}.y",
+        f"x.{base64.urlsafe_b64encode(TOO_DEEP).decode()}.y",
         f"x.{'A' * TOKEN_CHARACTERS_MAX}.y",
     ],
 )

@@ -11,9 +11,11 @@ from tidewire.domain.accounts import Secret, external_session_id
 from tidewire.domain.chats import Role
 from tidewire.domain.errors import (
     InvalidCredentials,
+    InvalidOperation,
     NotAMember,
     RateLimited,
     StoreUnavailable,
+    TidewireError,
     Unauthorized,
     UserNotFound,
 )
@@ -51,7 +53,9 @@ class Crew:
         return chat_id
 
     async def owner(self, reader: str, chat_id: ChatId) -> str:
-        members = await self.plane.chats.members(self.ids[reader], chat_id)
+        members = await self.plane.storage.members(
+            self.ids[reader], chat_id, after=None, count_max=99
+        )
         names = {user_id: name for name, user_id in self.ids.items()}
         assert self.ids["anna"] not in [member.user_id for member in members]
         return next(names[one.user_id] for one in members if one.role is Role.OWNER)
@@ -96,13 +100,13 @@ async def test_groups_pass_to_the_longest_serving_admin_then_member_or_close(cre
     assert await crew.owner("ben", of_members) == "cleo"
     assert await crew.owner("cleo", of_another) == "ben"
     with pytest.raises(NotAMember):
-        await crew.plane.chats.access(crew.ids["anna"], alone)
+        await crew.plane.storage.access_chat(crew.ids["anna"], alone)
 
 
 async def test_direct_chat_stays_for_the_other(crew: Crew) -> None:
     chat = (await crew.plane.chats.create_direct(crew.ids["ben"], crew.ids["anna"])).chat
     await crew.delete()
-    access = await crew.plane.chats.access(crew.ids["ben"], chat.chat_id)
+    access = await crew.plane.storage.access_chat(crew.ids["ben"], chat.chat_id)
     assert access.chat.member_count == 2
 
 
@@ -163,13 +167,9 @@ def interrupted(plane: Plane, groups: int) -> AccountDeletion:
         left -= 1
         await plane.chats.depart(user_id, chat_id)
 
+    whole = plane.accounts.deletion
     return AccountDeletion(
-        store=plane.storage,
-        clock=plane.clock,
-        depart=depart,
-        on_revoked=plane.accounts.authenticator.revoked,
-        on_roster_changed=plane.rosters.append,
-        trail=plane.trail,
+        whole._plane, depart=depart, erase=plane.erase, on_roster_changed=plane.rosters.append
     )
 
 
@@ -189,6 +189,50 @@ async def test_deletion_that_broke_off_goes_on_later(crew: Crew, groups: int) ->
     crew.plane.clock.pass_ms(SETTLE_MS)
     assert await crew.plane.accounts.deletion.resume() == 1
     assert await crew.plane.storage.pending_deletions(count_max=9) == []
+
+
+async def test_messages_go_too_if_that_is_asked_for_and_the_name_goes_last(crew: Crew) -> None:
+    plane, anna = crew.plane, crew.ids["anna"]
+    await plane.accounts.service.delete_account(anna, password=PASSWORD, erases=True)
+    assert plane.erased == [anna], "at once, as far as it can"
+    assert await plane.accounts.deletion.resume() == 0
+    assert await plane.accounts.deletion.resume_erasures() == 0
+    assert plane.erased == [anna, anna]
+    assert await plane.storage.user_named("anna") is not None
+    plane.clock.pass_ms(SETTLE_MS)
+    assert await plane.accounts.deletion.resume() == 0, "its messages are not looked through yet"
+    assert await plane.accounts.deletion.resume_erasures() == 1
+    assert plane.erased == [anna] * 3
+    assert await plane.storage.user_named("anna") is None
+    assert await plane.storage.pending_deletions(count_max=9) == []
+    assert await plane.accounts.deletion.resume_erasures() == 0
+
+
+async def test_messages_stay_if_nothing_is_said_of_them(crew: Crew) -> None:
+    await crew.delete()
+    crew.plane.clock.pass_ms(SETTLE_MS)
+    assert await crew.plane.accounts.deletion.resume_erasures() == 0
+    assert await crew.plane.accounts.deletion.resume() == 1
+    assert crew.plane.erased == []
+    assert await crew.plane.storage.user_named("anna") is not None
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("not now"), InvalidOperation("not yet")])
+async def test_erasure_that_fails_is_tried_again_and_holds_up_nobody_else(
+    crew: Crew, error: TidewireError
+) -> None:
+    """The store is gone, or of an earlier release that takes no deletions yet."""
+    plane, anna = crew.plane, crew.ids["anna"]
+    plane.erasing = error
+    await plane.accounts.service.delete_account(anna, password=PASSWORD, erases=True)
+    with pytest.raises(InvalidCredentials):
+        await plane.logged_in("anna")
+    plane.clock.pass_ms(SETTLE_MS)
+    assert await plane.accounts.deletion.resume_erasures() == 0
+    assert await plane.storage.user_named("anna") is not None
+    plane.erasing = None
+    assert await plane.accounts.deletion.resume_erasures() == 1
+    assert plane.erased == [anna]
 
 
 async def test_deletion_looks_once_more_for_groups_that_somebody_was_adding_to(crew: Crew) -> None:

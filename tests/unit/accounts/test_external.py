@@ -19,8 +19,8 @@ from tests.unit.accounts.forgery import (
     unsigned,
 )
 from tests.unit.accounts.parts import ManualClock
-from tidewire.accounts.external import ExternalTokens
-from tidewire.accounts.options import ExternalOptions
+from tidewire.accounts.external import ExternalTokens, KeySet
+from tidewire.accounts.options import IdentityOptions
 from tidewire.domain.accounts import ExternalIdentity, Secret
 from tidewire.domain.errors import AuthFailure, IdentityUnavailable, Unauthorized
 
@@ -61,15 +61,18 @@ class Provider:
 
 def by_secret(clock: ManualClock, **options: Any) -> ExternalTokens:
     return ExternalTokens(
-        ExternalOptions(issuer=ISSUER, audience="chat", secret=Secret(SECRET), **options),
+        IdentityOptions(issuer=ISSUER, audience="chat", secret=Secret(SECRET), **options),
+        None,
         clock=clock,
     )
 
 
 def by_keys(clock: ManualClock, provider: Provider) -> ExternalTokens:
-    return ExternalTokens(
-        ExternalOptions(issuer=ISSUER, audience="chat", fetch_keys=provider.fetch), clock=clock
+    options = IdentityOptions(
+        issuer=ISSUER, audience="chat", jwks_url="https://id.example.org/keys"
     )
+    keys = KeySet(provider.fetch, clock=clock, cooldown_ms=options.keys_cooldown_ms)
+    return ExternalTokens(options, keys, clock=clock)
 
 
 @pytest.fixture

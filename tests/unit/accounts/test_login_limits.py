@@ -1,15 +1,28 @@
 """How often one may try to log in: strangers share a budget, known places have their own (A10)."""
 
 import asyncio
+from collections import Counter
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 
 from tests.support.engines import MemoryHarness
 from tests.unit.accounts.parts import IP, PASSWORD, PHONE, Plane
-from tidewire.accounts.login_limits import Admitted, LoginLimits
-from tidewire.accounts.options import AccountOptions, PasswordOptions, ThrottleOptions
-from tidewire.accounts.passwords import PasswordCheck, operators
-from tidewire.accounts.turns import Rank
+from tidewire.accounts import login_limits
+from tidewire.accounts.login_limits import (
+    ADDRESS_INTERVAL_MS,
+    DEVICE_BURST,
+    DEVICE_INTERVAL_MS,
+    EFFORT_INTERVAL_MS,
+    GUESS_INTERVAL_MS,
+    Admitted,
+    LoginLimits,
+    Rank,
+    Turns,
+)
+from tidewire.accounts.options import AccountOptions, ThrottleOptions
+from tidewire.accounts.passwords import PasswordCheck, Passwords, operators
 from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import InvalidCredentials, RateLimited, TooManyLogins
 
@@ -20,7 +33,7 @@ def a_device(number: int) -> str:
     return f"{number:08x}-0000-4000-8000-00000000000f"
 
 
-FEW = AccountOptions(throttle=ThrottleOptions(login_name_burst=3, login_ip_burst=5, keys_max=100))
+FEW = AccountOptions(throttle=ThrottleOptions(login_name_burst=3, login_ip_burst=5))
 
 
 STRANGER = a_device(99)
@@ -47,8 +60,8 @@ async def test_login_of_strangers_is_throttled_by_name_from_wherever(
     with pytest.raises(RateLimited) as refused:
         await plane.logged_in("ANNA")
     assert len(plane.hasher.calls) == calls
-    assert refused.value.retry_after_ms == FEW.throttle.login_name_interval_ms
-    plane.clock.pass_ms(FEW.throttle.login_name_interval_ms)
+    assert refused.value.retry_after_ms == GUESS_INTERVAL_MS
+    plane.clock.pass_ms(GUESS_INTERVAL_MS)
     await plane.logged_in("anna")
 
 
@@ -86,12 +99,11 @@ async def test_owner_gets_in_while_strangers_at_the_same_address_use_it_up(plane
 async def test_pretended_device_has_a_small_budget_of_its_own(plane: Plane) -> None:
     """A guesser who knows the id of a device gets a few tries more, and no more than that."""
     await plane.registered("anna", PHONE)
-    limits = plane.options.throttle
     outcomes = [
         await failed(plane, "anna", f"203.0.113.{number}", PHONE.upper()) for number in range(50)
     ]
-    assert outcomes.count(InvalidCredentials) == limits.login_device_burst
-    plane.clock.pass_ms(limits.login_device_interval_ms)
+    assert outcomes.count(InvalidCredentials) == DEVICE_BURST
+    plane.clock.pass_ms(DEVICE_INTERVAL_MS)
     outcomes = [await failed(plane, "anna", f"203.0.113.{n}", PHONE) for n in range(50)]
     assert outcomes.count(InvalidCredentials) == 1
     # The owner, at home, does not notice.
@@ -136,7 +148,7 @@ async def test_login_is_throttled_by_address_for_whatever_names(engine: MemoryHa
     outcomes = [await failed(plane, f"guess{number}") for number in range(7)]
     assert outcomes == [InvalidCredentials] * 5 + [RateLimited] * 2
     assert await failed(plane, "guess", "192.0.2.9") is InvalidCredentials
-    plane.clock.pass_ms(FEW.throttle.login_ip_interval_ms)
+    plane.clock.pass_ms(ADDRESS_INTERVAL_MS)
     await plane.logged_in("anna")
 
 
@@ -173,9 +185,11 @@ async def test_login_tries_at_once_are_all_counted(engine: MemoryHarness) -> Non
     assert outcomes.count(InvalidCredentials) == 3
 
 
-async def test_login_throttle_is_bounded_in_memory(engine: MemoryHarness) -> None:
-    options = AccountOptions(throttle=ThrottleOptions(keys_max=10))
-    plane = Plane(engine, options=options)
+async def test_login_throttle_is_bounded_in_memory(
+    engine: MemoryHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login_limits, "KEYS_MAX", 10)
+    plane = Plane(engine)
     for number in range(50):
         await failed(plane, f"guess{number}", f"192.0.2.{number}")
     limits = plane.accounts.service._logins
@@ -214,7 +228,7 @@ def test_rank_rises_with_every_try_of_an_address_and_falls_with_time() -> None:
     limits = LoginLimits(ThrottleOptions(login_name_burst=1000, login_ip_burst=1000))
     assert [rank(limits, "192.0.2.1") for _ in range(4)] == [4, 5, 6, 7]
     assert rank(limits, "192.0.2.2") == 4
-    minute = ThrottleOptions().effort_interval_ms
+    minute = EFFORT_INTERVAL_MS
     assert rank(limits, "192.0.2.1", 3 * minute) == 5
     assert rank(limits, "192.0.2.1", 9 * minute) == 4
     worst = [rank(limits, "192.0.2.3", 9 * minute) for _ in range(200)][-1]
@@ -229,7 +243,7 @@ def test_rank_of_what_waits_rises_with_what_comes_after_it() -> None:
     limits.stranger("192.0.2.1", 0)
     assert first() == limits.stranger("192.0.2.2", 0).rank() + 2
     # An interval later, as seen at the next try of anybody.
-    limits.stranger("192.0.2.3", ThrottleOptions().effort_interval_ms)
+    limits.stranger("192.0.2.3", EFFORT_INTERVAL_MS)
     assert first() == 5
 
 
@@ -243,20 +257,24 @@ def test_try_for_which_the_queue_had_no_room_counts_for_nothing() -> None:
         limits.was_not_made(admitted, 0)
     assert [rank(limits, "192.0.2.1") for _ in range(2)] == [4, 5]
     late = limits.admit("anna", None, device_id=PHONE, address="192.0.2.1", now_ms=0)
-    assert late == ThrottleOptions().login_ip_interval_ms
+    assert late == ADDRESS_INTERVAL_MS
+
+
+def without_room(plane: Plane) -> Passwords:
+    """All slots are taken, and nothing can wait for one."""
+    passwords = plane.accounts.service._passwords
+    passwords._slots_taken = passwords._running_max
+    passwords._turns = Turns(waiting_max=0)
+    return passwords
 
 
 async def test_login_refused_by_the_queue_is_told_when_to_come_again(
     engine: MemoryHarness,
 ) -> None:
-    options = AccountOptions(
-        passwords=PasswordOptions(running_max=1, waiting_max=0),
-        throttle=ThrottleOptions(login_ip_burst=1, register_ip_burst=100),
-    )
-    plane = Plane(engine, options=options)
+    throttle = ThrottleOptions(login_ip_burst=1, register_ip_burst=100)
+    plane = Plane(engine, options=AccountOptions(throttle=throttle))
     await plane.accounts.admin.add_user("anna", PASSWORD)
-    passwords = plane.accounts.service._passwords
-    passwords._slots_taken = 1
+    passwords = without_room(plane)
     calls = len(plane.hasher.calls)
     for _ in range(3):
         with pytest.raises(TooManyLogins) as refused:
@@ -334,17 +352,86 @@ async def test_password_changes_that_are_good_are_limited_too(engine: MemoryHarn
 async def test_password_change_without_room_in_the_queue_counts_for_nothing(
     engine: MemoryHarness,
 ) -> None:
-    options = AccountOptions(
-        passwords=PasswordOptions(running_max=1, waiting_max=0),
-        throttle=ThrottleOptions(login_name_burst=1),
-    )
-    plane = Plane(engine, options=options)
+    plane = Plane(engine, options=AccountOptions(throttle=ThrottleOptions(login_name_burst=1)))
     anna = await plane.registered("anna")
     user_id, session_id = anna.user.user_id, anna.session.session_id
     change = plane.accounts.service.change_password
-    plane.accounts.service._passwords._slots_taken = 1
+    passwords = without_room(plane)
     for _ in range(3):
         with pytest.raises(TooManyLogins):
             await change(user_id, session_id, old=PASSWORD, new=PASSWORD)
-    plane.accounts.service._passwords._slots_taken = 0
+    passwords._slots_taken = 0
     await change(user_id, session_id, old=PASSWORD, new=PASSWORD)
+
+
+# The queue before the password hash: by rank, then by arrival, bounded.
+
+
+def fixed(rank: int) -> Rank:
+    return lambda: rank
+
+
+def emptied(turns: Turns[str]) -> list[str]:
+    served = []
+    while (ticket := turns.take()) is not None:
+        served.append(ticket)
+    return served
+
+
+def test_lowest_rank_is_first_and_equals_are_in_order() -> None:
+    turns: Turns[str] = Turns(waiting_max=10)
+    for ticket, rank in (("a", 5), ("b", 1), ("c", 5), ("d", 1), ("e", 3)):
+        assert turns.enter(ticket, fixed(rank)) is None
+    assert len(turns) == 5
+    assert emptied(turns) == ["b", "d", "e", "a", "c"]
+
+
+def test_last_place_is_given_up_for_a_better_one_only() -> None:
+    turns: Turns[str] = Turns(waiting_max=2)
+    assert turns.enter("a", fixed(5)) is None
+    assert turns.enter("b", fixed(5)) is None
+    assert turns.enter("c", fixed(5)) == "c"
+    assert turns.enter("d", fixed(4)) == "b"
+    assert emptied(turns) == ["d", "a"]
+
+
+def test_address_that_goes_on_asking_moves_back_with_all_it_has_waiting() -> None:
+    asked: Counter[str] = Counter()
+    turns: Turns[str] = Turns(waiting_max=3)
+
+    def come(ticket: str, address: str) -> str | None:
+        asked[address] += 1
+        return turns.enter(ticket, lambda: asked[address])
+
+    assert [come("flood 1", "busy"), come("flood 2", "busy"), come("one", "calm")] == [None] * 3
+    assert come("flood 3", "busy") == "flood 3"
+    assert come("another", "quiet") == "flood 2"
+    assert emptied(turns) == ["one", "another", "flood 1"]
+
+
+def test_queue_without_places_keeps_none_waiting() -> None:
+    turns: Turns[str] = Turns(waiting_max=0)
+    assert turns.enter("a", fixed(0)) == "a"
+    assert turns.take() is None
+
+
+def test_place_can_be_given_up() -> None:
+    turns: Turns[str] = Turns(waiting_max=9)
+    tickets = ["first", "second", "third"]
+    for ticket in tickets:
+        turns.enter(ticket, fixed(1))
+    turns.leave(tickets[1])
+    turns.leave("nobody")
+    assert emptied(turns) == ["first", "third"]
+
+
+@given(st.lists(st.integers(1, 5), max_size=30), st.integers(0, 5))
+def test_those_who_stay_are_the_best_that_came(ranks: list[int], waiting_max: int) -> None:
+    turns: Turns[int] = Turns(waiting_max=waiting_max)
+    for number, rank in enumerate(ranks):
+        turns.enter(number, fixed(rank))
+    served = []
+    while (ticket := turns.take()) is not None:
+        served.append(ticket)
+    best = sorted(range(len(ranks)), key=lambda number: (ranks[number], number))
+    assert served == best[:waiting_max]

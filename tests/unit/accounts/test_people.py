@@ -29,6 +29,17 @@ async def test_lookup_is_bounded(plane: Plane) -> None:
         await plane.accounts.people.lookup(["x"] * (LOOKUP_NAMES_MAX + 1))
 
 
+async def test_first_account_is_noticed_and_asked_for_no_more(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = plane.accounts.people
+    assert not await people.has_anybody()
+    await plane.registered("anna")
+    assert await people.has_anybody()
+    monkeypatch.setattr(plane.engine.storage, "list_users", None)
+    assert await people.has_anybody()
+
+
 async def test_user_is_found_by_id(plane: Plane) -> None:
     anna = (await plane.registered("anna")).user
     assert await plane.accounts.people.user(anna.user_id) == anna

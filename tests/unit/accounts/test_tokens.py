@@ -8,10 +8,9 @@ import pytest
 from tests.support.world import START_MS
 from tests.unit.accounts.forgery import decoded_part, hs256, rs256, rsa_key, unsigned
 from tests.unit.accounts.parts import SERVER_SECRET
-from tidewire.accounts.keys import TokenKey
-from tidewire.accounts.options import AccountOptions
+from tidewire.accounts.keys import KeyRing, TokenKey
 from tidewire.accounts.tokens import AccessTokens
-from tidewire.domain.accounts import Secret, Session, SessionKind
+from tidewire.domain.accounts import Session, SessionKind
 from tidewire.domain.errors import AuthFailure, Unauthorized
 from tidewire.domain.ids import SessionId, UserId
 
@@ -30,9 +29,7 @@ KEY = SERVER_SECRET.reveal().encode()
 
 @pytest.fixture
 def tokens() -> AccessTokens:
-    return AccessTokens(
-        SERVER_SECRET, options=AccountOptions(leeway_ms=5_000), random_bytes=Random(1).randbytes
-    )
+    return AccessTokens(KeyRing.of(SERVER_SECRET), Random(1).randbytes)
 
 
 def issued(tokens: AccessTokens) -> str:
@@ -223,8 +220,3 @@ def test_expired_token_with_a_bad_signature_is_not_called_expired(tokens: Access
 @pytest.mark.parametrize("token", ["", ".", "..", "a.b.c", "x" * 9000, "..." * 10, "ä.ö.ü"])
 def test_text_that_is_no_token_is_refused(tokens: AccessTokens, token: str) -> None:
     assert refusal(tokens, token) is AuthFailure.INVALID_TOKEN
-
-
-def test_secret_that_is_too_short_is_refused() -> None:
-    with pytest.raises(ValueError, match="32 bytes"):
-        AccessTokens(Secret("x" * 31), options=AccountOptions(), random_bytes=Random(1).randbytes)

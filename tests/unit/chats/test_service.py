@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from tests.support.engines import MemoryHarness
+from tests.support.memory import MemoryStorage
 from tests.support.world import World
 from tidewire.chats.options import ChatOptions
 from tidewire.chats.service import ChatService
@@ -21,8 +22,6 @@ from tidewire.domain.errors import (
 )
 from tidewire.domain.ids import CHAT_PREFIX, ChatId, SessionId, UlidSource, UserId, has_form
 from tidewire.domain.limits import MUTE_HOURS_MAX
-from tidewire.engines.memory import MemoryStorage
-from tidewire.ports.audit import NoTrail
 
 NOW_MS = 1_900_000_000_000
 HOUR_MS = 3_600_000
@@ -94,10 +93,13 @@ async def test_service_changes_members_roles_and_name(world: World, service: Cha
     assert (await service.rename(cem, chat_id, "crew")).chat.name == "crew"
     await service.remove_member(cem, chat_id, ben)
     await service.leave(cem, chat_id)
-    assert [member.user_id for member in await service.members(ann, chat_id)] == [ann]
-    assert (await service.access(ann, chat_id)).chat.member_count == 1
+    assert [
+        member.user_id
+        for member in await world.storage.members(ann, chat_id, after=None, count_max=9)
+    ] == [ann]
+    assert (await world.storage.access_chat(ann, chat_id)).chat.member_count == 1
     with pytest.raises(NotAMember):
-        await service.access(ben, chat_id)
+        await world.storage.access_chat(ben, chat_id)
 
 
 @pytest.mark.parametrize("name", ["", " edge", "tab\tin it", "x" * 129])
@@ -121,7 +123,7 @@ async def test_service_mutes_for_hours_for_good_and_not_at_all(
     for_good = (await service.mute(ann, chat_id, None)).muted_until_ms
     assert for_good is not None
     assert for_good > NOW_MS + MUTE_HOURS_MAX * HOUR_MS
-    assert (await service.unmute(ann, chat_id)).muted_until_ms is None
+    assert (await world.storage.mute(ann, chat_id, None)).muted_until_ms is None
     for hours in (0, -1, MUTE_HOURS_MAX + 1):
         with pytest.raises(InvalidOperation):
             await service.mute(ann, chat_id, hours)
@@ -184,7 +186,7 @@ async def test_another_heir_is_found_when_the_first_has_left(tmp_path: Path) -> 
     await engine.close()
 
 
-class Trail(NoTrail):
+class Trail:
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -197,6 +199,7 @@ class Trail(NoTrail):
         actor: str | None,
         target: str | None = None,
         chat_id: ChatId | None = None,
+        sequence: int | None = None,
         session_id: SessionId | None = None,
         command: str | None = None,
         reason: str | None = None,
@@ -271,13 +274,26 @@ async def test_strangers_are_bounded_however_they_are_drawn_in(world: World) -> 
     await service.create_direct(ann, others[4], is_counted=False)
 
 
+async def test_strangers_that_do_not_fit_are_not_counted(world: World) -> None:
+    ann, *others = await world.people(5)
+    service = service_with(world, strangers_per_hour=2)
+    # More than an hour's allowance at once is never allowed.
+    with pytest.raises(RateLimited, match="at most 2 people") as limited:
+        await service.create_group(ann, "team", others[:3])
+    assert limited.value.retry_after_ms == HOUR_MS
+    await service.create_group(ann, "team", others[:1])
+    with pytest.raises(RateLimited):
+        await service.create_group(ann, "team", others[1:3])
+    await service.create_group(ann, "team", others[1:2])
+
+
 async def test_leaver_for_good_is_asked_before_being_added_again(world: World) -> None:
     ann, ben = await world.people(2)
     service = service_with(world)
     group = (await service.create_group(ann, "team", [ben])).chat.chat_id
     await service.leave(ben, group, for_good=True)
-    assert await service.refused_groups(ben) == [group]
+    assert await world.storage.refused_groups(ben, after=None, count_max=9) == [group]
     with pytest.raises(Forbidden):
         await service.add_member(ann, group, ben)
-    await service.readmit(ben, group)
+    await world.storage.readmit(ben, group)
     await service.add_member(ann, group, ben)

@@ -7,12 +7,19 @@ from typing import Any, TypeVar
 from tidewire.client.connection import Connection
 from tidewire.client.effects import Connect, Effect, Keep, Mark, Now, Send
 from tidewire.client.options import ClientOptions
-from tidewire.client.outbox import Entry, Outbox
-from tidewire.client.places import PlaceRecord
+from tidewire.client.outbox import Outbox, OutboxEntry
+from tidewire.client.replica import ReplicaRecord
 from tidewire.domain.chats import ChatType
 from tidewire.domain.delivery import DigestEntry
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, MessageId, UserId
-from tidewire.wire.client_frames import ClientFrame, SendMessageFrame, SyncRequestFrame
+from tidewire.domain.messages import Amendment, EntryKind, MessageBody
+from tidewire.wire.client_frames import (
+    ClientFrame,
+    SendMessageFrame,
+    SubmitFrame,
+    SyncRequestFrame,
+)
+from tidewire.wire.forms import form_of
 from tidewire.wire.server_frames import (
     ChatDigestFrame,
     ChatDigestPayload,
@@ -22,6 +29,7 @@ from tidewire.wire.server_frames import (
     ConnectionClosingPayload,
     ConnectionEstablishedFrame,
     ConnectionEstablishedPayload,
+    EntryFrame,
     ErrorFrame,
     ErrorPayload,
     MessageFrame,
@@ -47,13 +55,15 @@ def key(number: int) -> ClientMessageId:
     return ClientMessageId(f"{number:08x}-0000-4000-8000-000000000000")
 
 
-def entry(number: int, chat_id: ChatId = CHAT, **fields: Any) -> Entry:
-    given: dict[str, Any] = {"left_at_ms": WALL_MS, **fields}
-    return Entry(
+def entry(number: int, chat_id: ChatId = CHAT, **fields: Any) -> OutboxEntry:
+    given: dict[str, Any] = {
+        "left_at_ms": WALL_MS,
+        "body": MessageBody(content=f"text {number}"),
+        **fields,
+    }
+    return OutboxEntry(
         client_message_id=key(number),
         chat_id=chat_id,
-        content=f"text {number}",
-        content_type="text/plain",
         seen_sequence=0,
         created_at_ms=WALL_MS,
         number=number,
@@ -61,38 +71,72 @@ def entry(number: int, chat_id: ChatId = CHAT, **fields: Any) -> Entry:
     )
 
 
+def amending(
+    number: int,
+    kind: EntryKind,
+    target: int = 0,
+    behind: int | None = None,
+    chat_id: ChatId = CHAT,
+    **fields: Any,
+) -> OutboxEntry:
+    """An amendment in the outbox: of a message of the server's, or behind one that waits there."""
+    what = {"emoji": "👍"} if kind is EntryKind.REACT else {}
+    text = f"edited {number}" if kind is EntryKind.EDIT else ""
+    given: dict[str, Any] = {
+        "body": MessageBody(content=text),
+        "amends": Amendment(kind=kind, target=target, **what),  # type: ignore[arg-type]
+        "target_key": None if behind is None else key(behind),
+        **fields,
+    }
+    return entry(number, chat_id, **given)
+
+
 def item(
     sequence: int, prev: int | None = None, *, sender: UserId = THEM, **fields: Any
 ) -> SyncItem:
-    given: dict[str, Any] = {"client_message_id": key(100_000 + sequence), **fields}
+    given: dict[str, Any] = {
+        "client_message_id": key(100_000 + sequence),
+        "content": f"message {sequence}",
+        **fields,
+    }
     return SyncItem(
         message_id=MessageId(f"msg_{sequence}"),
         sequence=sequence,
         prev_sequence=sequence - 1 if prev is None else prev,
         sender_id=sender,
-        content=f"message {sequence}",
         content_type="text/plain",
         created_at=TIME,
         **given,
     )
 
 
+def edit(sequence: int, target: int, content: str, **fields: Any) -> SyncItem:
+    return item(sequence, kind="edit", target=target, content=content, **fields)
+
+
+def deletion(sequence: int, target: int, **fields: Any) -> SyncItem:
+    return item(sequence, kind="delete", target=target, content="", **fields)
+
+
+def reaction(
+    sequence: int, target: int, emoji: str, *, count: int, is_on: bool = True, **fields: Any
+) -> SyncItem:
+    given: dict[str, Any] = {"emoji": emoji, "is_on": is_on, "count": count, **fields}
+    return item(sequence, kind="react", target=target, content="", **given)
+
+
 def push(
     sequence: int, prev: int | None = None, chat_id: ChatId = CHAT, **fields: Any
 ) -> MessageFrame:
-    made = item(sequence, prev, **fields)
-    names = (
-        "message_id",
-        "sequence",
-        "prev_sequence",
-        "sender_id",
-        "client_message_id",
-        "content",
-        "content_type",
-        "created_at",
-    )
-    values = {name: getattr(made, name) for name in names}
-    return MessageFrame(timestamp=TIME, payload=MessagePayload(chat_id=chat_id, **values))
+    return MessageFrame(timestamp=TIME, payload=_payload(item(sequence, prev, **fields), chat_id))
+
+
+def entry_push(made: SyncItem, chat_id: ChatId = CHAT) -> EntryFrame:
+    return EntryFrame(timestamp=TIME, payload=_payload(made, chat_id))
+
+
+def _payload(made: SyncItem, chat_id: ChatId) -> MessagePayload:
+    return form_of(MessagePayload, made, chat_id=chat_id)
 
 
 def listed(head: int, chat_id: ChatId = CHAT, **fields: Any) -> DigestEntry:
@@ -121,6 +165,7 @@ def established(epoch: str = "one", **fields: Any) -> ConnectionEstablishedFrame
         "user_id": ME,
         "heartbeat_interval_ms": 30_000,
         "protocol_version": 1,
+        "features": ("batch", "entries"),
         **fields,
     }
     return ConnectionEstablishedFrame(
@@ -158,7 +203,12 @@ def page(
 
 
 def send_ack(
-    frame: SendMessageFrame, sequence: int, prev: int | None = None, *, deduplicated: bool = False
+    frame: SubmitFrame,
+    sequence: int,
+    prev: int | None = None,
+    *,
+    deduplicated: bool = False,
+    count: int | None = None,
 ) -> SendMessageAckFrame:
     return SendMessageAckFrame(
         request_id=frame.request_id,
@@ -171,6 +221,7 @@ def send_ack(
             prev_sequence=sequence - 1 if prev is None else prev,
             created_at=TIME,
             deduplicated=deduplicated,
+            count=count,
         ),
     )
 
@@ -211,8 +262,8 @@ class Stage:
         self,
         options: ClientOptions | None = None,
         *,
-        entries: Iterable[Entry] = (),
-        places: Iterable[PlaceRecord] = (),
+        entries: Iterable[OutboxEntry] = (),
+        replicas: Iterable[ReplicaRecord] = (),
         user_id: str | None = ME,
         epoch: str | None = "one",
         stores: bool = True,
@@ -223,7 +274,7 @@ class Stage:
             self.options,
             random,
             outbox=Outbox(self.options, random, entries),
-            places=places,
+            replicas=replicas,
             user_id=user_id,
             epoch=epoch,
         )
@@ -244,7 +295,11 @@ class Stage:
                 self.kept.extend(one.sequence for one in effect.items)
                 if self.stores:
                     pending += self.core.stored(
-                        effect.place, effect.through, len(effect.items), effect.life, self.now
+                        effect.replica,
+                        effect.through,
+                        len(effect.items),
+                        effect.generation,
+                        self.now,
                     )
             elif isinstance(effect, Mark) and self.stores:
                 pending += self.core.marked(effect.entries, self.now.wall_ms, self.now)
@@ -281,7 +336,7 @@ class Stage:
         done += self.did(self.core.opened(self.now))
         return done + self.receive(established(epoch), digest(*entries))
 
-    def submit(self, *entries: Entry) -> list[Effect]:
+    def submit(self, *entries: OutboxEntry) -> list[Effect]:
         return [effect for one in entries for effect in self.did(self.core.submit(one, self.now))]
 
     def lose(self, **how: Any) -> list[Effect]:

@@ -30,14 +30,16 @@ from tidewire.client.effects import (
     Connect,
     ConnectionState,
     Disconnect,
-    EntryChanged,
     Introduced,
     Keep,
     Mark,
+    Refusal,
+    SendFailed,
     Settled,
+    StatusChanged,
 )
 from tidewire.client.outbox import FAILED, UNKNOWN
-from tidewire.client.places import PlaceRecord
+from tidewire.client.replica import ReplicaRecord
 from tidewire.domain.chats import ChatType
 from tidewire.domain.ids import ChatId
 from tidewire.wire.client_frames import (
@@ -55,8 +57,8 @@ from tidewire.wire.server_frames import (
 OTHER = ChatId("chat_2")
 
 
-def record(cursor: int, chat_id: ChatId = CHAT, **fields: Any) -> PlaceRecord:
-    return PlaceRecord(chat_id=chat_id, chat_type=ChatType.DIRECT, cursor=cursor, **fields)
+def record(cursor: int, chat_id: ChatId = CHAT, **fields: Any) -> ReplicaRecord:
+    return ReplicaRecord(chat_id=chat_id, chat_type=ChatType.DIRECT, cursor=cursor, **fields)
 
 
 # Connecting.
@@ -72,7 +74,15 @@ def test_connection_says_nothing_before_the_server_has_introduced_itself() -> No
     assert str(stage.core.status) == "connecting"
     done = stage.receive(established())
     assert str(stage.core.status) == "syncing"
-    assert of(done, Introduced) == [Introduced(ME, "one")]
+    assert of(done, Introduced) == [Introduced(ME, "one", ("batch", "entries"))]
+
+
+def test_features_of_the_introduction_are_those_of_the_socket() -> None:
+    stage = Stage()
+    stage.did(stage.core.start(stage.now))
+    stage.did(stage.core.opened(stage.now))
+    done = stage.receive(established(features=("batch", "of next year")))
+    assert of(done, Introduced) == [Introduced(ME, "one", ("batch", "of next year"))]
 
 
 def test_connection_is_ready_when_the_digest_tells_nothing_new() -> None:
@@ -148,7 +158,7 @@ def test_frames_after_the_end_are_not_heard() -> None:
 
 
 def test_send_goes_out_and_its_answer_continues_the_chain() -> None:
-    stage = Stage(places=[record(3)])
+    stage = Stage(replicas=[record(3)])
     stage.connect(listed(3))
     (sent,) = sends(stage.submit(entry(1)))
     assert sent.payload.content == "text 1"
@@ -160,7 +170,7 @@ def test_send_goes_out_and_its_answer_continues_the_chain() -> None:
 
 
 def test_one_message_a_chat_is_on_its_way() -> None:
-    stage = Stage(places=[record(0), record(0, OTHER)])
+    stage = Stage(replicas=[record(0), record(0, OTHER)])
     stage.connect(listed(0), listed(0, OTHER))
     done = stage.submit(entry(1), entry(2), entry(3, OTHER))
     assert [one.payload.client_message_id for one in sends(done)] == [key(1), key(3)]
@@ -169,7 +179,7 @@ def test_one_message_a_chat_is_on_its_way() -> None:
 
 
 def test_request_ids_are_never_used_twice() -> None:
-    stage = Stage(places=[record(0)])
+    stage = Stage(replicas=[record(0)])
     stage.connect(listed(0))
     seen = [one.request_id for one in sends(stage.submit(entry(1)))]
     stage.lose()
@@ -182,7 +192,7 @@ def test_request_ids_are_never_used_twice() -> None:
 
 
 def test_entry_of_an_earlier_life_waits_for_the_sync_of_its_chat() -> None:
-    stage = Stage(places=[record(3)], entries=[entry(1)])
+    stage = Stage(replicas=[record(3)], entries=[entry(1)])
     done = stage.connect(listed(4))
     assert sends(done) == []
     (asked,) = syncs(done)
@@ -191,7 +201,7 @@ def test_entry_of_an_earlier_life_waits_for_the_sync_of_its_chat() -> None:
 
 
 def test_entry_of_an_earlier_life_that_arrived_is_not_sent_again() -> None:
-    stage = Stage(places=[record(3)], entries=[entry(1)])
+    stage = Stage(replicas=[record(3)], entries=[entry(1)])
     (asked,) = syncs(stage.connect(listed(4)))
     done = stage.receive(page(asked.request_id, [item(4, sender=ME, client_message_id=key(1))]))
     assert sends(done) == []
@@ -210,20 +220,19 @@ def test_entry_that_arrived_below_the_start_of_this_device_is_kept_all_the_same(
 
 def test_entry_of_unknown_fate_asks_its_user_after_six_days() -> None:
     old = entry(1, left_at_ms=WALL_MS - 6 * 24 * 3_600_000)
-    stage = Stage(places=[record(3)], entries=[old, entry(2)])
+    stage = Stage(replicas=[record(3)], entries=[old, entry(2)])
     done = stage.connect(listed(3))
     assert [one.payload.client_message_id for one in sends(done)] == [key(2)]
-    (changed,) = of(done, EntryChanged)
+    (changed,) = of(done, SendFailed)
     assert changed.entry.state is UNKNOWN
-    again = stage.core.outbox.retry(key(1), 3)
-    assert again is not None
+    (again,) = stage.core.outbox.retry(key(1), 3)
     done = stage.receive(send_ack(sends(done)[0], 4))
     done += stage.did(stage.core.resubmit(again, stage.now))
     assert [one.payload.client_message_id for one in sends(done)] == [key(1)]
 
 
 def test_entry_written_offline_is_marked_on_the_disk_before_it_leaves() -> None:
-    stage = Stage(places=[record(0)], entries=[entry(1, left_at_ms=None)], stores=False)
+    stage = Stage(replicas=[record(0)], entries=[entry(1, left_at_ms=None)], stores=False)
     done = stage.connect(listed(0))
     assert sends(done) == []
     (mark,) = of(done, Mark)
@@ -233,36 +242,36 @@ def test_entry_written_offline_is_marked_on_the_disk_before_it_leaves() -> None:
 
 
 def test_entry_that_arrives_while_it_is_marked_does_not_leave() -> None:
-    stage = Stage(places=[record(0)], entries=[entry(1, left_at_ms=None)], stores=False)
+    stage = Stage(replicas=[record(0)], entries=[entry(1, left_at_ms=None)], stores=False)
     (mark,) = of(stage.connect(listed(0)), Mark)
     stage.receive(push(1, sender=ME, client_message_id=key(1)))
     assert sends(stage.did(stage.core.marked(mark.entries, WALL_MS, stage.now))) == []
 
 
 def test_mark_that_comes_after_the_connection_was_lost_sends_nothing() -> None:
-    stage = Stage(places=[record(0)], entries=[entry(1, left_at_ms=None)], stores=False)
+    stage = Stage(replicas=[record(0)], entries=[entry(1, left_at_ms=None)], stores=False)
     (mark,) = of(stage.connect(listed(0)), Mark)
     stage.lose()
     assert sends(stage.did(stage.core.marked(mark.entries, WALL_MS, stage.now))) == []
 
 
 def test_refused_message_has_failed_and_the_next_one_leaves() -> None:
-    stage = Stage(places=[record(0)])
+    stage = Stage(replicas=[record(0)])
     stage.connect(listed(0))
     (sent,) = sends(stage.submit(entry(1), entry(2)))
     done = stage.receive(error("FORBIDDEN", sent.request_id))
-    (changed,) = of(done, EntryChanged)
+    (changed,) = of(done, SendFailed)
     assert (changed.entry.state, changed.entry.code) == (FAILED, "FORBIDDEN")
     assert [one.payload.client_message_id for one in sends(done)] == [key(2)]
-    assert stage.core.places[CHAT].is_member
+    assert stage.core.replicas[CHAT].is_member
 
 
 def test_message_to_a_chat_that_is_no_longer_ours_fails_and_the_chat_is_dropped() -> None:
-    stage = Stage(places=[record(0)])
+    stage = Stage(replicas=[record(0)])
     stage.connect(listed(0))
     (sent,) = sends(stage.submit(entry(1)))
     stage.receive(error("NOT_A_MEMBER", sent.request_id))
-    assert not stage.core.places[CHAT].is_member
+    assert not stage.core.replicas[CHAT].is_member
 
 
 def test_message_to_a_chat_that_nobody_knows_is_for_the_server_to_refuse() -> None:
@@ -281,7 +290,7 @@ def test_message_that_is_stored_in_an_unknown_chat_asks_for_a_digest() -> None:
 
 
 def test_busy_server_gets_the_same_message_again() -> None:
-    stage = Stage(places=[record(0)])
+    stage = Stage(replicas=[record(0)])
     stage.connect(listed(0))
     (sent,) = sends(stage.submit(entry(1)))
     assert sends(stage.receive(error("SERVICE_UNAVAILABLE", sent.request_id))) == []
@@ -291,7 +300,7 @@ def test_busy_server_gets_the_same_message_again() -> None:
 
 
 def test_answer_that_does_not_come_ends_the_connection() -> None:
-    stage = Stage(places=[record(0)])
+    stage = Stage(replicas=[record(0)])
     stage.connect(listed(0))
     stage.submit(entry(1))
     done = stage.wait(20_000)
@@ -300,7 +309,7 @@ def test_answer_that_does_not_come_ends_the_connection() -> None:
 
 
 def test_typing_goes_out_on_a_connection_and_nowhere_without() -> None:
-    stage = Stage(places=[record(0)])
+    stage = Stage(replicas=[record(0)])
     assert stage.did(stage.core.type(CHAT, is_typing=True, now=stage.now)) == []
     stage.connect(listed(0))
     done = stage.did(stage.core.type(CHAT, is_typing=True, now=stage.now))
@@ -328,7 +337,7 @@ def test_lost_connection_comes_back_more_and_more_slowly() -> None:
 
 
 def test_only_being_ready_ends_a_row_of_failures() -> None:
-    stage = Stage(places=[record(0)])
+    stage = Stage(replicas=[record(0)])
     for _ in range(3):
         stage.did(stage.core.start(stage.now))
         stage.receive(established())
@@ -341,7 +350,7 @@ def test_only_being_ready_ends_a_row_of_failures() -> None:
 
 
 def test_message_on_its_way_is_sent_again_after_a_loss() -> None:
-    stage = Stage(places=[record(0)])
+    stage = Stage(replicas=[record(0)])
     stage.connect(listed(0))
     (first,) = sends(stage.submit(entry(1)))
     stage.lose()
@@ -386,7 +395,7 @@ def test_stopping_server_says_when_to_come_back() -> None:
 
 
 def test_nothing_is_sent_after_a_close_was_announced_but_answers_are_heard() -> None:
-    stage = Stage(places=[record(0)])
+    stage = Stage(replicas=[record(0)])
     stage.connect(listed(0))
     (sent,) = sends(stage.submit(entry(1), entry(2)))
     stage.receive(closing("server_shutdown"))
@@ -415,7 +424,7 @@ def test_unauthorized_asks_for_a_new_token_too() -> None:
 
 
 def test_renewal_waits_for_the_answers_and_then_changes_the_connection() -> None:
-    stage = Stage(places=[record(0)])
+    stage = Stage(replicas=[record(0)])
     stage.connect(listed(0))
     (sent,) = sends(stage.submit(entry(1), entry(2)))
     assert of(stage.did(stage.core.renew(stage.now)), Connect) == []
@@ -429,7 +438,7 @@ def test_renewal_waits_for_the_answers_and_then_changes_the_connection() -> None
 
 
 def test_renewal_does_not_wait_for_ever() -> None:
-    stage = Stage(places=[record(0)])
+    stage = Stage(replicas=[record(0)])
     stage.connect(listed(0))
     stage.submit(entry(1))
     stage.did(stage.core.renew(stage.now))
@@ -437,7 +446,7 @@ def test_renewal_does_not_wait_for_ever() -> None:
 
 
 def test_renewal_of_a_connection_that_is_lost_meanwhile_connects_at_once() -> None:
-    stage = Stage(places=[record(0)])
+    stage = Stage(replicas=[record(0)])
     stage.connect(listed(0))
     stage.submit(entry(1))
     stage.did(stage.core.renew(stage.now))
@@ -486,3 +495,23 @@ def test_end_that_is_told_twice_is_one() -> None:
     assert stage.lose() == []
     assert stage.did(stage.core.stop(stage.now, "again")) == []
     assert str(stage.core.status) == "closed(closed)"
+
+
+def test_handshake_that_is_refused_for_now_is_tried_again_later() -> None:
+    stage = Stage()
+    stage.did(stage.core.start(stage.now))
+    busy = Refusal(status=503, error="unavailable", retry_after_ms=5_000)
+    assert of(stage.did(stage.core.refused(busy, stage.now)), StatusChanged)
+    # A timer that is early does no harm.
+    assert stage.did(stage.core.tick(stage.now)) == []
+    assert of(stage.wait(10_000), Connect)
+
+
+def test_answer_that_a_page_was_quicker_than_changes_nothing() -> None:
+    stage = Stage(replicas=[record(0)])
+    stage.connect(listed(0))
+    (sent,) = sends(stage.submit(entry(1)))
+    stage.receive(push(1, sender=ME, client_message_id=key(1)))
+    assert stage.kept == [1]
+    assert of(stage.receive(send_ack(sent, 1)), Settled) == []
+    assert stage.kept == [1]

@@ -34,8 +34,8 @@ from tests.unit.client.stage import (
 )
 from tidewire.client.effects import ConnectionState, Effect, Keep, Mark, Send
 from tidewire.client.options import ClientOptions
-from tidewire.client.outbox import FAILED, Entry
-from tidewire.client.places import PlaceRecord
+from tidewire.client.outbox import FAILED, OutboxEntry
+from tidewire.client.replica import ReplicaRecord
 from tidewire.domain.chats import ChatType
 from tidewire.wire.client_frames import (
     AckFrame,
@@ -103,8 +103,8 @@ class ClientMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.server = Server()
-        record = PlaceRecord(chat_id=CHAT, chat_type=ChatType.DIRECT)
-        self.stage = Stage(OPTIONS, places=[record], stores=False)
+        record = ReplicaRecord(chat_id=CHAT, chat_type=ChatType.DIRECT)
+        self.stage = Stage(OPTIONS, replicas=[record], stores=False)
         self.to_server: list[ClientFrame] = []
         self.to_client: list[ServerFrame] = []
         self.disk: list[Keep | Mark] = []
@@ -218,7 +218,7 @@ class ClientMachine(RuleBasedStateMachine):
         self.note(
             stage.did(
                 stage.core.stored(
-                    effect.place, effect.through, len(effect.items), effect.life, stage.now
+                    effect.replica, effect.through, len(effect.items), effect.generation, stage.now
                 )
             )
         )
@@ -244,7 +244,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @invariant()
     def queues_are_bounded(self) -> None:
-        assert len(self.stage.core.places[CHAT].waiting) <= OPTIONS.waiting_max
+        assert len(self.stage.core.replicas[CHAT].waiting) <= OPTIONS.waiting_max
 
     def teardown(self) -> None:
         """The faults end: a digest, and then every frame arrives."""
@@ -270,7 +270,7 @@ class ClientMachine(RuleBasedStateMachine):
     @property
     def is_settled(self) -> bool:
         core = self.stage.core
-        waiting: list[Entry] = [e for e in core.outbox.entries() if e.state is not FAILED]
+        waiting: list[OutboxEntry] = [e for e in core.outbox.entries() if e.state is not FAILED]
         return not waiting and core.status.state is ConnectionState.READY
 
 

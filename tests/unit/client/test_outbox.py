@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from tests.unit.client.stage import CHAT, WALL_MS, entry, key
 from tidewire.client.errors import OutboxFull
 from tidewire.client.options import ClientOptions
-from tidewire.client.outbox import FAILED, FLYING, QUEUED, UNKNOWN, Entry, Outbox
+from tidewire.client.outbox import FAILED, FLYING, QUEUED, UNKNOWN, Outbox, OutboxEntry
 from tidewire.domain.errors import ErrorCode
 from tidewire.domain.ids import ChatId
 from tidewire.wire.error_table import ERROR_TABLE
@@ -20,7 +20,7 @@ NOW_MS = 1_000
 
 
 def outbox(
-    *entries: Entry, open_chats: tuple[ChatId, ...] = (CHAT, OTHER), **options: Any
+    *entries: OutboxEntry, open_chats: tuple[ChatId, ...] = (CHAT, OTHER), **options: Any
 ) -> Outbox:
     box = Outbox(ClientOptions(**options), Random(1), entries)
     for chat_id in open_chats:
@@ -35,8 +35,8 @@ def taken(box: Outbox, now_ms: int = NOW_MS) -> list[int]:
 
 def refuse(
     box: Outbox, number: int, code: str, retry_after_ms: int = 0, after: int | None = None
-) -> Entry | None:
-    return box.refused(
+) -> OutboxEntry | None:
+    refused = box.refused(
         key(number),
         code,
         "no",
@@ -44,13 +44,14 @@ def refuse(
         now_ms=NOW_MS,
         after=None if after is None else key(after).upper(),
     )
+    return None if refused is None else refused.entry
 
 
 def test_one_a_chat_leaves_at_a_time_and_chats_take_turns() -> None:
     box = outbox(entry(1), entry(2), entry(3, OTHER))
     assert taken(box) == [1, 3]
     assert taken(box) == []
-    box.stored(key(1))
+    box.stored(key(1), 1)
     assert taken(box) == [2]
 
 
@@ -104,7 +105,7 @@ def test_retry_waits_longer_each_time_and_at_least_as_long_as_told() -> None:
     assert taken(box, first_ms) == [1]
     refuse(box, 1, "RATE_LIMITED", retry_after_ms=50_000)
     assert box.next_deadline_ms() == NOW_MS + 50_000
-    box.stored(key(1))
+    box.stored(key(1), 1)
     assert box.get(key(1)) is None
 
 
@@ -131,26 +132,25 @@ def test_failed_one_stays_visible_until_it_is_retried_or_dropped() -> None:
     assert [one.number for one in box.entries(CHAT)] == [1, 2, 3]
     assert box.entries(OTHER) == []
     assert taken(box) == [2]
-    assert box.retry(key(2), 9) is None
-    assert box.retry(key(99), 9) is None
-    again = box.retry(key(1), 9)
-    assert again is not None
+    assert box.retry(key(2), 9) == []
+    assert box.retry(key(99), 9) == []
+    (again,) = box.retry(key(1), 9)
     assert (again.code, again.left_at_ms) == (None, None)
-    box.stored(key(2))
+    box.stored(key(2), 2)
     assert taken(box) == [3]
     refuse(box, 3, "FORBIDDEN")
-    assert box.drop(key(3)) is not None
+    assert [one.number for one in box.drop(key(3))] == [3]
     assert key(3) not in box
     assert taken(box) == [9]
 
 
 def test_what_may_arrive_cannot_be_dropped_and_what_surely_did_not_can() -> None:
     box = outbox(entry(1), entry(2, left_at_ms=None))
-    assert box.drop(key(1)) is None
+    assert box.drop(key(1)) == []
     taken(box)
-    assert box.drop(key(1)) is None
-    assert box.drop(key(7)) is None
-    assert box.drop(key(2)) is not None
+    assert box.drop(key(1)) == []
+    assert box.drop(key(7)) == []
+    assert [one.number for one in box.drop(key(2))] == [2]
 
 
 @pytest.mark.parametrize("code", ["INTERNAL_ERROR", "SERVICE_UNAVAILABLE", "MADE_LATER"])
@@ -161,7 +161,7 @@ def test_refusal_that_leaves_it_open_whether_it_was_stored_makes_it_doubtful(cod
     refused = refuse(box, 1, code)
     assert refused is not None
     assert (refused.state, refused.is_doubtful) == (QUEUED, True)
-    assert box.drop(key(1)) is None
+    assert box.drop(key(1)) == []
     late_ms = WALL_MS + ClientOptions().fate_ms_max
     leaving, doubtful = box.take(NOW_MS + 60_000, late_ms)
     assert (leaving, doubtful) == ([], [refused])
@@ -171,7 +171,7 @@ def test_refusal_that_leaves_it_open_whether_it_was_stored_makes_it_doubtful(cod
 def test_what_was_on_its_way_is_sent_again_in_order_after_a_loss() -> None:
     box = outbox(*(entry(n) for n in range(1, 6)), window=3)
     assert taken(box) == [1, 2, 3]
-    box.stored(key(2))
+    box.stored(key(2), 2)
     box.lost()
     assert taken(box) == []
     box.release(CHAT)
@@ -214,7 +214,7 @@ def test_line_that_was_refused_is_sent_again_in_the_order_of_writing() -> None:
     assert taken(box, NOW_MS + 1_999) == []
     # 1 is on its way still: the server has not refused it, and may yet.
     assert taken(box, NOW_MS + 2_500) == []
-    box.stored(key(1))
+    box.stored(key(1), 1)
     leaving, _ = box.take(NOW_MS + 2_500, WALL_MS)
     assert [one.number for one in leaving] == [2, 3, 4, 5]
     assert not any(one.is_first for one in leaving)
@@ -241,8 +241,8 @@ def test_entry_that_is_given_up_is_not_waited_for() -> None:
     assert refused.state is FAILED
     leaving, _ = box.take(NOW_MS, WALL_MS)
     assert [(one.number, one.is_first) for one in leaving] == [(2, True)]
-    box.stored(key(2))
-    box.stored(key(4))
+    box.stored(key(2), 2)
+    box.stored(key(4), 4)
     leaving, _ = box.take(NOW_MS, WALL_MS)
     assert [(one.number, one.is_first) for one in leaving] == [(3, False)]
 
@@ -298,10 +298,10 @@ def test_order_of_writing_survives_every_failure(steps: list[str], count: int) -
     """With one on its way at a time, what the server stores is what was written, in that order."""
     box = outbox(*(entry(n) for n in range(1, count + 1)))
     now_ms = NOW_MS
-    flying: list[Entry] = []
+    flying: list[OutboxEntry] = []
     stored: list[int] = []
 
-    def store(one: Entry) -> None:
+    def store(one: OutboxEntry) -> None:
         if one.number not in stored:
             stored.append(one.number)
 
@@ -317,13 +317,13 @@ def test_order_of_writing_survives_every_failure(steps: list[str], count: int) -
             box.lost()
             # The sync before a chat opens again brings what has arrived.
             for number in stored:
-                box.stored(key(number))
+                box.stored(key(number), number)
             box.release(CHAT)
         elif flying:
             one = flying.pop(0)
             if step == "ack":
                 store(one)
-                box.stored(one.client_message_id)
+                box.stored(one.client_message_id, one.number)
             else:
                 box.refused(
                     one.client_message_id, "SERVER_BUSY", "", retry_after_ms=0, now_ms=now_ms
@@ -331,3 +331,16 @@ def test_order_of_writing_survives_every_failure(steps: list[str], count: int) -
         assert box.flying_count <= 1
     assert stored == list(range(1, count + 1))
     assert len(box) == 0
+
+
+def test_what_is_marked_leaves_once_and_only_if_it_still_wants_to() -> None:
+    fresh = entry(1, left_at_ms=None)
+    made = outbox(fresh)
+    assert made.take(0, WALL_MS) == ([fresh], [])
+    assert made.marked([fresh], 7) == [fresh]
+    assert made.marked([fresh], 8) == []
+    assert fresh.left_at_ms == 8
+    other = entry(2, left_at_ms=None)
+    made.add(other)
+    made.lost()
+    assert made.marked([other], 9) == []

@@ -2,15 +2,17 @@
 
 from random import Random
 
-from tests.unit.client.stage import listed
 from tidewire.client.options import ClientOptions
-from tidewire.client.places import Place, place_of
+from tidewire.client.replica import Replica
 from tidewire.client.syncs import Syncs
+from tidewire.domain.chats import ChatType
 from tidewire.domain.ids import ChatId
 
 
-def place(number: int = 1) -> Place:
-    return place_of(listed(5, ChatId(f"chat_{number}")), waiting_max=1)
+def replica(number: int = 1) -> Replica:
+    return Replica(
+        chat_id=ChatId(f"chat_{number}"), chat_type=ChatType.DIRECT, head=5, waiting_max=1
+    )
 
 
 def syncs(syncs_max: int = 2) -> Syncs:
@@ -18,78 +20,68 @@ def syncs(syncs_max: int = 2) -> Syncs:
 
 
 def test_page_of_a_chat_is_asked_for_once() -> None:
-    made, here = syncs(), place()
+    made, here = syncs(), replica()
     made.want(here, 100)
-    assert made.due(99) == []
+    assert made.take(99) == []
     made.want(here, 50)
     made.want(here, 80)
-    assert made.next_deadline_ms(may_ask=True) == 50
-    assert made.due(50) == [here]
-    frame = made.ask(here, "1", 50)
-    assert frame.payload.last_acked_sequence == 0
+    assert made.next_deadline_ms() == 50
+    assert made.take(50) == [here]
     made.want(here, 50)
-    assert made.due(50) == []
-    flight = made.answered("1")
-    assert flight is not None
-    assert flight.place is here
-    assert made.answered("1") is None
+    assert made.take(50) == []
+    made.answered(here.chat_id)
     made.want(here, 60)
-    assert made.due(60) == [here]
+    assert made.take(60) == [here]
 
 
 def test_so_many_at_once_and_the_others_wait() -> None:
     made = syncs(2)
-    places = [place(n) for n in range(3)]
-    for one in places:
+    replicas = [replica(n) for n in range(3)]
+    for one in replicas:
         made.want(one, 0)
-    due = made.due(0)
-    assert due == places[:2]
-    for number, one in enumerate(due):
-        made.ask(one, str(number), 0)
-    assert made.due(0) == []
-    assert made.next_deadline_ms(may_ask=True) == 20_000
-    assert not made.is_overdue(19_999)
-    assert made.is_overdue(20_000)
-    made.answered("0")
-    assert made.next_deadline_ms(may_ask=True) == 0
-    assert made.next_deadline_ms(may_ask=False) == 20_000
-    assert made.due(0) == places[2:]
+    due = made.take(0)
+    assert due == replicas[:2]
+    assert made.take(0) == []
+    assert made.next_deadline_ms() is None
+    made.answered(due[0].chat_id)
+    assert made.next_deadline_ms() == 0
+    assert made.take(0) == replicas[2:]
 
 
 def test_chat_that_caught_up_meanwhile_is_not_asked_for() -> None:
-    made, here = syncs(), place()
+    made, here = syncs(), replica()
     made.want(here, 0)
     here.cursor = 5
-    assert made.due(0) == []
+    assert made.take(0) == []
 
 
 def test_failures_wait_longer_until_one_succeeds() -> None:
-    made, here = syncs(), place()
+    made, here = syncs(), replica()
     waits = []
     for _ in range(3):
         made.failed(here, 0, 0)
-        deadline_ms = made.next_deadline_ms(may_ask=True)
+        deadline_ms = made.next_deadline_ms()
         assert deadline_ms is not None
         waits.append(deadline_ms)
     assert waits[0] < waits[1] < waits[2]
-    made.succeeded(here)
+    made.succeeded(here.chat_id)
     made.failed(here, 0, 0)
-    assert (made.next_deadline_ms(may_ask=True) or 0) <= 1_250
+    assert (made.next_deadline_ms() or 0) <= 1_250
     made.forget(here.chat_id)
-    assert made.next_deadline_ms(may_ask=True) is None
+    assert made.next_deadline_ms() is None
     made.clear()
 
 
 def test_next_deadline_is_never_after_what_is_wanted_first() -> None:
     made = syncs()
-    late, early = place(1), place(2)
+    late, early = replica(1), replica(2)
     made.want(late, 500)
     made.want(early, 200)
-    assert made.next_deadline_ms(may_ask=True) == 200
-    assert made.due(100) == []
-    assert made.due(200) == [early]
-    assert made.next_deadline_ms(may_ask=True) == 500
+    assert made.next_deadline_ms() == 200
+    assert made.take(100) == []
+    assert made.take(200) == [early]
+    assert made.next_deadline_ms() == 500
     made.want(late, 300)
-    assert made.next_deadline_ms(may_ask=True) == 300
-    assert made.due(300) == [late]
-    assert made.next_deadline_ms(may_ask=True) is None
+    assert made.next_deadline_ms() == 300
+    assert made.take(300) == [late]
+    assert made.next_deadline_ms() is None

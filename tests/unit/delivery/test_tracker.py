@@ -159,3 +159,23 @@ def test_one_at_a_time_is_taken_in_order_and_may_be_dropped() -> None:
     assert held.take(1) == [second]
     held.completed(moved([second]))
     assert held.is_idle
+
+
+def test_tracker_knows_of_whom_something_waits_also_after_a_failure() -> None:
+    held = tracker()
+    assert not held.may_wait(ANN, CHAT)
+    held.offer("phone", wish(delivered=1))
+    assert held.may_wait(ANN, CHAT)
+    assert not held.may_wait(BEN, CHAT)
+    held.take()
+    assert not held.may_wait(ANN, CHAT)
+    held.failed()
+    assert held.may_wait(ANN, CHAT)
+
+
+def test_tracker_forgets_nobody_who_waits_when_it_gives_a_part() -> None:
+    held = tracker()
+    held.offer("phone", wish(ANN, delivered=1))
+    held.offer("phone", wish(BEN, delivered=1))
+    held.take(1)
+    assert held.may_wait(BEN, CHAT)

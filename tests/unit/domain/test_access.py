@@ -1,4 +1,4 @@
-"""The permission table of contract-facts 9, row by row, and what each refusal is called."""
+"""The table of permissions, row by row, and what each refusal is called."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +12,8 @@ from tidewire.domain.access import (
     cannot_add,
     check_add,
     check_begin_direct,
+    check_block,
+    check_block_count,
     check_change_role,
     check_close,
     check_founders,
@@ -35,6 +37,7 @@ from tidewire.domain.errors import (
     UserNotFound,
 )
 from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.limits import BLOCKS_MAX
 
 # Operation, then what owner, admin and member may do; an outsider may do nothing.
 TABLE = """
@@ -48,6 +51,7 @@ TABLE = """
     close the group      yes no  no
     leave                no  yes yes
     mute                 yes yes yes
+    delete messages of others and mention all  yes yes no
     send                 yes yes yes
     read history         yes yes yes
     see delivery status  yes yes yes
@@ -178,7 +182,7 @@ def test_owner_who_leaves_is_told_what_to_do_instead() -> None:
 
 def hand_over(
     actor: Member | None, target: Member | None = MEMBER, group: Chat | None = None
-) -> bool:
+) -> object:
     return check_hand_over(group or chat(), actor, target=target, target_id=TARGET)
 
 
@@ -328,3 +332,12 @@ def test_direct_chat_is_begun_as_the_policy_lets(policy: DirectPolicy, shares_gr
         begin(blocks_other=True, is_blocked=False)
     with pytest.raises(Forbidden, match="cannot write"):
         begin(blocks_other=False, is_blocked=True)
+
+
+def test_user_blocks_others_up_to_a_bound() -> None:
+    check_block(TARGET, UserId("user_other"))
+    check_block_count(BLOCKS_MAX - 1)
+    with pytest.raises(InvalidOperation, match="yourself"):
+        check_block(TARGET, TARGET)
+    with pytest.raises(InvalidOperation, match=str(BLOCKS_MAX)):
+        check_block_count(BLOCKS_MAX)

@@ -8,15 +8,23 @@ from tidewire.domain.accounts import (
     NewAccount,
     OpenSession,
     RefreshUnknown,
+    RequestClaim,
+    RequestClaimed,
+    RequestMismatch,
+    RequestPending,
+    RequestReplayed,
     Secret,
     Session,
+    StoredRequest,
     check_device_id,
     check_password,
     clean_client,
     external_session_id,
+    judge_request,
 )
 from tidewire.domain.errors import InvalidOperation
 from tidewire.domain.ids import SESSION_PREFIX, SessionId, UserId, has_form
+from tidewire.domain.limits import REQUEST_KEY_LIFE_MS, REQUEST_PENDING_MS_MAX
 from tidewire.domain.users import User
 
 USER = User(
@@ -116,3 +124,32 @@ def test_external_session_is_named_after_its_user_and_when_he_was_allowed_back()
 )
 def test_client_is_cleaned_and_bounded(given: str | None, kept: str | None) -> None:
     assert clean_client(given) == kept
+
+
+def request(**changed: object) -> StoredRequest:
+    fields: dict[str, object] = {
+        "body_hash": b"body",
+        "resource_id": "chat_1",
+        "http_status": None,
+        "created_at_ms": 0,
+        "claimed_at_ms": 0,
+    }
+    return StoredRequest(**(fields | changed))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("stored", "now_ms", "expected"),
+    [
+        (None, 1, None),
+        (request(), REQUEST_KEY_LIFE_MS, None),
+        (request(body_hash=b"other", http_status=201), 1, RequestMismatch()),
+        (request(http_status=201), REQUEST_KEY_LIFE_MS - 1, RequestReplayed(201, "chat_1")),
+        (request(), REQUEST_PENDING_MS_MAX - 1, RequestPending()),
+        (request(), REQUEST_PENDING_MS_MAX, RequestClaimed("chat_1", resumed=True)),
+        (request(claimed_at_ms=5), REQUEST_PENDING_MS_MAX, RequestPending()),
+    ],
+)
+def test_request_with_a_known_key_is_answered_by_what_became_of_the_first(
+    stored: StoredRequest | None, now_ms: int, expected: RequestClaim | None
+) -> None:
+    assert judge_request(stored, b"body", now_ms=now_ms) == expected

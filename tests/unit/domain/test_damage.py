@@ -19,7 +19,8 @@ from tidewire.domain.damage import (
 from tidewire.domain.errors import StoreDamaged
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
 from tidewire.domain.limits import SEQUENCE_MAX, TIME_MS_MAX
-from tidewire.domain.messages import Message
+from tidewire.domain.messages import Amendment, EntryKind, Message
+from tidewire.domain.rows import NOT_PLAIN, row_of
 
 CHAT = ChatId("chat_1")
 
@@ -39,7 +40,7 @@ def stored(sequence: int, prev_sequence: int, content: str = "hello") -> Message
 
 
 def checksum(message: Message) -> int:
-    return message_checksum(*msgspec.structs.astuple(message)[:9])
+    return message_checksum(message)
 
 
 def row(message: Message, **changes: Any) -> FoundRow:
@@ -56,7 +57,17 @@ def row(message: Message, **changes: Any) -> FoundRow:
         "created_at_ms": message.created_at_ms,
         "checksum": checksum(message),
     }
+    target, extra, deleted_by = row_of(message)[NOT_PLAIN:]
+    fields |= {
+        "target": target,
+        "extra": None if extra is None else extra.encode(),
+        "deleted_by": deleted_by,
+    }
     return FoundRow(**{**fields, **changes})
+
+
+def with_fields(message: Message, **fields: Any) -> Message:
+    return msgspec.structs.replace(message, **fields)
 
 
 CHAIN = [stored(1, 0), stored(2, 1, "Grüße 🌊"), stored(7, 2), stored(8, 7)]
@@ -74,6 +85,80 @@ def test_checksum_is_that_of_the_canonical_bytes() -> None:
     # Written down: stored checksums must hold for ever, whatever this program becomes.
     assert checksum(CHAIN[1]) == 6_676_979_266
     assert checksum(CHAIN[1]) >> 32 == CHECKSUM_VERSION
+
+
+def test_checksums_of_plain_messages_are_those_of_before() -> None:
+    """Those that the version before messages could change has stored, byte for byte."""
+    assert [checksum(message) for message in CHAIN] == [
+        5_584_732_523,
+        6_676_979_266,
+        8_169_148_763,
+        5_310_644_066,
+    ]
+
+
+AMENDED = [
+    stored(1, 0),
+    with_fields(stored(2, 1), reply_to=1),
+    with_fields(stored(3, 2), mentions=(UserId("user_2"), UserId("user_3"))),
+    with_fields(stored(4, 3), amends=Amendment(kind=EntryKind.EDIT, target=1)),
+    with_fields(
+        stored(5, 4, ""),
+        amends=Amendment(kind=EntryKind.REACT, target=1, emoji="👍", is_on=False),
+        count=3,
+    ),
+    with_fields(
+        stored(6, 5, ""), amends=Amendment(kind=EntryKind.DELETE, target=2, reason="a mistake")
+    ),
+    with_fields(stored(7, 6, ""), deleted_by=9),
+]
+
+
+def test_checksums_of_entries_are_written_down() -> None:
+    assert [checksum(message) for message in AMENDED[1:]] == [
+        5_664_330_906,
+        5_399_730_934,
+        8_555_306_063,
+        8_356_420_207,
+        4_953_223_454,
+        7_658_281_109,
+    ]
+
+
+def test_whole_rows_of_entries_are_their_entries() -> None:
+    rows = [row(message) for message in AMENDED]
+    assert mended(rows) == AMENDED
+    assert [row_checksum(CHAT, one) for one in rows] == [checksum(one) for one in AMENDED]
+
+
+@pytest.mark.parametrize(
+    ("index", "changes"),
+    [
+        (1, {"extra": b'{"reply_to":3}'}),
+        (1, {"extra": None}),
+        (1, {"extra": b"\xff"}),
+        (1, {"extra": 5}),
+        (2, {"extra": b'{"mentions":["user_2"]}'}),
+        (3, {"target": 2}),
+        (3, {"target": None}),
+        (3, {"target": None, "extra": None}),
+        (3, {"extra": b'{"kind":"delete"}'}),
+        (4, {"extra": b'{"kind":"react","emoji":"\xf0\x9f\x91\x8d","is_on":false,"count":4}'}),
+        (4, {"extra": b'{"kind":"react","emoji":"\xf0\x9f\x91\x8d","count":3}'}),
+        (5, {"extra": b'{"kind":"delete"}'}),
+        (6, {"deleted_by": None}),
+        (6, {"deleted_by": 8}),
+        (0, {"deleted_by": 8}),
+        (0, {"target": 8}),
+        (0, {"extra": b'{"reply_to":3}'}),
+    ],
+)
+def test_change_of_what_only_some_entries_have_is_seen(index: int, changes: dict[str, Any]) -> None:
+    rows = [row(message) for message in AMENDED]
+    rows[index] = row(AMENDED[index], **changes)
+    messages = mended(rows)
+    assert [one.is_damaged for one in messages] == [number == index for number in range(7)]
+    assert [one.sequence for one in messages] == [1, 2, 3, 4, 5, 6, 7]
 
 
 @given(

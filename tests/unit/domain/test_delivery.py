@@ -4,6 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tidewire.domain.chats import ChatType
 from tidewire.domain.delivery import (
     NOWHERE,
     TICK_MARKS,
@@ -15,10 +16,13 @@ from tidewire.domain.delivery import (
     lowest_of,
     positions_after_append,
     read_by_reply,
+    status_of,
+    status_sequence,
     summarise,
     tick,
 )
-from tidewire.domain.ids import UserId
+from tidewire.domain.errors import SequenceAboveHead
+from tidewire.domain.ids import ChatId, UserId
 
 # Small numbers, so that equal ones and neighbours come often.
 numbers = st.integers(0, 12)
@@ -271,3 +275,21 @@ def test_summary_and_tick_tell_the_author_the_same(
     assert (summary.pending_count == 0 and summary.read_count == summary.delivered_count) == (
         shown is Tick.READ
     )
+
+
+def test_status_is_of_the_last_message_unless_one_is_named() -> None:
+    assert status_sequence(None, 9) == status_sequence(9, 9) == 9
+    assert status_sequence(3, 9) == 3
+    with pytest.raises(SequenceAboveHead):
+        status_sequence(10, 9)
+
+
+def test_status_counts_the_members_and_sums_up() -> None:
+    anna, ben = UserId("user_a"), UserId("user_b")
+    members = [
+        MemberDelivery(user_id=one, joined_sequence=0, positions=Positions(3, 1), updated_at_ms=0)
+        for one in (anna, ben)
+    ]
+    status = status_of(ChatId("chat_1"), ChatType.GROUP, 2, author_id=anna, members=members)
+    assert (status.member_count, status.members) == (2, members)
+    assert status.summary == summarise(2, author_id=anna, members=members)

@@ -35,6 +35,23 @@ CASES: list[tuple[TidewireError, ErrorCode, dict[str, object], str]] = [
         "the first one stays",
     ),
     (errors.KeyReused(), ErrorCode.IDEMPOTENCY_KEY_REUSED, {}, "the first one stays"),
+    (errors.TargetNotFound(7), ErrorCode.TARGET_NOT_FOUND, {}, "the sequence 7"),
+    (errors.MessageDeleted(9), ErrorCode.MESSAGE_DELETED, {"deleted_sequence": 9}, "deleted"),
+    (
+        errors.EditConflict(content="theirs", edited_by=8),
+        ErrorCode.EDIT_CONFLICT,
+        {"content": "theirs", "edited_sequence": 8},
+        "edited meanwhile",
+    ),
+    (errors.EditTooLate(), ErrorCode.EDIT_TOO_LATE, {}, "too old"),
+    (errors.TooManyEdits(40), ErrorCode.TOO_MANY_EDITS, {}, "40 times"),
+    (errors.TooManyReactions(20), ErrorCode.TOO_MANY_REACTIONS, {}, "at most 20"),
+    (
+        errors.InvalidMention("user_b", "user_a"),
+        ErrorCode.INVALID_MENTION,
+        {"user_ids": ["user_a", "user_b"]},
+        "user_a, user_b",
+    ),
     (errors.NotAMember(), ErrorCode.NOT_A_MEMBER, {}, "not a member"),
     (errors.Forbidden("not you"), ErrorCode.FORBIDDEN, {}, "not you"),
     (errors.InvalidOperation("never"), ErrorCode.INVALID_OPERATION, {}, "never"),
@@ -151,3 +168,11 @@ def test_refused_content_type_is_quoted_in_part_only() -> None:
 def test_codes_are_their_names() -> None:
     for code in ErrorCode:
         assert code.value == code.name
+
+
+def test_store_is_away_only_if_all_of_it_is() -> None:
+    assert errors.is_away(errors.StoreUnavailable("away"))
+    assert errors.is_away(errors.Overloaded("full"))
+    for part in (errors.StoreDamaged("a page"), errors.CounterMissing("chat_1")):
+        assert not errors.is_away(part)
+    assert not errors.is_away(errors.NotAMember())

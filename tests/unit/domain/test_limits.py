@@ -1,5 +1,9 @@
 """The bounds fit together."""
 
+from dataclasses import dataclass
+
+import pytest
+
 from tidewire.domain import limits
 from tidewire.domain.ids import UlidSource, is_safe_token
 
@@ -29,3 +33,24 @@ def test_request_id_may_be_as_long_as_a_safe_token() -> None:
     assert is_safe_token("r" * limits.REQUEST_ID_CHARACTERS_MAX)
     assert not is_safe_token("r" * (limits.REQUEST_ID_CHARACTERS_MAX + 1))
     assert is_safe_token(UlidSource(lambda _bits: 0).session_id(0))
+
+
+@dataclass(frozen=True)
+class Options:
+    count: int = 1
+    grace_ms: int = 0
+    bound: int | None = None
+    is_on: bool = False
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        limits.check_numbers(self, may_be_zero=("grace_ms",))
+
+
+def test_numbers_of_options_are_at_least_one_or_zero_where_that_is_said() -> None:
+    Options()
+    for field in ("count", "bound"):
+        with pytest.raises(ValueError, match=f"{field} is at least 1"):
+            Options(**{field: 0})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="grace_ms is not negative"):
+        Options(grace_ms=-1)

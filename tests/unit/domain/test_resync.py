@@ -11,5 +11,6 @@ def test_reasons_are_codes_and_stay() -> None:
         "store_unavailable",
         "digest_incomplete",
         "pushes_lost",
+        "log_behind",
     }
     assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", reason) for reason in ResyncReason)

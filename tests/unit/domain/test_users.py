@@ -2,16 +2,20 @@
 
 import pytest
 
-from tidewire.domain.errors import InvalidOperation
+from tidewire.domain.errors import Forbidden, InvalidOperation, UserNotFound
 from tidewire.domain.ids import UserId
 from tidewire.domain.users import (
     DELETED_NAME,
     User,
     as_deleted,
+    as_disabled,
+    as_enabled,
+    as_renamed,
     check_chosen_display_name,
     check_chosen_username,
     check_display_name,
     check_enable,
+    check_may_log_in,
     check_username,
     fallback_username,
 )
@@ -60,6 +64,33 @@ def test_deleted_user_is_not_enabled_again() -> None:
     check_enable(ANNA)
     with pytest.raises(InvalidOperation, match="deleted"):
         check_enable(as_deleted(ANNA, now_ms=9))
+
+
+def test_user_gets_another_display_name_unless_deleted() -> None:
+    renamed = as_renamed(ANNA, "Ann", now_ms=9)
+    assert (renamed.display_name, renamed.updated_at_ms) == ("Ann", 9)
+    with pytest.raises(UserNotFound):
+        as_renamed(as_deleted(ANNA, now_ms=9), "Ann", now_ms=10)
+
+
+def test_disabled_user_may_not_log_in_until_enabled() -> None:
+    check_may_log_in(ANNA)
+    disabled = as_disabled(ANNA, now_ms=9)
+    assert as_disabled(disabled, now_ms=10) is disabled
+    with pytest.raises(Forbidden, match="disabled"):
+        check_may_log_in(disabled)
+    enabled = as_enabled(disabled, now_ms=12)
+    assert (enabled.disabled_at_ms, enabled.enabled_at_ms) == (None, 12)
+    assert as_enabled(enabled, now_ms=13) is enabled
+    with pytest.raises(InvalidOperation, match="deleted"):
+        as_enabled(as_deleted(ANNA, now_ms=9), now_ms=12)
+
+
+def test_time_of_enabling_grows_whatever_the_clock_says() -> None:
+    first = as_enabled(as_disabled(ANNA, now_ms=9), now_ms=0)
+    assert first.enabled_at_ms == ANNA.created_at_ms + 1
+    second = as_enabled(as_disabled(first, now_ms=9), now_ms=0)
+    assert second.enabled_at_ms == ANNA.created_at_ms + 2
 
 
 def test_name_of_a_deleted_account_may_be_shown() -> None:

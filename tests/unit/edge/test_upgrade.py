@@ -4,58 +4,68 @@ import json
 
 import pytest
 
+from tidewire.edge.peers import TrustedProxies
 from tidewire.edge.upgrade import (
     HEAD_BYTES_MAX,
-    parse_upgrade,
     plain_head,
+    read_upgrade,
     refusal_response,
     upgrade_fault,
 )
 from tidewire.ports.transport import HandshakeRefusal, UpgradeRequest
 
+NO_PROXIES = TrustedProxies([])
 
-def test_upgrade_is_read_with_lower_case_names_and_joined_repeats() -> None:
-    head = (
-        b"GET /v1/ws?a=1 HTTP/1.1\r\nHost: x\r\n"
-        b"sec-websocket-protocol: a\r\nSec-WebSocket-Protocol:b\r\n\r\n"
-    )
-    request = parse_upgrade(head, "127.0.0.1")
+
+def test_upgrade_is_read_with_joined_repeats() -> None:
+    fields = [
+        (b"host", b"x"),
+        (b"sec-websocket-protocol", b" a "),
+        (b"sec-websocket-protocol", b"b"),
+        (b"x-forwarded-for", b"198.51.100.7"),
+    ]
+    request = read_upgrade(b"/v1/ws?a=1", fields, "127.0.0.1", NO_PROXIES)
     assert request is not None
     assert (request.path, request.query, request.client_ip) == ("/v1/ws", "a=1", "127.0.0.1")
-    assert request.headers == {"host": "x", "sec-websocket-protocol": "a, b"}
+    assert request.headers == {
+        "host": "x",
+        "sec-websocket-protocol": "a, b",
+        "x-forwarded-for": "198.51.100.7",
+    }
+    request = read_upgrade(b"/v1/ws", fields, "127.0.0.1", TrustedProxies(["127.0.0.1"]))
+    assert request is not None
+    assert request.client_ip == "198.51.100.7"
 
 
 @pytest.mark.parametrize(
-    "head",
-    [
-        b"\r\n\r\n",
-        b"GET /v1/ws\r\n\r\n",
-        b"GET /\xff HTTP/1.1\r\n\r\n",
-        b"GET //[ HTTP/1.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nx: " + b"y" * HEAD_BYTES_MAX + b"\r\n\r\n",
-    ],
+    ("target", "value"), [(b"/\xff", b""), (b"//[", b""), (b"/", b"y" * HEAD_BYTES_MAX)]
 )
-def test_upgrade_that_cannot_be_read_is_none(head: bytes) -> None:
-    assert parse_upgrade(head, "127.0.0.1") is None
+def test_upgrade_that_cannot_be_read_is_none(target: bytes, value: bytes) -> None:
+    assert read_upgrade(target, [(b"x", value)], "127.0.0.1", NO_PROXIES) is None
+
+
+def test_only_spaces_of_http_are_taken_off_a_value() -> None:
+    request = read_upgrade(b"/v1/ws", [(b"x", b" a\xa0 ")], "127.0.0.1", NO_PROXIES)
+    assert request is not None
+    assert request.headers["x"] == "a\xa0"
 
 
 KEY = "AAECAwQFBgcICQoLDA0ODw=="
 
 
-def asked(method: str = "GET", **headers: str) -> tuple[bytes, UpgradeRequest]:
+def asked(method: str = "GET", **headers: str) -> tuple[str, UpgradeRequest]:
     """A handshake, right but for these headers."""
     sent = {"sec-websocket-version": "13", "sec-websocket-key": KEY}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-    lines = [f"{method} /v1/ws HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
-    head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
-    request = parse_upgrade(head, "127.0.0.1")
+    fields = [(name.encode(), value.encode("latin-1")) for name, value in sent.items()]
+    request = read_upgrade(b"/v1/ws", fields, "127.0.0.1", NO_PROXIES)
     assert request is not None
-    return head, request
+    return method, request
 
 
 def test_handshake_without_fault_is_passed_on_plainly() -> None:
-    head, request = asked(connection="keep-alive, Upgrade", cookie="a=b", content_length="0")
-    assert upgrade_fault(head, request) is None
+    method, request = asked(connection="keep-alive, Upgrade", cookie="a=b", content_length="0")
+    assert upgrade_fault(method, request) is None
     assert plain_head(request).split(b"\r\n") == [
         b"GET / HTTP/1.1",
         b"Upgrade: websocket",
@@ -81,7 +91,7 @@ def test_handshake_without_fault_is_passed_on_plainly() -> None:
     ],
 )
 def test_faulty_handshake_is_told_what_is_wrong(
-    handshake: tuple[bytes, UpgradeRequest], sentence: str
+    handshake: tuple[str, UpgradeRequest], sentence: str
 ) -> None:
     fault = upgrade_fault(*handshake)
     assert fault is not None

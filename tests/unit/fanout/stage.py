@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from tests.support.engines import MemoryHarness
+from tests.support.memory import MemoryStorage
 from tests.support.world import World
 from tidewire.domain.chats import Roster
 from tidewire.domain.errors import StoreUnavailable
+from tidewire.domain.events import PositionsAdvanced, StatusMissed
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
 from tidewire.domain.resync import ResyncReason
-from tidewire.engines.memory import MemoryStorage
 from tidewire.fanout.options import FanoutOptions
 from tidewire.fanout.worker import FanoutWorker
+from tidewire.ports.event_log import LOGGED, CommitBus
+from tidewire.ports.router import Push
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.supervise import TaskSupervisor
 
@@ -29,15 +32,10 @@ class RecordingRouter:
         self.changed = asyncio.Event()
         self.devices = 2
 
-    def push(
-        self,
-        user_ids: Sequence[UserId],
-        framed: bytes,
-        *,
-        except_connection: ConnectionId | None = None,
-    ) -> None:
-        frame = msgspec.json.decode(framed[framed.index(b"{") :])
-        for user_id in user_ids:
+    def push(self, push: Push) -> None:
+        frame = msgspec.json.decode(push.framed[push.framed.index(b"{") :])
+        assert frame["type"] == push.frame_type
+        for user_id in push.user_ids:
             if user_id in self.connected:
                 self.connected[user_id].append(frame)
         self.changed.set()
@@ -53,7 +51,7 @@ class RecordingRouter:
         return
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not holds():
                 self.changed.clear()
                 await self.changed.wait()
@@ -117,6 +115,10 @@ class Stage:
             options=FanoutOptions(status_interval_ms=5, retry_ms=1, **options),
             can_replay=can_replay,
         )
+        self.bus = CommitBus()
+        self.bus.subscribe(LOGGED, self.worker.committed)
+        self.bus.subscribe((PositionsAdvanced,), self.worker.positions_advanced)
+        self.bus.subscribe((StatusMissed,), self.worker.status_missed)
         self._engine = engine
 
     @property
@@ -127,7 +129,10 @@ class Stage:
     def fan_out(self) -> None:
         """Hand the worker what was committed since the last time."""
         for commit in self.world.new_commits():
-            self.worker.committed(commit)
+            self.bus(commit)
+
+    def miss_status(self, chat_id: ChatId, user_id: UserId) -> None:
+        self.bus([StatusMissed(chat_id, user_id)])
 
     def connect(self, *user_ids: UserId) -> None:
         for user_id in user_ids:

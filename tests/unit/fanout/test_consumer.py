@@ -11,6 +11,7 @@ from tests.unit.ingest.events import CHAT, a_message, a_rename
 from tests.unit.ingest.house import JumpingClock
 from tidewire.domain.errors import LogUnavailable, StoreUnavailable
 from tidewire.domain.events import Event, LoggedEvent
+from tidewire.domain.ids import ChatId
 from tidewire.fanout.consumer import LogConsumer
 from tidewire.fanout.options import FanoutOptions
 from tidewire.ports.event_log import LogRecord
@@ -39,6 +40,7 @@ class Log:
         self.committed_offset = 0
         self.acts: list[str] = []
         self.events: list[Event] = []
+        self.missed_chats: list[ChatId] = []
         self.letters: list[dict[str, Any]] = []
         self.faults: list[Exception] = []
         self.bury_faults: list[Exception] = []
@@ -62,6 +64,10 @@ class Log:
     def committed(self, events: Sequence[Event]) -> None:
         self.acts.append("push")
         self.events += events
+
+    def missed(self, chat_id: ChatId) -> None:
+        self.acts.append("missed")
+        self.missed_chats.append(chat_id)
 
     async def settled(self) -> None:
         self.acts.append("settled")
@@ -161,15 +167,27 @@ async def test_offsets_stay_when_poison_cannot_be_buried() -> None:
     assert len(log.letters) == consumer.counters.buried == 1
 
 
-async def test_unknown_kinds_are_passed_over_and_counted() -> None:
+async def test_unknown_kinds_are_told_to_their_chat_once_a_batch_and_counted() -> None:
     unknown = encoded(a_rename(1)).replace(b"ChatUpdated", b"ChatPainted")
-    log = Log(unknown, encoded(a_message(1)))
+    log = Log(unknown, encoded(a_message(1)), unknown)
     consumer = log.consumer()
     await consumer.step()
-    assert consumer.counters.unknown == 1
+    assert log.missed_chats == [CHAT]
+    assert log.acts == ["push", "missed", "settled", "settled", "commit"]
+    assert consumer.counters.unknown == 2
     assert log.events == [a_message(1)]
     assert log.letters == []
-    assert log.committed_offset == 2
+    assert log.committed_offset == 3
+
+
+async def test_unknown_kind_is_read_again_when_its_chat_could_not_be_told() -> None:
+    log = Log(encoded(a_rename(1)).replace(b"ChatUpdated", b"ChatPainted"))
+    log.faults = [StoreUnavailable("the test says so")]
+    consumer = log.consumer()
+    await consumer.step()
+    assert (log.committed_offset, consumer.counters.unknown) == (0, 0)
+    await consumer.step()
+    assert (log.committed_offset, log.missed_chats) == (1, [CHAT, CHAT])
 
 
 async def test_run_goes_on_until_it_is_cancelled() -> None:
@@ -187,7 +205,7 @@ async def test_run_goes_on_until_it_is_cancelled() -> None:
     last = Last()
     last.records = log.records
     running = asyncio.gather(last.consumer().run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await done.wait()
     running.cancel()
     assert last.committed_offset == 7

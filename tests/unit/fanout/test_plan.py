@@ -15,9 +15,8 @@ from tidewire.domain.events import (
     MessageAppended,
 )
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, MessageId
-from tidewire.domain.messages import Message
+from tidewire.domain.messages import Amendment, EntryKind, Message
 from tidewire.fanout.plan import (
-    Push,
     closed_pushes,
     in_order_of_versions,
     own_status_push,
@@ -25,6 +24,7 @@ from tidewire.fanout.plan import (
     status_pushes,
     typing_push,
 )
+from tidewire.ports.router import Push
 
 ROSTER = Roster(CHAT, 1, (ANN, BEN, CEM))
 MESSAGE = Message(
@@ -67,6 +67,34 @@ def test_message_goes_to_everybody_but_the_connection_it_came_from() -> None:
     assert frame(push)["type"] == "message"
     assert (payload(push)["sequence"], payload(push)["prev_sequence"]) == (2, 1)
     assert "request_id" not in frame(push)
+
+
+def test_entry_is_pushed_as_what_it_is() -> None:
+    reaction = msgspec.structs.replace(
+        MESSAGE,
+        content="",
+        amends=Amendment(kind=EntryKind.REACT, target=1, emoji="👍"),
+        count=2,
+    )
+    push = pushed(MessageAppended(reaction, 1, ConnectionId("conn_1")), ROSTER)
+    assert (push.frame_type, frame(push)["type"]) == ("entry", "entry")
+    assert (push.user_ids, push.except_connection) == ((ANN, BEN, CEM), "conn_1")
+    said = payload(push)
+    assert [said[name] for name in ("kind", "target", "emoji", "is_on", "count")] == [
+        "react",
+        1,
+        "👍",
+        True,
+        2,
+    ]
+
+
+def test_late_push_of_an_erased_message_has_no_text() -> None:
+    """A relay that publishes late finds a tombstone."""
+    erased = msgspec.structs.replace(MESSAGE, content="", deleted_by=7)
+    push = pushed(MessageAppended(erased, 1, None), ROSTER)
+    assert push.frame_type == "message"
+    assert (payload(push)["content"], payload(push)["is_deleted"]) == ("", True)
 
 
 def test_message_is_not_pushed_to_a_member_who_joined_after_it() -> None:
@@ -149,7 +177,7 @@ def test_typing_of_an_outsider_or_over_a_block_goes_nowhere() -> None:
 def test_status_is_the_minimum_over_the_others_as_each_sees_it() -> None:
     delivered = [(ANN, 1), (BEN, 4), (CEM, 6)]
     read = [(ANN, 1), (BEN, 0), (CEM, 6)]
-    floors = Floors(CHAT, 7, lowest_of(delivered), lowest_of(read))
+    floors = Floors(CHAT, 1, 7, lowest_of(delivered), lowest_of(read))
     seen = {
         user_id: (payload(push)["others_delivered"], payload(push)["others_read"])
         for push in status_pushes(floors, [ANN, BEN, CEM], told=None, except_users=[], now_ms=5)
@@ -160,14 +188,14 @@ def test_status_is_the_minimum_over_the_others_as_each_sees_it() -> None:
 
 def test_status_is_encoded_once_for_all_who_see_the_same() -> None:
     positions = [(ANN, 1), (BEN, 4), (CEM, 6)]
-    floors = Floors(CHAT, 7, lowest_of(positions), lowest_of(positions))
+    floors = Floors(CHAT, 1, 7, lowest_of(positions), lowest_of(positions))
     pushes = list(status_pushes(floors, [BEN, CEM], told=None, except_users=[], now_ms=5))
     assert [push.user_ids for push in pushes] == [[BEN, CEM]]
     assert list(status_pushes(floors, [BEN], told=None, except_users=[BEN], now_ms=5)) == []
 
 
 def test_own_status_has_the_own_numbers_and_the_unread_count() -> None:
-    entry = DigestEntry(CHAT, ChatType.GROUP, 7, 1, 0, 5, 4, 3, 2, 1)
+    entry = DigestEntry(CHAT, ChatType.GROUP, 7, 1, 0, 5, 4, 3, 2, 1, mentions_unread=1)
     push = own_status_push(ANN, entry, now_ms=5)
     assert push.user_ids == (ANN,)
     assert payload(push) == {
@@ -177,14 +205,24 @@ def test_own_status_has_the_own_numbers_and_the_unread_count() -> None:
         "own_delivered": 5,
         "own_read": 4,
         "unread": 1,
+        "mentions_unread": 1,
     }
 
 
 def test_status_goes_only_to_those_to_whom_it_is_news() -> None:
     before = [(ANN, 1), (BEN, 4), (CEM, 6)]
     after = [(ANN, 1), (BEN, 5), (CEM, 6)]
-    told = Floors(CHAT, 7, lowest_of(before), lowest_of(before))
-    floors = Floors(CHAT, 7, lowest_of(after), lowest_of(after))
+    told = Floors(CHAT, 1, 7, lowest_of(before), lowest_of(before))
+    floors = Floors(CHAT, 1, 7, lowest_of(after), lowest_of(after))
     online = [ANN, BEN, CEM]
     [push] = status_pushes(floors, online, told=told, except_users=[], now_ms=5)
     assert push.user_ids == [ANN]
+
+
+def test_status_is_news_to_all_when_the_members_have_changed() -> None:
+    """Who was told the last time is not known: one of these may have come since."""
+    positions = [(ANN, 1), (BEN, 4), (CEM, 6)]
+    told = Floors(CHAT, 1, 7, lowest_of(positions), lowest_of(positions))
+    floors = Floors(CHAT, 2, 7, lowest_of(positions), lowest_of(positions))
+    pushes = list(status_pushes(floors, [ANN, CEM], told=told, except_users=[], now_ms=5))
+    assert [push.user_ids for push in pushes] == [[ANN], [CEM]]

@@ -9,7 +9,7 @@ from tidewire.fanout.ticks import DueChat, Ticks
 
 ANN, BEN = UserId("user_ann"), UserId("user_ben")
 ONE, TWO = ChatId("chat_1"), ChatId("chat_2")
-FLOORS = Floors(ONE, 3, Lowest(ANN, 1, 2), Lowest(ANN, 0, 1))
+FLOORS = Floors(ONE, 1, 3, Lowest(ANN, 1, 2), Lowest(ANN, 0, 1))
 
 
 def ticks(*, chats_max: int = 10) -> Ticks:
@@ -19,64 +19,64 @@ def ticks(*, chats_max: int = 10) -> Ticks:
 def test_chat_is_due_at_once_when_nothing_was_told() -> None:
     held = ticks()
     assert held.next_at_ms() is None
-    assert held.moved(ONE, ANN, is_forced=False)
+    assert held.moved(ONE, ANN)
     assert held.next_at_ms() == 0
-    assert held.take(5, 10) == [DueChat(ONE, (ANN,), None, is_forced=False)]
+    assert held.take(5, 10) == [DueChat(ONE, (ANN,), None)]
     assert held.next_at_ms() is None
 
 
 def test_chat_is_due_again_only_after_the_interval_with_all_who_moved() -> None:
     held = ticks()
-    held.moved(ONE, ANN, is_forced=False)
+    held.moved(ONE, ANN)
     [due] = held.take(0, 10)
-    held.moved(ONE, BEN, is_forced=False)
+    held.moved(ONE, BEN)
     assert held.take(0, 10) == []
     held.told(due, FLOORS, 10)
-    held.moved(ONE, ANN, is_forced=True)
+    held.missed(ONE, ANN)
     assert held.next_at_ms() == 110
     assert held.take(109, 10) == []
-    assert held.take(110, 10) == [DueChat(ONE, (BEN, ANN), FLOORS, is_forced=True)]
+    assert held.take(110, 10) == [DueChat(ONE, (BEN, ANN), None)]
 
 
 def test_chat_that_could_not_be_read_is_told_later_with_what_came_meanwhile() -> None:
     held = ticks()
-    held.moved(ONE, ANN, is_forced=True)
+    held.missed(ONE, ANN)
     [due] = held.take(0, 10)
-    held.moved(ONE, BEN, is_forced=False)
+    held.moved(ONE, BEN)
     held.failed(due, 0)
     [again] = held.take(100, 10)
     assert sorted(again.moved) == [ANN, BEN]
-    assert again.is_forced
+    assert again.told is None
 
 
 def test_take_gives_no_more_than_asked_for_earliest_first() -> None:
     held = ticks()
-    held.moved(ONE, ANN, is_forced=False)
+    held.moved(ONE, ANN)
     [due] = held.take(0, 1)
     held.told(due, FLOORS, 0)
-    held.moved(ONE, ANN, is_forced=False)
-    held.moved(TWO, ANN, is_forced=False)
+    held.moved(ONE, ANN)
+    held.moved(TWO, ANN)
     assert [due.chat_id for due in held.take(200, 1)] == [TWO]
     assert [due.chat_id for due in held.take(200, 1)] == [ONE]
 
 
 def test_ticks_forget_quiet_chats_at_the_bound_and_refuse_when_none_is() -> None:
     held = ticks(chats_max=1)
-    held.moved(ONE, ANN, is_forced=False)
-    assert not held.moved(TWO, ANN, is_forced=False)
+    held.moved(ONE, ANN)
+    assert not held.moved(TWO, ANN)
     [due] = held.take(0, 1)
-    assert not held.moved(TWO, ANN, is_forced=False)
+    assert not held.moved(TWO, ANN)
     held.told(due, FLOORS, 0)
-    assert held.moved(TWO, ANN, is_forced=False)
+    assert held.moved(TWO, ANN)
     assert len(held) == 1
 
 
 def test_chat_may_have_an_interval_of_its_own() -> None:
     held = ticks()
-    held.moved(ONE, ANN, is_forced=False)
+    held.moved(ONE, ANN)
     [due] = held.take(0, 10)
     held.told(due, FLOORS, 10, interval_ms=2_000)
-    held.moved(ONE, ANN, is_forced=False)
+    held.moved(ONE, ANN)
     assert held.next_at_ms() == 2_010
 
 
@@ -98,7 +98,7 @@ def test_every_move_is_told_in_the_end_and_never_within_the_interval(steps: list
         now_ms += 30
         if step.startswith("move"):
             chat_id = ONE if step == "move one" else TWO
-            held.moved(chat_id, ANN, is_forced=False)
+            held.moved(chat_id, ANN)
             untold.add(chat_id)
         elif step == "take":
             take()

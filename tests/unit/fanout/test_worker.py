@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.unit.fanout.stage import CONNECTION, Harness, SlowRosters, Stage
+from tests.unit.gateway.fakes import turns
 from tidewire.domain.delivery import Floors
 from tidewire.domain.errors import StoreUnavailable
-from tidewire.domain.events import MessageAppended
+from tidewire.domain.events import MessageAppended, StatusMissed
 from tidewire.domain.ids import ChatId
 from tidewire.fanout import worker
 from tidewire.fanout.options import FanoutOptions
+from tidewire.ports.runtime import pause
 from tidewire.runtime.clock import SystemClock
 
 
@@ -68,7 +70,7 @@ async def test_closed_group_is_told_to_all_and_nothing_after_it(stage: Stage) ->
     commits = stage.world.new_commits()
     await stage.world.close_group(ann, chat_id)
     for commit in (*commits, *stage.world.new_commits()):
-        stage.worker.committed(commit)
+        stage.bus(commit)
     for user_id in (ann, ben):
         last = stage.router.got(user_id, "chat_update")[-1]
         assert (last["change"], last["user_id"]) == ("member_removed", user_id)
@@ -76,7 +78,7 @@ async def test_closed_group_is_told_to_all_and_nothing_after_it(stage: Stage) ->
     assert stage.router.connected[cem] == []
     # What comes late concerns no member any more.
     got = len(stage.router.connected[ben])
-    stage.worker.committed(commits[-1])
+    stage.bus(commits[-1])
     await stage.worker.settled()
     assert len(stage.router.connected[ben]) == got
 
@@ -154,15 +156,82 @@ async def test_worker_that_can_be_fed_again_raises_instead_of_telling_everybody(
     await stage.world.send(chat, anna)
     [commit] = [told for told in stage.world.new_commits() if isinstance(told[0], MessageAppended)]
     stage.storage.failures = FanoutOptions().read_attempts_max
-    stage.worker.committed(commit)
+    stage.bus(commit)
     with pytest.raises(StoreUnavailable):
         await stage.worker.settled()
     assert stage.sequences(ben) == []
     await stage.worker.settled()
-    stage.worker.committed(commit)
+    stage.bus(commit)
     await stage.worker.settled()
     assert stage.sequences(ben) == [1]
     assert stage.router.resyncs == []
+    await stage.tasks.close()
+
+
+async def test_what_cannot_be_pushed_makes_the_chat_sync_and_no_other(stage: Stage) -> None:
+    """A record of a newer server: it may have changed who is in the chat, so that is read."""
+    anna, ben, cem = await stage.world.people(3)
+    chat = await stage.world.group(anna, ben)
+    await stage.world.group(anna, cem)
+    stage.fan_out()
+    reads = stage.storage.reads
+    stage.worker.missed(chat)
+    await stage.worker.settled()
+    assert stage.storage.reads == reads + 1
+    assert stage.router.resyncs == [([anna, ben], "pushes_lost")]
+    stage.worker.missed(stage.world.no_chat())
+    await stage.worker.settled()
+    assert len(stage.router.resyncs) == 1
+
+
+async def test_members_and_former_ones_are_told_that_the_log_is_behind(stage: Stage) -> None:
+    anna, ben, eve = await stage.world.people(3)
+    chat = await stage.world.group(anna, ben)
+    stage.worker.behind(chat, [])
+    await stage.router.until(lambda: stage.router.resyncs == [([anna, ben], "log_behind")])
+    stage.worker.behind(chat, [eve])
+    assert stage.router.resyncs[1:] == [([eve], "log_behind")]
+    await stage.router.until(lambda: len(stage.router.resyncs) == 3)
+
+
+async def test_former_members_of_a_closed_group_are_told_that_the_log_is_behind(
+    stage: Stage,
+) -> None:
+    anna = await stage.world.person()
+    stage.worker.behind(stage.world.no_chat(), [anna])
+    await turns(5)
+    assert stage.router.resyncs == [([anna], "log_behind")]
+
+
+async def test_none_is_told_that_the_log_is_behind_while_members_cannot_be_read(
+    stage: Stage,
+) -> None:
+    """It is said again soon: a store that is away must not make all clients ask it for digests."""
+    anna, ben = await stage.world.people(2)
+    chat = await stage.world.group(anna, ben)
+    stage.storage.failures = 1
+    stage.worker.behind(chat, [])
+    await turns()
+    assert (stage.storage.failures, stage.router.resyncs) == (0, [])
+    stage.worker.behind(chat, [])
+    await stage.router.until(lambda: stage.router.resyncs == [([anna, ben], "log_behind")])
+
+
+async def test_what_cannot_be_pushed_is_told_in_the_end_when_members_cannot_be_read(
+    engine: Harness,
+) -> None:
+    stage = Stage(engine, can_replay=True)
+    anna, ben = await stage.world.people(2)
+    chat = await stage.world.group(anna, ben)
+    stage.fan_out()
+    stage.storage.failures = FanoutOptions().read_attempts_max
+    stage.worker.missed(chat)
+    with pytest.raises(StoreUnavailable):
+        await stage.worker.settled()
+    assert stage.router.resyncs == []
+    stage.worker.missed(chat)
+    await stage.worker.settled()
+    assert stage.router.resyncs == [([anna, ben], "pushes_lost")]
     await stage.tasks.close()
 
 
@@ -202,7 +271,7 @@ async def test_status_is_not_repeated_unless_somebody_came_back(stage: Stage) ->
     await stage.router.until(lambda: len(stage.router.got(ben, "status_update")) == 2)
     # Cem still has nothing, so nothing changed for Ann.
     assert len(stage.router.got(ann, "status_update")) == told
-    stage.worker.tell_status(chat_id, ben, is_forced=True)
+    stage.miss_status(chat_id, ben)
     await stage.router.until(lambda: len(stage.router.got(ann, "status_update")) == told + 1)
 
 
@@ -318,3 +387,15 @@ async def test_ticks_of_a_large_chat_are_told_less_often(
     assert waits[large] >= 390
     assert waits[small] < waits[large]
     await stage.tasks.close()
+
+
+async def test_worker_that_ends_tells_nothing_more(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    ann, ben = await stage.world.people(2)
+    chat_id = await stage.world.direct(ann, ben)
+    stage.worker.status_missed([StatusMissed(chat_id, ann)])
+    await stage.tasks.close()
+    stage.worker.status_missed([StatusMissed(chat_id, ben)])
+    await pause(50)
+    assert not [one for one in caplog.records if one.levelname in ("ERROR", "CRITICAL")]

@@ -3,10 +3,11 @@
 import asyncio
 
 import msgspec
+import pytest
 
 from tests.unit.fanout.stage import CONNECTION, Stage
 from tidewire.domain.chats import Roster
-from tidewire.domain.events import MessageAppended
+from tidewire.domain.events import MessageAppended, PositionsAdvanced
 from tidewire.domain.ids import ChatId, UserId
 
 
@@ -21,7 +22,7 @@ async def test_changes_in_reverse_order_leave_nobody_with_the_wrong_last_word(
     await stage.world.remove(ann, chat_id, cem)
     await stage.world.add(ann, chat_id, cem)
     for commit in reversed(stage.world.new_commits()):
-        stage.worker.committed(commit)
+        stage.bus(commit)
     await stage.worker.settled()
     for user_id in (ben, cem):
         last = stage.router.got(user_id, "chat_update")[-1]
@@ -78,8 +79,8 @@ async def test_event_does_not_overtake_those_that_wait_for_members(stage: Stage)
         for commit in stage.world.new_commits()
     ]
     stage.storage.gate.clear()
-    stage.worker.committed([first])
-    stage.worker.committed([msgspec.structs.replace(second, membership_version=1)])
+    stage.bus([first])
+    stage.bus([msgspec.structs.replace(second, membership_version=1)])
     stage.worker.typing(ann, chat_id, is_typing=True, origin=CONNECTION)
     assert stage.router.connected[ben][1:] == []
     stage.storage.gate.set()
@@ -87,6 +88,71 @@ async def test_event_does_not_overtake_those_that_wait_for_members(stage: Stage)
     kinds = [frame["type"] for frame in stage.router.connected[ben]]
     assert kinds == ["chat_update", "message", "message", "typing_indicator"]
     assert stage.sequences(ben) == [1, 2]
+
+
+# Ticks go to those who are members when the positions are read. A gateway of a cluster hears of no
+# change of members, and would believe the roster that it knows.
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+async def test_ticks_reach_a_member_who_has_only_just_joined(stage: Stage, devices: int) -> None:
+    """All have read what the newcomer said first, and nothing moves after that."""
+    stage.router.devices = devices
+    ann, ben, cem = await stage.world.people(3)
+    chat_id = await stage.world.group(ann, ben)
+    stage.connect(ann, ben, cem)
+    stage.fan_out()
+    await stage.world.add(ann, chat_id, cem)
+    await stage.world.send(chat_id, cem)
+    await stage.world.read(ann, chat_id, 1)
+    await stage.world.read(ben, chat_id, 1)
+    hear_positions_only(stage)
+    await stage.router.until(lambda: last_status(stage, cem) == (1, 1))
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+async def test_ticks_do_not_reach_a_member_who_has_only_just_gone(
+    stage: Stage, devices: int
+) -> None:
+    stage.router.devices = devices
+    ann, ben, cem = await stage.world.people(3)
+    chat_id = await stage.world.group(ann, ben, cem)
+    stage.connect(ann, ben, cem)
+    stage.fan_out()
+    await stage.world.remove(ann, chat_id, cem)
+    await stage.world.send(chat_id, ann)
+    await stage.world.read(ben, chat_id, 1)
+    hear_positions_only(stage)
+    await stage.router.until(lambda: last_status(stage, ann) == (1, 1))
+    assert stage.router.got(cem, "status_update") == []
+
+
+async def test_member_who_is_back_is_told_the_ticks_of_meanwhile(stage: Stage) -> None:
+    """The others were told while this one was out; nothing moves any more."""
+    ann, ben, cem = await stage.world.people(3)
+    chat_id = await stage.world.group(ann, ben, cem)
+    stage.connect(ann, ben, cem)
+    stage.router.devices = 1
+    await stage.world.send(chat_id, cem)
+    await stage.world.remove(ann, chat_id, cem)
+    await stage.world.read(ann, chat_id, 1)
+    await stage.world.read(ben, chat_id, 1)
+    stage.fan_out()
+    await stage.router.until(lambda: last_status(stage, ann) == (1, 1))
+    await stage.world.add(ann, chat_id, cem)
+    stage.fan_out()
+    await stage.router.until(lambda: last_status(stage, cem) == (1, 1))
+
+
+def hear_positions_only(stage: Stage) -> None:
+    for commit in stage.world.new_commits():
+        stage.bus([event for event in commit if isinstance(event, PositionsAdvanced)])
+
+
+def last_status(stage: Stage, user_id: UserId) -> tuple[object, object] | None:
+    """The others' numbers as the user was told them last."""
+    got = stage.router.got(user_id, "status_update")
+    return (got[-1]["others_delivered"], got[-1]["others_read"]) if got else None
 
 
 # A block changes a roster without an event.
@@ -103,7 +169,7 @@ async def blocked_while_read(stage: Stage) -> tuple[UserId, UserId, ChatId]:
 
 
 async def under_way(stage: Stage) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not stage.storage.reads:
             await turn()
 
@@ -133,12 +199,12 @@ async def test_roster_that_was_read_before_a_block_is_not_used_after_it(stage: S
 
 async def test_ticks_are_not_told_by_a_roster_from_before_a_block(stage: Stage) -> None:
     ann, ben, chat_id = await blocked_while_read(stage)
-    stage.worker.tell_status(chat_id, ben, is_forced=True)
+    stage.miss_status(chat_id, ben)
     await under_way(stage)
     await stage.storage.block(ben, ann, now_ms=1)
     stage.worker.roster_changed(chat_id)
     stage.storage.answered.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while stage.worker.counters.roster_reads < 2:
             await turn()
     await stage.world.send(chat_id, ben)

@@ -1,15 +1,16 @@
 """What the tests of the gateway put around it: a clock, a socket, frames in short form."""
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from tidewire.domain.delivery import Advance
 from tidewire.domain.errors import AuthFailure, Unauthorized
 from tidewire.domain.ids import ChatId, ClientMessageId, SessionId, UserId
-from tidewire.gateway.effects import Effects, Send
-from tidewire.ports.identity import Identity
+from tidewire.gateway.effects import Effect, Send
 from tidewire.ports.runtime import Clock
+from tidewire.ports.services import Identity
 from tidewire.ports.transport import Admission, SocketTransport
 from tidewire.wire import client_frames as client
 from tidewire.wire.server_frames import ServerFrame
@@ -34,6 +35,16 @@ class ManualClock:
 
     def forward(self, ms: int) -> None:
         self.now_ms += ms
+
+
+class Submit(NamedTuple):
+    """A core wants this entry stored, under this number."""
+
+    frame: client.SubmitFrame
+    number: int
+
+
+Wanted = tuple[Effect | Submit | Advance, ...]
 
 
 class FakeTransport:
@@ -68,8 +79,13 @@ class FakeTransport:
         self.stuck_bytes = 0
 
     def frames(self) -> list[dict[str, Any]]:
-        """Every frame that was written so far."""
-        return [msgspec.json.decode(payload) for payload in unframed(b"".join(self.writes))]
+        """Every frame that was written so far, alone or in an array."""
+        said = [msgspec.json.decode(message) for message in self.messages()]
+        return [frame for one in said for frame in (one if isinstance(one, list) else (one,))]
+
+    def messages(self) -> list[bytes]:
+        """Every message that was written so far."""
+        return unframed(b"".join(self.writes))
 
     def new_frames(self) -> list[dict[str, Any]]:
         """Those that were written since the last time this was asked."""
@@ -133,11 +149,46 @@ def send(
     return client.SendMessageFrame(
         request_id=request_id,
         payload=client.SendMessagePayload(
-            client_message_id=ClientMessageId(f"{key:08x}-0000-4000-8000-000000000000"),
+            client_message_id=_key(key),
             chat_id=ChatId(chat_id),
             content=text,
         ),
     )
+
+
+def edit(
+    request_id: str = "r1", *, chat_id: str = CHAT, text: str = "better", key: int = 1
+) -> client.EditMessageFrame:
+    return client.EditMessageFrame(
+        request_id=request_id,
+        payload=client.EditMessagePayload(
+            client_message_id=_key(key), chat_id=ChatId(chat_id), target=3, content=text
+        ),
+    )
+
+
+def delete(
+    request_id: str = "r1", *, chat_id: str = CHAT, key: int = 1
+) -> client.DeleteMessageFrame:
+    return client.DeleteMessageFrame(
+        request_id=request_id,
+        payload=client.DeleteMessagePayload(
+            client_message_id=_key(key), chat_id=ChatId(chat_id), target=3
+        ),
+    )
+
+
+def react(request_id: str = "r1", *, chat_id: str = CHAT, key: int = 1) -> client.ReactFrame:
+    return client.ReactFrame(
+        request_id=request_id,
+        payload=client.ReactPayload(
+            client_message_id=_key(key), chat_id=ChatId(chat_id), target=3, emoji="👍"
+        ),
+    )
+
+
+def _key(number: int) -> ClientMessageId:
+    return ClientMessageId(f"{number:08x}-0000-4000-8000-000000000000")
 
 
 def ack(sequence: int = 1, chat_id: str = CHAT) -> client.AckFrame:
@@ -188,7 +239,7 @@ def admission(
     )
 
 
-def sent(effects: Effects) -> list[ServerFrame]:
+def sent(effects: Wanted) -> list[ServerFrame]:
     """The frames that effects send."""
     return [effect.frame for effect in effects if isinstance(effect, Send)]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.engines import MemoryHarness
+from tests.support.memory import MemoryStorage
 from tests.support.world import World
 from tests.unit.gateway.fakes import (
     DEVICE,
@@ -22,16 +23,17 @@ from tidewire.delivery.options import DeliveryOptions
 from tidewire.delivery.service import DeliveryService
 from tidewire.domain.delivery import DigestPage
 from tidewire.domain.errors import TidewireError
-from tidewire.domain.events import Event, MessageAppended
+from tidewire.domain.events import Acknowledged, Event, MessageAppended
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
 from tidewire.domain.messages import MessagePage
-from tidewire.engines.memory import MemoryStorage
-from tidewire.gateway.driver import ConnectionDriver
+from tidewire.gateway.driver import ConnectionDriver, Desk
 from tidewire.gateway.hub import Hub
 from tidewire.gateway.options import GatewayOptions
-from tidewire.gateway.service import Gateway
+from tidewire.gateway.service import Gateway, send_limiter
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.service import IngestService
+from tidewire.ports.event_log import CommitBus
+from tidewire.ports.router import Push
 from tidewire.ports.storage import Storage
 from tidewire.ports.transport import Admission, UpgradeRequest
 from tidewire.runtime.supervise import TaskSupervisor
@@ -107,6 +109,10 @@ class Peer:
             frame["request_id"] = request_id
         self.driver.text_received(json.dumps(frame).encode())
 
+    def says_all(self, *frames: object) -> int:
+        """Send an array; how many of its frames were counted."""
+        return self.driver.text_received(json.dumps(frames).encode())
+
     def sends(self, request_id: str, chat_id: ChatId, key: int, content: str = "hello") -> None:
         self.says(
             "send_message",
@@ -141,11 +147,14 @@ class Stage:
         self.engine = engine
         self.world = World(engine)
         self.options = options
+        self.features: tuple[str, ...] = ()
+        """Of connections that name none themselves."""
         self.clock = ManualClock()
         self.tasks = TaskSupervisor()
         self.authenticator = FakeAuthenticator()
         self.typed: list[tuple[UserId, ChatId, bool, ConnectionId]] = []
-        self.hub = Hub(clock=self.clock, options=options)
+        self.bus = CommitBus()
+        self.hub = Hub(clock=self.clock, options=options, publish=self.bus)
         self.ingest = IngestService(
             store=engine.storage,
             clock=self.clock,
@@ -153,26 +162,35 @@ class Stage:
             tasks=self.tasks,
             options=IngestOptions(),
         )
-        self.delivery: DeliveryService[ConnectionId] = DeliveryService(
+        self.delivery = DeliveryService(
             store=engine.storage,
             clock=self.clock,
             tasks=self.tasks,
             options=DeliveryOptions(),
-            on_advanced=self.hub.on_advanced,
+            publish=self.bus,
+            gather_ms=0,
         )
-        self.gateway = Gateway(
+        self.bus.subscribe((Acknowledged,), self.hub.acknowledged)
+        self.bus.subscribe((MessageAppended,), self.fan_out)
+        desk = Desk(
             hub=self.hub,
-            authenticator=self.authenticator,
             intake=self.ingest,
             acknowledger=self.delivery,
             typing=self,
-            store=engine.storage,
-            ids=self.world.ids,
+            messages=engine.storage,
+            positions=engine.storage,
             clock=self.clock,
             tasks=self.tasks,
             options=options,
         )
-        engine.on_commit = self.fan_out
+        self.gateway = Gateway(
+            desk,
+            authenticator=self.authenticator,
+            ids=self.world.ids,
+            epoch=engine.storage.epoch,
+            sends=send_limiter(options),
+        )
+        engine.on_commit = self.bus
 
     @property
     def storage(self) -> StageStorage:
@@ -180,16 +198,18 @@ class Stage:
         assert isinstance(storage, StageStorage)
         return storage
 
-    def fan_out(self, events: Sequence[Event]) -> None:
-        """Push messages to whoever is in the chat."""
+    def fan_out(self, events: Sequence[MessageAppended]) -> None:
+        """Push entries to whoever is in the chat."""
         for event in events:
-            if isinstance(event, MessageAppended):
-                framed = frame_text(encode_message_push(event.message, self.clock.wall_ms()))
-                self.hub.push(
-                    self.engine.members(event.message.chat_id),
-                    framed,
-                    except_connection=event.origin_connection_id,
+            message = event.message
+            self.hub.push(
+                Push(
+                    self.engine.members(message.chat_id),
+                    "message" if message.amends is None else "entry",
+                    frame_text(encode_message_push(message, self.clock.wall_ms())),
+                    event.origin_connection_id,
                 )
+            )
 
     def typing(
         self, user_id: UserId, chat_id: ChatId, *, is_typing: bool, origin: ConnectionId
@@ -197,7 +217,12 @@ class Stage:
         self.typed.append((user_id, chat_id, is_typing, origin))
 
     def arrives(
-        self, user_id: UserId, *, device_id: str = DEVICE, session_id: str | None = None
+        self,
+        user_id: UserId,
+        *,
+        device_id: str = DEVICE,
+        session_id: str | None = None,
+        features: tuple[str, ...] | None = None,
     ) -> Peer:
         """A connection that has just been upgraded; the digest is still to be read."""
         transport = FakeTransport()
@@ -207,14 +232,17 @@ class Stage:
             device_id=device_id,
             token_expires_at_ms=WALL_MS + 3_600_000,
             client_ip="192.0.2.1",
+            features=self.features if features is None else features,
         )
         driver = self.gateway.connected(admission, transport)
         assert isinstance(driver, ConnectionDriver)
         return Peer(self, driver, transport)
 
-    async def connect(self, user_id: UserId, *, device_id: str = DEVICE) -> Peer:
+    async def connect(
+        self, user_id: UserId, *, device_id: str = DEVICE, features: tuple[str, ...] | None = None
+    ) -> Peer:
         """A connection that is established, with its digest received."""
-        peer = self.arrives(user_id, device_id=device_id)
+        peer = self.arrives(user_id, device_id=device_id, features=features)
         await turns(SETTLED)
         assert peer.new_types() == ["connection_established", "chat_digest"]
         return peer

@@ -1,18 +1,20 @@
 """A connection's core on a test bench: short words for what happens to it, and a clock."""
 
-from tests.unit.gateway.fakes import CHAT, DEVICE, WALL_MS
+from tests.unit.gateway.fakes import CHAT, DEVICE, WALL_MS, Submit, Wanted
 from tidewire.domain.chats import ChatType
-from tidewire.domain.delivery import DigestEntry, DigestPage
+from tidewire.domain.delivery import Advance, DigestEntry, DigestPage
 from tidewire.domain.errors import ErrorCode, TidewireError
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, MessageId, UserId
 from tidewire.domain.messages import Appended, AppendOutcome, Message, MessagePage
 from tidewire.gateway.connection import Connection, Rules
-from tidewire.gateway.effects import Effects, Submit
+from tidewire.gateway.effects import CLOSING, Effects, Send, State
 from tidewire.gateway.options import GatewayOptions
+from tidewire.gateway.pages import DigestRun
 from tidewire.gateway.service import send_limiter
-from tidewire.wire.client_frames import ClientFrame, SendMessageFrame
+from tidewire.wire.client_frames import ClientFrame, SubmitFrame
 from tidewire.wire.codec import FrameRefusal
 from tidewire.wire.error_table import CloseReason
+from tidewire.wire.server_frames import SendMessageAckFrame
 
 START_MS = 1_000_000
 TOKEN_MS = 3_600_000
@@ -47,16 +49,18 @@ class Talk:
     def wall_ms(self) -> int:
         return WALL_MS + self.now_ms - START_MS
 
-    def receive(self, frame: ClientFrame | FrameRefusal) -> Effects:
-        effects = self.core.receive(frame, self.now_ms, self.wall_ms)
-        for effect in effects:
-            if isinstance(effect, Submit):
-                self._numbers[effect.frame.request_id] = effect.number
-        return effects
+    def receive(self, frame: ClientFrame | FrameRefusal) -> Wanted:
+        received = self.core.receive(frame, self.now_ms, self.wall_ms)
+        if isinstance(received, int):
+            assert isinstance(frame, SubmitFrame)
+            self._numbers[frame.request_id] = received
+            return (Submit(frame, received),)
+        return (received,) if isinstance(received, Advance) else received
 
-    def stored(self, frame: SendMessageFrame, outcome: AppendOutcome = STORED) -> Effects:
+    def stored(self, frame: SubmitFrame, outcome: AppendOutcome = STORED) -> Effects:
         number = self._numbers[frame.request_id]
-        return self.core.submitted(frame, number, outcome, self.now_ms, self.wall_ms)
+        answer = self.core.submitted(frame, number, outcome, self.now_ms, self.wall_ms)
+        return (Send(answer),) if isinstance(answer, SendMessageAckFrame) else answer
 
     def page(self, *sequences: int, has_more: bool = False) -> Effects:
         return self.core.page_fetched(message_page(*sequences, has_more=has_more), self.wall_ms)
@@ -126,3 +130,24 @@ def refusal(
         frame_type="odd",
         is_unknown_type=is_unknown,
     )
+
+
+def check_connection(core: Connection) -> None:
+    """What must hold between any two calls."""
+    lane = core._lane
+    assert 0 <= core._sends_waiting <= core._requests_waiting
+    assert core._requests_waiting <= core._rules.options.requests_waiting_max
+    assert not lane.is_draining or lane.current is not None
+    match core.state:
+        case State.CONNECTING:
+            assert core._requests_waiting == 0
+            assert isinstance(lane.current, DigestRun)
+            assert len(lane) == 1
+        case State.READY:
+            # Besides what was asked for: the digest that comes unasked, and what drains.
+            assert len(lane) <= core._requests_waiting - core._sends_waiting + 2
+        case State.CLOSING | State.CLOSED:
+            assert len(lane) == 0
+    if core._linger_until_ms is not None:
+        assert core.state is CLOSING
+        assert core._sends_waiting > 0

@@ -1,4 +1,4 @@
-"""The core of a connection, rule by rule (contract-facts 2.5 to 2.8, DESIGN §7 to §9)."""
+"""The core of a connection, rule by rule (docs/protocol.md)."""
 
 import dataclasses
 
@@ -7,6 +7,8 @@ import pytest
 from tests.unit.gateway.fakes import (
     CHAT,
     DEVICE,
+    Submit,
+    Wanted,
     ack,
     digest,
     heartbeat,
@@ -18,6 +20,7 @@ from tests.unit.gateway.fakes import (
     typing_stop,
 )
 from tests.unit.gateway.talk import Talk, refusal
+from tidewire.domain.delivery import Advance
 from tidewire.domain.errors import (
     CursorAhead,
     ErrorCode,
@@ -25,32 +28,27 @@ from tidewire.domain.errors import (
     SequenceAboveHead,
     StoreUnavailable,
 )
-from tidewire.domain.ids import ChatId
+from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import LINE_CLOSED_MS
 from tidewire.domain.resync import ResyncReason
 from tidewire.gateway.effects import (
+    CLOSING,
+    CONNECTING,
     NOTHING,
     PING,
+    READY,
     UNROUTE,
-    Acknowledge,
     Close,
-    Effects,
     Establish,
     FetchDigest,
     FetchPage,
     Report,
     Send,
     SendPage,
-    Submit,
     Typing,
 )
 from tidewire.gateway.lines import LINES_MAX
 from tidewire.gateway.options import GatewayOptions
-from tidewire.gateway.states import (
-    CLOSING,
-    CONNECTING,
-    READY,
-)
 from tidewire.wire.client_frames import ClientFrame
 from tidewire.wire.error_table import CloseCode
 from tidewire.wire.server_frames import (
@@ -64,19 +62,23 @@ from tidewire.wire.server_frames import (
 )
 
 
-def only_error(effects: Effects) -> ErrorFrame:
+def moved(delivered: int = 0, read: int = 0) -> Advance:
+    return Advance(user_id=UserId("user_1"), chat_id=CHAT, delivered=delivered, read=read)
+
+
+def only_error(effects: Wanted) -> ErrorFrame:
     """The error that is all that was sent."""
     [frame] = sent(effects)
     assert isinstance(frame, ErrorFrame)
     return frame
 
 
-def error_of(effects: Effects) -> tuple[str | None, str]:
+def error_of(effects: Wanted) -> tuple[str | None, str]:
     frame = only_error(effects)
     return frame.request_id, frame.payload.code
 
 
-def ending_of(effects: Effects) -> tuple[str, int]:
+def ending_of(effects: Wanted) -> tuple[str, int]:
     """The reason that the peer is told, and the code that the socket is closed with."""
     [closing] = [frame for frame in sent(effects) if isinstance(frame, ConnectionClosingFrame)]
     [close] = [effect for effect in effects if isinstance(effect, Close)]
@@ -328,8 +330,8 @@ def test_heartbeat_is_answered_with_its_request_id_if_it_has_one() -> None:
 
 def test_acks_and_reads_are_passed_on_and_not_answered() -> None:
     talk = Talk.ready()
-    assert talk.receive(ack(5)) == (Acknowledge(CHAT, 5, 0),)
-    assert talk.receive(read(4)) == (Acknowledge(CHAT, 0, 4),)
+    assert talk.receive(ack(5)) == (moved(delivered=5),)
+    assert talk.receive(read(4)) == (moved(read=4),)
 
 
 def test_position_above_the_head_is_told_without_a_request_id() -> None:
@@ -358,7 +360,7 @@ def test_flood_of_small_frames_is_dropped_and_told_now_and_then() -> None:
     assert talk.receive(ack(3)) == (Report.FLOOD_DROPPED,)
     assert error_of(talk.receive(heartbeat("h1"))) == ("h1", "RATE_LIMITED")
     talk.now_ms += 100
-    assert talk.receive(ack(4)) == (Acknowledge(CHAT, 4, 0),)
+    assert talk.receive(ack(4)) == (moved(delivered=4),)
 
 
 def test_connection_that_floods_on_and_on_is_closed() -> None:
@@ -523,7 +525,7 @@ def test_connection_comes_back_when_it_is_old_if_that_is_asked_for() -> None:
 # Lines: what is sent after a refused message waits for it (B1).
 
 
-def after_of(effects: Effects) -> tuple[str, object]:
+def after_of(effects: Wanted) -> tuple[str, object]:
     payload = only_error(effects).payload
     return payload.code, (payload.details or {}).get("after")
 

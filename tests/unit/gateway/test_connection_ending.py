@@ -8,7 +8,7 @@ from tests.unit.gateway.fakes import (
     sent,
     sync,
 )
-from tests.unit.gateway.talk import STORED, Talk, refusal
+from tests.unit.gateway.talk import STORED, Talk, check_connection, refusal
 from tests.unit.gateway.test_connection import ending_of
 from tidewire.domain.errors import (
     SequenceAboveHead,
@@ -16,17 +16,15 @@ from tidewire.domain.errors import (
 )
 from tidewire.domain.resync import ResyncReason
 from tidewire.gateway.effects import (
-    NOTHING,
-    UNROUTE,
-    Close,
-    Send,
-)
-from tidewire.gateway.states import (
     CLOSED,
     CLOSING,
     CONNECTING,
     LINGERING,
+    NOTHING,
     READY,
+    UNROUTE,
+    Close,
+    Send,
     State,
 )
 from tidewire.wire.error_table import CloseCode, CloseReason
@@ -149,7 +147,7 @@ def test_broken_connection_ends_with_1011_in_any_state(state: State) -> None:
     assert talk.core.state is CLOSING
     assert talk.core.close_reason == "INTERNAL_ERROR"
     assert talk.core.next_deadline_ms() is None
-    talk.core._check_invariants()
+    check_connection(talk.core)
     talk.core.lost()
     assert talk.core.broken(talk.wall_ms) == NOTHING
 

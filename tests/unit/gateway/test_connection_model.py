@@ -19,7 +19,8 @@ from hypothesis.stateful import (
 )
 
 from tests.unit.gateway import fakes
-from tests.unit.gateway.talk import STORED, Talk, digest_page, message_page
+from tests.unit.gateway.fakes import Submit, Wanted
+from tests.unit.gateway.talk import STORED, Talk, check_connection, digest_page, message_page
 from tidewire.domain.errors import (
     CursorAhead,
     KeyReused,
@@ -31,19 +32,20 @@ from tidewire.domain.errors import (
 from tidewire.domain.messages import AppendOutcome
 from tidewire.domain.resync import ResyncReason
 from tidewire.gateway.effects import (
+    CLOSED,
+    CLOSING,
+    CONNECTING,
+    READY,
     Close,
-    Effects,
     Establish,
     FetchDigest,
     FetchPage,
     Send,
     SendPage,
-    Submit,
     Unroute,
 )
 from tidewire.gateway.options import GatewayOptions
-from tidewire.gateway.states import CLOSED, CLOSING, CONNECTING, READY
-from tidewire.wire.client_frames import ONE_WAY_TYPES, ClientFrame, SendMessageFrame
+from tidewire.wire.client_frames import ONE_WAY_TYPES, ClientFrame, SubmitFrame
 from tidewire.wire.codec import (
     FrameRefusal,
     decode_client_frame,
@@ -63,6 +65,9 @@ from tidewire.wire.server_frames import (
 REQUESTS: list[Callable[[str], ClientFrame]] = [
     fakes.send,
     lambda request_id: fakes.send(request_id, chat_id="chat_2"),
+    fakes.edit,
+    fakes.delete,
+    fakes.react,
     fakes.sync,
     lambda request_id: fakes.sync(request_id, chat_id="chat_2"),
     fakes.digest,
@@ -131,7 +136,7 @@ class ConnectionMachine(RuleBasedStateMachine):
         self.asked_count = 0
         # Requests that are not answered yet, and sends that are being stored.
         self.open_requests: set[str] = set()
-        self.submitted: list[SendMessageFrame] = []
+        self.submitted: list[SubmitFrame] = []
         self.fetching: FetchPage | FetchDigest | None = None
         self.is_draining = False
         self.is_established = False
@@ -145,7 +150,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     # What must hold of everything that comes out.
 
-    def take(self, effects: Effects, *, is_one_way: bool = False) -> None:
+    def take(self, effects: Wanted, *, is_one_way: bool = False) -> None:
         if self.closed is not None:
             assert effects == (), "nothing follows a close"
         for effect in effects:
@@ -319,7 +324,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     @invariant()
     def bounds_hold(self) -> None:
-        self.core._check_invariants()
+        check_connection(self.core)
         assert self.core.state is CLOSED or len(self.submitted) <= self.options.requests_waiting_max
         if self.core.state in (CONNECTING, READY):
             assert self.closed is None

@@ -16,7 +16,7 @@ def test_counters_show_frames_by_the_wires_names() -> None:
         "invalid": 0,
     }
     counters.frames_sent = {SendMessageAckFrame: 3}
-    counters.pushes_by_type = {b"message": 30}
+    counters.pushes_by_type = {"message": 30}
     assert counters.frames_sent_by_type == {"send_message_ack": 3, "message": 30}
 
 

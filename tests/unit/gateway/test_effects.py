@@ -4,31 +4,41 @@ from typing import get_args
 
 import pytest
 
-from tests.unit.gateway.fakes import CHAT, send
+from tests.unit.gateway.fakes import CHAT
 from tidewire.gateway.effects import (
+    CLOSED,
+    CLOSING,
+    CONNECTING,
     NOTHING,
     PING,
+    READY,
+    TRANSITIONS,
     UNROUTE,
-    Acknowledge,
     Effect,
     Ping,
     Report,
-    Submit,
+    Typing,
     Unroute,
 )
 
 
 def test_effects_are_equal_by_content() -> None:
-    assert Submit(send("r1"), 1) == Submit(send("r1"), 1)
-    assert Submit(send("r1"), 1) != Submit(send("r1"), 2)
-    assert Acknowledge(CHAT, 3, 0) == Acknowledge(CHAT, 3, 0)
+    assert Typing(CHAT, True) == Typing(CHAT, True)
+    assert Typing(CHAT, True) != Typing(CHAT, False)
     assert (Ping(), Unroute()) == (PING, UNROUTE)
     assert NOTHING == ()
 
 
 def test_effects_cannot_be_changed() -> None:
-    acknowledge = Acknowledge(CHAT, 3, 0)
+    typing = Typing(CHAT, True)
     with pytest.raises(AttributeError):
-        acknowledge.read = 4  # type: ignore[misc]
+        typing.is_typing = False  # type: ignore[misc]
     for effect in get_args(Effect):
         assert effect is Report or effect.__struct_config__.frozen
+
+
+def test_transitions_lead_one_way() -> None:
+    order = [CONNECTING, READY, CLOSING, CLOSED]
+    for state, after in TRANSITIONS.items():
+        assert all(order.index(one) > order.index(state) for one in after)
+    assert TRANSITIONS[CLOSED] == frozenset()

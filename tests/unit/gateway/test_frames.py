@@ -26,9 +26,11 @@ def test_established_frame_says_version_epoch_and_heartbeat() -> None:
         device_id="a",
         epoch="e1",
         heartbeat_interval_ms=30_000,
+        features=("batch",),
         wall_ms=WALL_MS,
     )
     checked(frame)
+    assert frame.payload.features == ("batch",)
     assert frame.timestamp == frame.payload.server_time == NOW
     assert frame.payload.protocol_version == PROTOCOL_VERSION == 1
     assert (frame.payload.epoch, frame.payload.heartbeat_interval_ms) == ("e1", 30_000)

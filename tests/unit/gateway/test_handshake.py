@@ -14,6 +14,7 @@ from tidewire.gateway.handshake import (
 )
 from tidewire.gateway.options import GatewayOptions
 from tidewire.ports.transport import HandshakeRefusal, UpgradeRequest
+from tidewire.wire.features import Feature
 
 OPTIONS = GatewayOptions()
 URL_OPTIONS = GatewayOptions(is_token_in_url_allowed=True)
@@ -49,6 +50,28 @@ def test_credentials_come_from_subprotocols_and_the_answer_names_ours_only() -> 
 def test_credentials_in_headers_leave_the_subprotocol_to_be_named() -> None:
     headers = {**BEARER, "sec-websocket-protocol": "chat, tidewire.v1"}
     assert read_credentials(request(headers), OPTIONS) == Credentials(JWT, DEVICE, SUBPROTOCOL)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {**BEARER, "x-tidewire-features": "batch"},
+        {**BEARER, "x-tidewire-features": "of-next-year ,batch,batch,"},
+        {**BEARER, "sec-websocket-protocol": "tidewire.v1, with.batch"},
+        {"sec-websocket-protocol": BROWSER["sec-websocket-protocol"] + ", with.x, with.batch"},
+    ],
+)
+def test_features_are_offered_by_header_or_subprotocol(headers: dict[str, str]) -> None:
+    credentials = read_credentials(request(headers), OPTIONS)
+    assert isinstance(credentials, Credentials)
+    assert credentials.features == (Feature.BATCH,)
+    is_named = "sec-websocket-protocol" in headers
+    assert credentials.subprotocol == (SUBPROTOCOL if is_named else None), "and no feature"
+
+
+def test_feature_that_is_not_known_is_no_reason_to_refuse() -> None:
+    headers = {**BEARER, "x-tidewire-features": "entries-of-next-year, \x7f;?"}
+    assert read_credentials(request(headers), OPTIONS) == Credentials(JWT, DEVICE, None)
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])

@@ -7,17 +7,20 @@ from typing import Any
 
 import pytest
 
+from tests.support.pushing import give
 from tests.unit.gateway.fakes import DEVICE, OTHER_DEVICE, turns
 from tests.unit.gateway.stage import SETTLED, Peer, Stage, staged
 from tests.unit.gateway.test_driver import push, texts
 from tidewire.domain.delivery import Advance, Advanced, Positions
 from tidewire.domain.errors import SequenceAboveHead
+from tidewire.domain.events import Acknowledged, StatusMissed
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
 from tidewire.domain.resync import ResyncReason
 from tidewire.gateway import hub as hub_module
 from tidewire.gateway.connection import Connection
+from tidewire.gateway.driver import ConnectionDriver
+from tidewire.gateway.effects import CLOSING, READY
 from tidewire.gateway.options import GatewayOptions
-from tidewire.gateway.states import CLOSING, READY
 from tidewire.ports.router import Route
 
 
@@ -42,7 +45,7 @@ async def test_push_reaches_every_connection_of_the_users_but_one(stage: Stage) 
     ann, ben, eve = await stage.world.people(3)
     phone, laptop = await stage.connect(ann), await stage.connect(ann, device_id=OTHER_DEVICE)
     friend, stranger = await stage.connect(ben), await stage.connect(eve)
-    stage.hub.push([ann, ben], push("hi"), except_connection=phone.connection_id)
+    give(stage.hub, [ann, ben], push("hi"), except_connection=phone.connection_id)
     await turns()
     assert texts(laptop.new_frames()) == ["hi"]
     assert texts(friend.new_frames()) == ["hi"]
@@ -56,7 +59,7 @@ async def test_pushes_keep_their_order(stage: Stage) -> None:
     ann = await stage.world.person()
     peer = await stage.connect(ann)
     for number in range(50):
-        stage.hub.push([ann], push(str(number)))
+        give(stage.hub, [ann], push(str(number)))
         if number % 7 == 0:
             await turns()
     await turns()
@@ -66,13 +69,13 @@ async def test_pushes_keep_their_order(stage: Stage) -> None:
 async def test_push_gives_the_same_bytes_to_all(stage: Stage) -> None:
     peers = await crowd(stage, 10)
     framed = push()
-    stage.hub.push(users(peers), framed)
+    give(stage.hub, users(peers), framed)
     await turns()
     assert all(peer.transport.writes[-1] is framed for peer in peers)
 
 
 async def test_push_to_nobody_is_nothing(stage: Stage) -> None:
-    stage.hub.push([UserId("user_x")], push())
+    give(stage.hub, [UserId("user_x")], push())
     assert stage.hub.counters.pushes == 0
 
 
@@ -87,7 +90,7 @@ async def test_presence_counts_the_connections_of_those_who_have_one(stage: Stag
 
 async def test_hub_is_settled_at_once(stage: Stage) -> None:
     [peer] = await crowd(stage, 1)
-    stage.hub.push(users([peer]), push())
+    give(stage.hub, users([peer]), push())
     await stage.hub.settled()
     await turns()
     assert peer.new_types() == ["message"]
@@ -102,7 +105,7 @@ async def test_transport_that_raises_keeps_nobody_else_from_his_frames(
         raise RuntimeError("it must not")
 
     monkeypatch.setattr(one.transport, "write", write)
-    stage.hub.push(users([one, other]), push())
+    give(stage.hub, users([one, other]), push())
     await turns(3)
     assert other.new_types() == ["message"]
     assert one.closed == (1011, "INTERNAL_ERROR")
@@ -120,7 +123,7 @@ async def test_second_connection_of_a_device_replaces_the_first(stage: Stage) ->
     [closing] = first.new_frames()
     assert closing["payload"]["reason"] == "duplicate_connection"
     assert first.closed == (4500, "duplicate_connection")
-    stage.hub.push([ann], push())
+    give(stage.hub, [ann], push())
     await turns()
     assert second.new_types() == ["message"]
     first.goes()
@@ -161,7 +164,7 @@ async def test_revoked_session_loses_its_connections_at_once(stage: Stage) -> No
     assert phone.closed == (1008, "session_revoked")
     assert phone.new_types() == ["connection_closing"]
     assert [laptop.closed, friend.closed] == [None, None]
-    stage.hub.close_user(ann)
+    stage.hub.close_session([laptop.driver.admission.session_id])
     assert [laptop.closed, friend.closed] == [(1008, "session_revoked"), None]
 
 
@@ -204,7 +207,7 @@ async def test_unsent_bytes_are_those_of_all(stage: Stage) -> None:
     peers = await crowd(stage, 2)
     for peer in peers:
         peer.transport.is_reading = False
-    stage.hub.push(users(peers), push())
+    give(stage.hub, users(peers), push())
     await turns()
     assert stage.hub.unsent_bytes == 2 * len(push())
 
@@ -235,7 +238,7 @@ async def test_resync_of_some_leaves_the_others_alone(stage: Stage) -> None:
 async def test_delays_stay_below_the_longest(tmp_path: Path) -> None:
     options = GatewayOptions(return_rate_per_second=1, return_spread_ms_max=1_000)
     async with staged(tmp_path, options) as stage:
-        delays = [stage.hub._return_delay_ms(index, 100) for index in range(100)]
+        delays = list(stage.hub._return_delays_ms(100))
         assert delays == sorted(delays)
         assert (delays[0], delays[-1]) == (0, 990)
 
@@ -281,7 +284,9 @@ async def test_first_ack_that_moves_nothing_has_the_status_told(stage: Stage) ->
     await stage.world.send_many(chat_id, ann, 3)
     await stage.world.ack(ben, chat_id, 3)
     told: list[tuple[ChatId, UserId]] = []
-    stage.hub.tell_status = lambda chat, user: told.append((chat, user))
+    stage.bus.subscribe(
+        (StatusMissed,), lambda events: told.extend((one.chat_id, one.user_id) for one in events)
+    )
     peer = await stage.connect(ben)
     for _ in range(3):
         peer.says("ack", chat_id=chat_id, last_acked_sequence=3)
@@ -297,8 +302,8 @@ async def test_first_ack_that_moves_nothing_has_the_status_told(stage: Stage) ->
 async def test_outcome_for_a_connection_that_has_gone_is_ignored(stage: Stage) -> None:
     gone = ConnectionId("conn_x")
     wish = Advance(user_id=UserId("u"), chat_id=ChatId("c"), delivered=9)
-    stage.hub.on_advanced(gone, wish, Advanced(Positions(9, 0), moved=False))
-    stage.hub.on_advanced(gone, wish, SequenceAboveHead(sequence=9, head=1))
+    stage.bus([Acknowledged(gone, wish, Advanced(Positions(9, 0), moved=False))])
+    stage.bus([Acknowledged(gone, wish, SequenceAboveHead(sequence=9, head=1))])
     assert stage.hub.counters.acks_above_head == 1
 
 
@@ -331,7 +336,7 @@ async def test_connection_ends_with_its_token(stage: Stage) -> None:
 async def test_lingering_connection_is_closed_after_its_grace(stage: Stage) -> None:
     ann, _, chat_id = await stage.pair()
     peer = await stage.connect(ann)
-    stage.ingest.submit_nowait = lambda **_: None  # type: ignore[method-assign]
+    stage.ingest.submit_nowait = lambda *_, **__: None  # type: ignore[method-assign]
     peer.sends("r1", chat_id, 1)
     stage.hub.shutdown()
     assert peer.driver.core.state is CLOSING
@@ -416,7 +421,7 @@ async def test_digest_is_read_when_the_route_is_known(
     assert registrar.registered == [Route(peer.connection_id, ann, DEVICE)]
     assert peer.new_frames() == []
     # What is pushed meanwhile waits for the connection to be established.
-    stage.hub.push([ann], push())
+    give(stage.hub, [ann], push())
     registrar.gate.set()
     await turns(SETTLED)
     assert peer.new_types() == ["connection_established", "chat_digest", "message"]
@@ -557,3 +562,24 @@ async def test_core_that_cannot_even_say_goodbye_is_closed_without_it(
     assert stage.tasks.failures_by_kind == {"connection": 3}
     assert stage.hub.connections_count == 1
     assert len(await other.asks("heartbeat", "r2")) == 1
+
+
+async def test_connection_that_cannot_even_be_ended_keeps_no_other_from_its_push(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, good = await crowd(stage, 2)
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    flush = ConnectionDriver.flush
+    monkeypatch.setattr(
+        ConnectionDriver,
+        "flush",
+        lambda one, shared: broken() if one is bad.driver else flush(one, shared),
+    )
+    monkeypatch.setattr(ConnectionDriver, "failed", broken)
+    give(stage.hub, users([bad, good]), push())
+    await turns(2)
+    assert good.new_types() == ["message"]
+    assert "a connection that failed could not be ended" in caplog.text

@@ -1,19 +1,16 @@
-"""Rates, budgets and gates: what passes, what does not, and that memory stays bounded."""
-
-import hypothesis.strategies as st
-from hypothesis import given
+"""Sends, offences and typing: what passes and what does not (rates: tests/unit/domain)."""
 
 from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.rates import Rate
 from tidewire.gateway.limits import (
     FLOOD_TOLD_EVERY_MS,
-    KeyedRate,
-    OffenceBudget,
     Offences,
-    Rate,
+    Pulse,
     SendLimiter,
     TypingGate,
-    WindowCount,
+    Verdict,
 )
+from tidewire.gateway.options import GatewayOptions
 
 ANN = UserId("ann")
 BEN = UserId("ben")
@@ -21,85 +18,14 @@ ONE = ChatId("chat_1")
 TWO = ChatId("chat_2")
 
 
-def taken(rate: KeyedRate[str], now_ms: int, key: str = "k", tries: int = 1000) -> int:
-    """How many of so many tries at one instant pass."""
-    return sum(rate.take(key, now_ms) == 0 for _ in range(tries))
-
-
-def test_rate_allows_a_burst_and_then_so_many_a_second() -> None:
-    rate: KeyedRate[str] = KeyedRate(Rate(10, burst=20), keys_max=10)
-    assert taken(rate, 5_000) == 20
-    assert rate.take("k", 5_000) == 100
-    assert rate.take("k", 5_060) == 40
-    assert taken(rate, 5_100) == 1
-    assert taken(rate, 6_100) == 10
-    assert taken(rate, 60_000) == 20
-
-
-def test_rate_counts_per_minute() -> None:
-    rate: KeyedRate[str] = KeyedRate(Rate(100, per_seconds=60, burst=100), keys_max=10)
-    assert taken(rate, 0) == 100
-    assert rate.take("k", 0) == 600
-    assert taken(rate, 60_000) == 100
-
-
-def test_rate_waits_exactly_as_long_as_it_says() -> None:
-    rate: KeyedRate[str] = KeyedRate(Rate(30, burst=1), keys_max=10)
-    assert rate.take("k", 1_000) == 0
-    wait_ms = rate.take("k", 1_000)
-    assert rate.take("k", 1_000 + wait_ms - 1) > 0
-    assert rate.take("k", 1_000 + wait_ms) == 0
-
-
-@given(st.lists(st.integers(0, 400), max_size=60), st.integers(1, 50), st.integers(1, 20))
-def test_rate_never_passes_more_than_its_bound(steps: list[int], count: int, burst: int) -> None:
-    rate: KeyedRate[str] = KeyedRate(Rate(count, burst=burst), keys_max=4)
-    now_ms = 0
-    passed_at_ms: list[int] = []
-    for step_ms in steps:
-        now_ms += step_ms
-        if rate.take("k", now_ms) == 0:
-            passed_at_ms.append(now_ms)
-    for first in range(len(passed_at_ms)):
-        for last in range(first, len(passed_at_ms)):
-            elapsed_ms = passed_at_ms[last] - passed_at_ms[first]
-            # One more for the interval that has begun, and one for rounding it to microseconds.
-            assert last - first + 1 <= burst + elapsed_ms * count / 1000 + 2
-
-
-def test_keyed_rate_keeps_keys_apart() -> None:
-    rate: KeyedRate[str] = KeyedRate(Rate(1, burst=1), keys_max=10)
-    assert rate.take("a", 0) == 0
-    assert rate.take("a", 0) > 0
-    assert rate.take("b", 0) == 0
-
-
-def test_keyed_rate_remembers_over_a_change_of_generations() -> None:
-    rate: KeyedRate[str] = KeyedRate(Rate(1, per_seconds=10, burst=2), keys_max=100)
-    assert taken(rate, 0, "a") == 2
-    # A new key makes the next generation, after which the first key is in the old one.
-    rate.spend("b", 20_002)
-    assert taken(rate, 20_002, "a") == 2
-    assert rate.take("a", 20_002) > 0
-
-
-def test_keyed_rate_forgets_what_is_full_again() -> None:
-    rate: KeyedRate[int] = KeyedRate(Rate(10, burst=10), keys_max=1_000_000)
-    for now_ms in range(0, 100_000, 10):
-        rate.spend(now_ms, now_ms)
-    # A bucket is full again after a second: no more than two of those are remembered.
-    assert len(rate) <= 2 * 102
-
-
-def test_keyed_rate_is_bounded_whatever_comes() -> None:
-    rate: KeyedRate[int] = KeyedRate(Rate(1, per_seconds=60, burst=1), keys_max=100)
-    for key in range(10_000):
-        rate.spend(key, 0)
-        assert len(rate) <= 100
+def send_limiter(*, per_chat: Rate, per_user: Rate, reactions: Rate | None = None) -> SendLimiter:
+    return SendLimiter(
+        per_chat=per_chat, per_user=per_user, reactions=reactions or per_user, keys_max=1_000
+    )
 
 
 def test_send_limiter_counts_per_chat_and_per_user() -> None:
-    limiter = SendLimiter(per_chat=Rate(10, burst=20), per_user=Rate(30, burst=30), keys_max=1_000)
+    limiter = send_limiter(per_chat=Rate(10, burst=20), per_user=Rate(30, burst=30))
     assert sum(limiter.take(ANN, ONE, 0) == 0 for _ in range(50)) == 20
     assert sum(limiter.take(ANN, TWO, 0) == 0 for _ in range(50)) == 10
     assert sum(limiter.take(BEN, ONE, 0) == 0 for _ in range(50)) == 20
@@ -110,25 +36,55 @@ def test_send_limiter_counts_per_chat_and_per_user() -> None:
 
 
 def test_send_limiter_spends_nothing_on_what_it_refuses() -> None:
-    limiter = SendLimiter(per_chat=Rate(1, burst=1), per_user=Rate(1, burst=10), keys_max=100)
+    limiter = send_limiter(per_chat=Rate(1, burst=1), per_user=Rate(1, burst=10))
     assert limiter.take(ANN, ONE, 0) == 0
     for _ in range(100):
         assert limiter.take(ANN, ONE, 0) > 0
     assert limiter.take(ANN, TWO, 0) == 0
 
 
-def test_offence_budget_counts_within_a_sliding_window() -> None:
-    budget = OffenceBudget(3, window_ms=60_000)
-    assert not budget.spend(0)
-    assert not budget.spend(30_000)
-    assert not budget.spend(60_000)
-    assert budget.spend(61_000)
+def test_reactions_are_limited_besides_and_count_as_sends() -> None:
+    limiter = send_limiter(
+        per_chat=Rate(1, burst=4), per_user=Rate(1, burst=6), reactions=Rate(1, burst=3)
+    )
+    assert [limiter.take_reaction(ANN, ONE, 0) == 0 for _ in range(4)] == [True] * 3 + [False]
+    assert limiter.take_reaction(ANN, TWO, 0) == 1_000
+    # What was left of the chat's allowance, and of the user's, is for messages.
+    assert [limiter.take(ANN, ONE, 0) == 0 for _ in range(2)] == [True, False]
+    assert [limiter.take(ANN, TWO, 0) == 0 for _ in range(3)] == [True, True, False]
+    assert limiter.take_reaction(BEN, ONE, 0) == 0
 
 
-def test_window_count_counts_anew_in_every_window() -> None:
-    count = WindowCount(3, window_ms=60_000)
-    assert [count.spend(0), count.spend(1), count.spend(60_000)] == [False, False, False]
-    assert [count.spend(60_001), count.spend(60_002)] == [False, True]
+def test_reaction_that_the_other_limits_refuse_is_not_counted() -> None:
+    limiter = send_limiter(
+        per_chat=Rate(1, burst=1), per_user=Rate(1, burst=9), reactions=Rate(1, burst=2)
+    )
+    assert limiter.take_reaction(ANN, ONE, 0) == 0
+    for _ in range(9):
+        assert limiter.take_reaction(ANN, ONE, 0) == 1_000
+    assert limiter.take_reaction(ANN, TWO, 0) == 0
+
+
+def test_reactions_through_other_processes_count() -> None:
+    limiter = send_limiter(per_chat=Rate(1, burst=5), per_user=Rate(1, burst=5))
+    views = limiter.share()
+    assert limiter.take_reaction(ANN, ONE, 0) == 0
+    assert views["send_reactions"].take_used(10) == [(ANN, 1)]
+    views["send_reactions"].learn(ANN, 6_000_000, 0)
+    assert limiter.take_reaction(ANN, ONE, 0) == 2_000
+    assert limiter.take(ANN, ONE, 0) == 0
+
+
+def test_invalid_frames_are_counted_within_a_sliding_window() -> None:
+    offences = Offences(invalid_max=3, throttled_max=9, window_ms=60_000)
+    at_ms = (0, 30_000, 60_000, 61_000)
+    assert [offences.invalid(one) for one in at_ms] == [False, False, False, True]
+
+
+def test_throttled_frames_are_counted_anew_in_every_window() -> None:
+    offences = Offences(invalid_max=9, throttled_max=3, window_ms=60_000)
+    assert [offences.throttled(one) for one in (0, 1, 60_000)] == [False, False, False]
+    assert [offences.throttled(one) for one in (60_001, 60_002)] == [False, True]
 
 
 def test_offences_are_counted_apart() -> None:
@@ -175,7 +131,7 @@ def test_typing_gate_is_bounded_and_lets_the_oldest_go() -> None:
 
 def test_sends_through_other_processes_count_per_chat_and_per_user() -> None:
     rate = Rate(1, burst=5)
-    limiter = SendLimiter(per_chat=rate, per_user=rate, keys_max=10)
+    limiter = send_limiter(per_chat=rate, per_user=rate)
     views = limiter.share()
     assert limiter.take(UserId("ann"), ChatId("c1"), 0) == 0
     assert views["send_chat"].take_used(10) == [("ann c1", 1)]
@@ -187,3 +143,40 @@ def test_sends_through_other_processes_count_per_chat_and_per_user() -> None:
     views["send_user"].learn("ann", 7_000_000, 0)
     # And what he has sent here since is not in that yet.
     assert limiter.take(UserId("ann"), ChatId("c2"), 0) == 4_000
+
+
+OPTIONS = GatewayOptions(ping_interval_ms=25_000, pong_timeout_ms=30_000)
+WITHOUT_PINGS = GatewayOptions(ping_interval_ms=0)
+
+
+def test_pulse_asks_after_some_silence_and_gives_up_after_more() -> None:
+    pulse = Pulse(OPTIONS, 0)
+    assert pulse.next_deadline_ms() == 25_000
+    assert pulse.look(24_999) is Verdict.ALIVE
+    assert pulse.look(25_000) is Verdict.ASK
+    assert pulse.next_deadline_ms() == 55_000
+    assert pulse.look(54_999) is Verdict.ALIVE
+    assert pulse.look(55_000) is Verdict.DEAD
+
+
+def test_pulse_goes_on_when_an_answer_comes() -> None:
+    pulse = Pulse(OPTIONS, 0)
+    assert pulse.look(25_000) is Verdict.ASK
+    pulse.heard_at_ms = 25_100
+    assert pulse.next_deadline_ms() == 50_100
+    assert pulse.look(50_099) is Verdict.ALIVE
+    assert pulse.look(50_100) is Verdict.ASK
+
+
+def test_pulse_gives_nobody_up_unasked_however_late_it_looks() -> None:
+    pulse = Pulse(OPTIONS, 0)
+    assert pulse.look(1_000_000) is Verdict.ASK
+    assert pulse.look(1_029_999) is Verdict.ALIVE
+    assert pulse.look(1_030_000) is Verdict.DEAD
+
+
+def test_pulse_without_pings_waits_for_the_idle_timeout() -> None:
+    pulse = Pulse(WITHOUT_PINGS, 0)
+    assert pulse.next_deadline_ms() == 75_000
+    assert pulse.look(74_999) is Verdict.ALIVE
+    assert pulse.look(75_000) is Verdict.DEAD

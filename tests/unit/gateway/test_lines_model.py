@@ -18,22 +18,62 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.unit.gateway.fakes import sent
+from tests.unit.gateway.fakes import Submit, Wanted, sent
 from tests.unit.gateway.talk import Talk
 from tidewire.domain.errors import ErrorCode, NotAMember, StoreUnavailable, TidewireError
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, MessageId, UserId
 from tidewire.domain.messages import Appended, AppendOutcome, SendMessage
-from tidewire.gateway.effects import Effects, Submit
 from tidewire.gateway.options import GatewayOptions
 from tidewire.ingest.batcher import Answers, Batch, Batcher
 from tidewire.ingest.options import IngestOptions
-from tidewire.wire.client_frames import SendMessageFrame, SendMessagePayload
+from tidewire.wire.client_frames import (
+    EditMessageFrame,
+    EditMessagePayload,
+    ReactFrame,
+    ReactPayload,
+    SendMessageFrame,
+    SendMessagePayload,
+    SubmitFrame,
+)
 from tidewire.wire.error_table import ERROR_TABLE
 from tidewire.wire.server_frames import ErrorFrame, SendMessageAckFrame
 
 CHATS = (ChatId("chat_1"), ChatId("chat_2"))
 Written = tuple[ChatId, int]
 """A message: its chat, and its place among those written into it."""
+
+
+def frame_of(chat_id: ChatId, place: int, request_id: str, *, is_first: bool) -> SubmitFrame:
+    """Every kind of entry is in the line: each third is an edit, each fifth a reaction."""
+    the_key = key(chat_id, place)
+    if place % 3 == 2:
+        return EditMessageFrame(
+            request_id=request_id,
+            payload=EditMessagePayload(
+                client_message_id=the_key,
+                chat_id=chat_id,
+                is_first=is_first,
+                target=1,
+                content="x",
+            ),
+        )
+    if place % 5 == 4:
+        return ReactFrame(
+            request_id=request_id,
+            payload=ReactPayload(
+                client_message_id=the_key,
+                chat_id=chat_id,
+                is_first=is_first,
+                target=1,
+                emoji="x",
+            ),
+        )
+    return SendMessageFrame(
+        request_id=request_id,
+        payload=SendMessagePayload(
+            client_message_id=the_key, chat_id=chat_id, is_first=is_first, content="x"
+        ),
+    )
 
 
 class LinesMachine(RuleBasedStateMachine):
@@ -50,7 +90,7 @@ class LinesMachine(RuleBasedStateMachine):
             ),
             token_ms=1 << 40,
         )
-        self.batcher: Batcher[SendMessageFrame] = Batcher(
+        self.batcher: Batcher[SubmitFrame] = Batcher(
             IngestOptions(batch_sends_max=2, queue_sends_max=queue, queue_chat_sends_max=queue),
             per_chat=per_chat,
         )
@@ -64,8 +104,8 @@ class LinesMachine(RuleBasedStateMachine):
         self.barred: set[Written] = set()
         """Refused for good."""
         self.stored: dict[ChatId, list[int]] = {chat: [] for chat in CHATS}
-        self.batches: list[Batch[SendMessageFrame]] = []
-        self.decided: Answers[SendMessageFrame] = []
+        self.batches: list[Batch[SubmitFrame]] = []
+        self.decided: Answers[SubmitFrame] = []
 
     # The client.
 
@@ -74,18 +114,9 @@ class LinesMachine(RuleBasedStateMachine):
         request_id = f"r{self.request_count}"
         self.message_of[request_id] = (chat_id, place)
         self.unanswered[chat_id].append(request_id)
-        frame = SendMessageFrame(
-            request_id=request_id,
-            payload=SendMessagePayload(
-                client_message_id=key(chat_id, place),
-                chat_id=chat_id,
-                content="x",
-                is_first=is_first,
-            ),
-        )
-        self.take(self.talk.receive(frame))
+        self.take(self.talk.receive(frame_of(chat_id, place, request_id, is_first=is_first)))
 
-    def take(self, effects: Effects) -> None:
+    def take(self, effects: Wanted) -> None:
         for effect in effects:
             if isinstance(effect, Submit):
                 self.offer(effect.frame)
@@ -141,13 +172,13 @@ class LinesMachine(RuleBasedStateMachine):
 
     # The server.
 
-    def offer(self, frame: SendMessageFrame) -> None:
+    def offer(self, frame: SubmitFrame) -> None:
         payload = frame.payload
         send = SendMessage(
             chat_id=payload.chat_id,
             sender_id=UserId("user_1"),
             client_message_id=payload.client_message_id,
-            content=payload.content,
+            content="x",
             message_id=MessageId(f"msg_{frame.request_id}"),
             origin_connection_id=ConnectionId("conn_1"),
         )

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tidewire.domain.limits import DIGEST_CHATS_MAX, PAGE_BYTES_MAX
+from tidewire.gateway.hub import SLOT_MS
 from tidewire.gateway.options import GatewayOptions
-from tidewire.gateway.wheel import SLOT_MS
 
 
 def test_options_have_the_numbers_of_the_design() -> None:

@@ -1,4 +1,4 @@
-"""The thirteen named invariants of the protocol (contract-facts 2.9), each with a test of its name.
+"""The thirteen named invariants of the protocol, each with a test of its name.
 
 They are tried on the whole gateway with real services behind it; `test_connection_model` tries the
 same of the core in every order of events that hypothesis can think of.
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pushing import give
 from tests.unit.gateway.fakes import OTHER_DEVICE, turns
 from tests.unit.gateway.stage import SETTLED, Stage, staged
 from tests.unit.gateway.test_driver import push
@@ -18,9 +19,11 @@ from tidewire.gateway.options import GatewayOptions
 from tidewire.wire.error_table import ERROR_TABLE
 
 
-@pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+@pytest.fixture(params=[(), ("batch",)], ids=["bare", "batch"])
+async def stage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+    """They hold whichever features are on."""
     async with staged(tmp_path) as stage:
+        stage.features = request.param
         yield stage
 
 
@@ -131,7 +134,7 @@ async def test_connection_established_required(stage: Stage) -> None:
     stage.storage.gate.clear()
     peer = stage.arrives(ann)
     peer.sends("early", chat_id, 1)
-    stage.hub.push([ann], push())
+    give(stage.hub, [ann], push())
     await turns(SETTLED)
     stage.storage.gate.set()
     await turns(SETTLED)
@@ -223,7 +226,7 @@ async def test_slow_consumer_not_silent(tmp_path: Path) -> None:
         peer.transport.is_reading = False
         pushed = 0
         while peer.closed is None:
-            stage.hub.push([ann], push(size=500))
+            give(stage.hub, [ann], push(size=500))
             pushed += 1
             await turns()
         *got, error, closing = peer.new_frames()

@@ -5,15 +5,18 @@ import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tests.unit.gateway.fakes import DEVICE, OTHER_DEVICE, WALL_MS, turns
-from tests.unit.gateway.stage import Stage, staged
+from tests.support.logs import our_lines
+from tests.unit.gateway.fakes import DEVICE, OTHER_DEVICE, WALL_MS, FakeTransport, turns
+from tests.unit.gateway.stage import SETTLED, Peer, Stage, staged
 from tidewire.domain.errors import AuthFailure, StoreUnavailable, Unauthorized
 from tidewire.domain.ids import SessionId, UserId
+from tidewire.gateway.driver import ConnectionDriver
 from tidewire.gateway.options import GatewayOptions
 from tidewire.gateway.service import send_limiter
-from tidewire.ports.identity import Identity
+from tidewire.ports.services import Identity
 from tidewire.ports.transport import Admission, HandshakeRefusal, UpgradeRequest
 
 
@@ -194,7 +197,7 @@ async def test_refusal_is_one_line_without_the_token(
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="tidewire")
     await refused(stage, stage.request("verysecret"))
-    [record] = caplog.records
+    [record] = our_lines(caplog)
     fields = vars(record)
     assert (record.message, fields["error"]) == ("handshake refused", "invalid_token")
     assert (fields["client_ip"], fields["http_status"]) == ("192.0.2.1", 401)
@@ -221,3 +224,84 @@ async def test_attempts_to_connect_count_over_all_servers(stage: Stage) -> None:
     refused = await stage.gateway.authorise(stage.request("ann"))
     assert isinstance(refused, HandshakeRefusal)
     assert refused.error == "rate_limited"
+
+
+# What a store of an earlier release does not take yet.
+
+
+class OlderStore:
+    """Says whether entries are taken; or what it says is a fault."""
+
+    def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answer: bool | Exception = False
+        self.asked = 0
+        monkeypatch.setattr(stage.storage, "takes_entries", self._takes_entries)
+
+    async def _takes_entries(self) -> bool:
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+async def arrive(stage: Stage, device_id: str, features: str = "entries, batch") -> Peer:
+    request = stage.request("ann", device_id=device_id)
+    headers = {**request.headers, "x-tidewire-features": features}
+    admission = await stage.gateway.authorise(msgspec.structs.replace(request, headers=headers))
+    assert isinstance(admission, Admission)
+    transport = FakeTransport()
+    driver = stage.gateway.connected(admission, transport)
+    assert isinstance(driver, ConnectionDriver)
+    await turns(SETTLED)
+    return Peer(stage, driver, transport)
+
+
+def told(peer: Peer) -> list[str]:
+    [established, _] = peer.new_frames()
+    features: list[str] = established["payload"].get("features", [])
+    return features
+
+
+async def test_entries_are_listed_once_the_store_takes_them(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections of before come back to be told; others stay."""
+    store = OlderStore(stage, monkeypatch)
+    before = await arrive(stage, DEVICE)
+    assert told(before) == ["batch"]
+    assert before.driver.has_entries, "it knows them: what others write comes whole"
+    plain = await arrive(stage, OTHER_DEVICE, features="batch")
+    assert told(plain) == ["batch"]
+    store.answer = StoreUnavailable("not now")
+    third, fourth = f"{DEVICE[:-1]}a", f"{DEVICE[:-1]}b"
+    assert told(await arrive(stage, third)) == ["batch"]
+    store.answer = True
+    assert told(await arrive(stage, fourth)) == ["batch", "entries"]
+    closing = before.new_frames()[-1]
+    assert (closing["type"], closing["payload"]["reason"]) == (
+        "connection_closing",
+        "server_shutdown",
+    )
+    assert plain.new_frames() == []
+    assert store.asked == 3
+    again = await arrive(stage, DEVICE)
+    assert told(again) == ["batch", "entries"]
+    assert store.asked == 3, "it is so for good"
+
+
+async def test_handshake_that_was_overtaken_by_the_upgrade_is_told_of_entries(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = OlderStore(stage, monkeypatch)
+    request = stage.request("ann")
+    headers = {**request.headers, "x-tidewire-features": "entries"}
+    admission = await stage.gateway.authorise(msgspec.structs.replace(request, headers=headers))
+    assert isinstance(admission, Admission)
+    assert admission.withheld == ("entries",)
+    store.answer = True
+    await arrive(stage, OTHER_DEVICE)
+    transport = FakeTransport()
+    driver = stage.gateway.connected(admission, transport)
+    assert isinstance(driver, ConnectionDriver)
+    await turns(SETTLED)
+    assert told(Peer(stage, driver, transport)) == ["entries"]

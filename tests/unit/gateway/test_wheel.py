@@ -3,7 +3,7 @@
 import hypothesis.strategies as st
 from hypothesis import given
 
-from tidewire.gateway.wheel import SLOT_MS, Wheel
+from tidewire.gateway.hub import SLOT_MS, Wheel
 
 
 def taken(wheel: Wheel[str], now_ms: int) -> list[str]:

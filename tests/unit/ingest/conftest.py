@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.ingest.fake_store import CallbackStore, FakeStore
+from tests.unit.ingest.fake_store import FakeStore
 from tests.unit.ingest.house import House
 
 
@@ -15,26 +15,17 @@ async def houses() -> AsyncIterator[list[House]]:
     yield made
     for house in made:
         await house.tasks.close()
-        if isinstance(house.store, CallbackStore):
-            house.store.close()
-
-
-@pytest.fixture(params=[FakeStore, CallbackStore])
-def store_class(request: pytest.FixtureRequest) -> type[FakeStore]:
-    """Every rule holds for stores that are awaited and for those that answer by callback."""
-    made: type[FakeStore] = request.param
-    return made
 
 
 @pytest.fixture
-async def house(houses: list[House], store_class: type[FakeStore]) -> House:
+async def house(houses: list[House]) -> House:
     """A house whose store answers at once."""
-    houses.append(House(store_class()))
+    houses.append(House(FakeStore()))
     return houses[-1]
 
 
 @pytest.fixture
-async def held(houses: list[House], store_class: type[FakeStore]) -> House:
+async def held(houses: list[House]) -> House:
     """A house whose store waits to be told what to do with each append."""
-    houses.append(House(store_class(is_holding=True)))
+    houses.append(House(FakeStore(is_holding=True)))
     return houses[-1]

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from tidewire.domain.chats import Chat, ChatType
 from tidewire.domain.errors import StoreUnavailable
 from tidewire.domain.events import ChatRenamed, LoggedEvent, MessageAppended
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
-from tidewire.domain.messages import Message
+from tidewire.domain.messages import Amendment, EntryKind, Message
 from tidewire.domain.outbox import (
     Lease,
     LeaseTable,
@@ -37,6 +39,17 @@ def a_message(sequence: int, chat_id: ChatId = CHAT) -> MessageAppended:
     return MessageAppended(stored, 1, None)
 
 
+def amending(amends: Amendment, sequence: int, content: str = "") -> MessageAppended:
+    """An edit, a deletion or a reaction."""
+    event = a_message(sequence)
+    entry = msgspec.structs.replace(event.message, amends=amends, content=content)
+    return msgspec.structs.replace(event, message=entry)
+
+
+def a_deletion(target: int, sequence: int) -> MessageAppended:
+    return amending(Amendment(kind=EntryKind.DELETE, target=target), sequence)
+
+
 def a_rename(version: int, chat_id: ChatId = CHAT) -> ChatRenamed:
     chat = Chat(
         chat_id=chat_id,
@@ -64,6 +77,7 @@ class MemoryOutbox:
         self.broken: set[OutboxKey] = set()
         self.is_down = False
         self.deletes = 0
+        self.doubtful: set[int] = set()
 
     def commit(self, events: Sequence[LoggedEvent], at_ms: int = 0) -> OutboxKey:
         key = key_of_commit(events)
@@ -106,6 +120,10 @@ class MemoryOutbox:
         self.deletes += 1
         for key in keys:
             self.commits.pop(key, None)
+
+    def take_doubtful(self) -> set[int]:
+        doubtful, self.doubtful = self.doubtful, set()
+        return doubtful
 
     async def lease_table(self, relay_id: str, *, until_ms: int, now_ms: int) -> LeaseTable:
         self._check()

@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from tidewire.domain.errors import KeyReused, MessageNotFound, NotAMember
+from tidewire.domain.fold import MessageNow
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
 from tidewire.domain.messages import (
     Appended,
@@ -12,7 +15,7 @@ from tidewire.domain.messages import (
     MessagePage,
     SendMessage,
 )
-from tidewire.ports.storage import AppendDone, AppendsByCallback, MessageStore
+from tidewire.ports.storage import AppendDone, MessageStore
 
 OUTSIDER = UserId("user_outsider")
 
@@ -24,30 +27,27 @@ class Call:
         self.sends = sends
         self.now_ms = now_ms
         self._store = store
-        self._fate: asyncio.Future[list[AppendOutcome]] = asyncio.Future()
+        self.fate: asyncio.Future[list[AppendOutcome]] = asyncio.Future()
 
     @property
     def contents(self) -> list[str]:
         return [send.content for send in self.sends]
 
     def commit(self) -> None:
-        self._fate.set_result(self._store.store(self.sends, self.now_ms))
+        self.fate.set_result(self._store.store(self.sends, self.now_ms))
 
     def fail(self, error: Exception) -> None:
-        self._fate.set_exception(error)
+        self.fate.set_exception(error)
 
     def commit_then_fail(self, error: Exception) -> None:
         self._store.store(self.sends, self.now_ms)
-        self._fate.set_exception(error)
+        self.fate.set_exception(error)
 
     def answer(self, outcomes: list[AppendOutcome]) -> None:
-        self._fate.set_result(outcomes)
-
-    async def fate(self) -> list[AppendOutcome]:
-        return await self._fate
+        self.fate.set_result(outcomes)
 
 
-class FakeStore:
+class FakeStore(MessageStore):
     """Keeps messages in a list. While `is_holding`, each append waits as a `Call`."""
 
     def __init__(self, *, appends_per_chat: bool = False, is_holding: bool = False) -> None:
@@ -59,6 +59,10 @@ class FakeStore:
         self._arrivals: asyncio.Queue[Call] = asyncio.Queue()
         self.poison: str | None = None
         """The content of a message that the store cannot stand."""
+        self.moderated: UserId | None = None
+        """Whose message everything that is stored deletes."""
+        self.refusal: Exception | None = None
+        """Why the store takes nothing in."""
         self._chats_in_flight: list[ChatId] = []
         self._in_flight_count = 0
         self._first_by_key: dict[tuple[ChatId, ClientMessageId], Message] = {}
@@ -71,16 +75,13 @@ class FakeStore:
     def contents(self) -> list[str]:
         return [message.content for message in self.messages]
 
-    @property
-    def handed_over_count(self) -> int:
-        """How many appends the store was given."""
-        return len(self.calls)
-
     async def arrival(self) -> Call:
         """The next append that arrives, or has arrived and was not asked for."""
         return await self._arrivals.get()
 
-    async def append(self, sends: Sequence[SendMessage], *, now_ms: int) -> list[AppendOutcome]:
+    def append_nowait(self, sends: Sequence[SendMessage], *, now_ms: int, done: AppendDone) -> None:
+        if self.refusal is not None:
+            raise self.refusal
         chats = sorted({send.chat_id for send in sends})
         if self._appends_per_chat:
             assert len(chats) == 1
@@ -92,19 +93,22 @@ class FakeStore:
         self._in_flight_count += 1
         self.in_flight_count_max = max(self.in_flight_count_max, self._in_flight_count)
         self._chats_in_flight += chats
-        try:
-            call = Call(self, list(sends), now_ms)
-            self.calls.append(call)
-            self._arrivals.put_nowait(call)
-            if any(send.content == self.poison for send in sends):
-                call.fail(ZeroDivisionError())
-            elif not self.is_holding:
-                call.commit()
-            return await call.fate()
-        finally:
+
+        def landed(fate: asyncio.Future[list[AppendOutcome]]) -> None:
             self._in_flight_count -= 1
             for chat_id in chats:
                 self._chats_in_flight.remove(chat_id)
+            error = fate.exception()
+            done(error if isinstance(error, Exception) else fate.result())
+
+        call = Call(self, list(sends), now_ms)
+        call.fate.add_done_callback(landed)
+        self.calls.append(call)
+        self._arrivals.put_nowait(call)
+        if any(send.content == self.poison for send in sends):
+            call.fail(ZeroDivisionError())
+        elif not self.is_holding:
+            call.commit()
 
     def store(self, sends: Sequence[SendMessage], now_ms: int) -> list[AppendOutcome]:
         return [self._store_one(send, now_ms) for send in sends]
@@ -131,10 +135,13 @@ class FakeStore:
             send.content,
             send.content_type,
             now_ms,
+            amends=send.amends,
         )
         self.messages.append(message)
         self._first_by_key[send.chat_id, send.client_message_id] = message
-        return _answer(message, deduplicated=False)
+        return msgspec.structs.replace(
+            _answer(message, deduplicated=False), moderated=self.moderated
+        )
 
     # Ingest reads nothing.
 
@@ -151,37 +158,20 @@ class FakeStore:
     async def message(self, reader: UserId, chat_id: ChatId, message_id: MessageId) -> Message:
         raise MessageNotFound
 
+    async def messages_now(
+        self, reader: UserId, chat_id: ChatId, sequences: Sequence[int]
+    ) -> dict[int, MessageNow]:
+        raise NotAMember
 
-class CallbackStore(FakeStore):
-    """The same store with the ability to answer by callback."""
+    async def chats_of_author(
+        self, user_id: UserId, *, after: ChatId | None, count_max: int
+    ) -> list[ChatId]:
+        return []
 
-    def __init__(self, *, appends_per_chat: bool = False, is_holding: bool = False) -> None:
-        super().__init__(appends_per_chat=appends_per_chat, is_holding=is_holding)
-        self.refusal: Exception | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._handed_over_count = 0
-
-    @property
-    def handed_over_count(self) -> int:
-        return self._handed_over_count
-
-    def append_nowait(self, sends: Sequence[SendMessage], *, now_ms: int, done: AppendDone) -> None:
-        if self.refusal is not None:
-            raise self.refusal
-        self._handed_over_count += 1
-
-        async def append() -> None:
-            try:
-                outcome: list[AppendOutcome] | Exception = await self.append(sends, now_ms=now_ms)
-            except Exception as error:  # noqa: BLE001 - handed on, as the port says
-                outcome = error
-            done(outcome)
-
-        self._tasks.append(asyncio.get_running_loop().create_task(append()))
-
-    def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+    async def messages_by(
+        self, user_id: UserId, chat_id: ChatId, *, after: int, count_max: int
+    ) -> list[int]:
+        return []
 
 
 def _answer(message: Message, *, deduplicated: bool) -> Appended:
@@ -195,4 +185,3 @@ def _answer(message: Message, *, deduplicated: bool) -> Appended:
 
 
 _CONFORMS: type[MessageStore] = FakeStore
-_CONFORMS_TOO: type[AppendsByCallback] = CallbackStore

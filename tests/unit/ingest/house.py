@@ -3,10 +3,12 @@
 import asyncio
 
 from tests.unit.ingest.fake_store import FakeStore
+from tidewire.domain.audit import AuditAction
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, UlidSource, UserId
-from tidewire.domain.messages import Appended, AppendOutcome
+from tidewire.domain.messages import Amendment, Appended, AppendOutcome, MessageBody
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.service import IngestService
+from tidewire.ports.audit import ORIGIN
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.supervise import TaskSupervisor
 
@@ -25,16 +27,29 @@ class JumpingClock(SystemClock):
         return super().monotonic_ms() + self.passed_ms
 
 
+class KeptTrail:
+    """The audit trail, as a list of what was reported and from where."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[str | None, str, dict[str, object]]] = []
+
+    def record(self, action: AuditAction, **fields: object) -> None:
+        self.records.append((ORIGIN.get().address, action.value, fields))
+
+
 class House:
     """A service with everything around it."""
 
-    def __init__(self, store: FakeStore, **options: int) -> None:
+    def __init__(
+        self, store: FakeStore, *, edit_window_ms: int | None = None, **options: int
+    ) -> None:
         self.deaths: asyncio.Queue[BaseException] = asyncio.Queue()
         self.tasks = TaskSupervisor(lambda _name, error: self.deaths.put_nowait(error))
         self.clock = JumpingClock()
         self.store = store
         self.answers: dict[str, AppendOutcome] = {}
         self.order: list[str] = []
+        self.trail = KeptTrail()
         self._news = asyncio.Event()
         self.service = IngestService(
             store=store,
@@ -42,6 +57,8 @@ class House:
             ids=UlidSource(lambda _bits: 7),
             tasks=self.tasks,
             options=IngestOptions(**options),
+            edit_window_ms=edit_window_ms,
+            trail=self.trail,
         )
 
     def submit(
@@ -54,8 +71,10 @@ class House:
         sender: str = "user_anna",
         patience_ms: int | None = None,
         label: str | None = None,
+        amends: Amendment | None = None,
+        base: int | None = None,
     ) -> None:
-        """Submit a message; the answer will stand in `answers` under its label, or its content."""
+        """Submit an entry; the answer will stand in `answers` under its label, or its content."""
         name = content if label is None else label
 
         def done(outcome: AppendOutcome) -> None:
@@ -65,23 +84,25 @@ class House:
             self._news.set()
 
         self.service.submit_nowait(
+            MessageBody(content=content),
             chat_id=ChatId(chat),
             sender_id=UserId(sender),
             client_message_id=client_message_id(content if key is None else key),
-            content=content,
             done=done,
             origin_connection_id=None if line is None else ConnectionId(line),
             deadline_at_ms=None if patience_ms is None else self.in_ms(patience_ms),
+            amends=amends,
+            base=base,
         )
 
     async def send(
         self, content: str, *, key: str | None = None, patience_ms: int | None = None
     ) -> Appended:
         return await self.service.send(
+            MessageBody(content=content),
             chat_id=ChatId("chat_1"),
             sender_id=UserId("user_anna"),
             client_message_id=client_message_id(content if key is None else key),
-            content=content,
             deadline_at_ms=None if patience_ms is None else self.in_ms(patience_ms),
         )
 

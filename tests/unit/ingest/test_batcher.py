@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.unit.ingest.invariants import check_batcher
 from tidewire.domain.errors import (
     CounterMissing,
     DeadlinePassed,
@@ -50,13 +51,13 @@ class Bench:
             origin_connection_id=None if line is None else ConnectionId(line),
         )
         self.batcher.offer(send, label, deadline_ms)
-        self.batcher._check_invariants()
+        check_batcher(self.batcher)
 
     def take(self) -> Batch[str]:
         batch = self.batcher.take()
         assert batch is not None
         assert batch.sends == [entry.send for entry in batch.entries]
-        self.batcher._check_invariants()
+        check_batcher(self.batcher)
         return batch
 
     def complete(self, batch: Batch[str], *outcomes: AppendOutcome) -> dict[str, AppendOutcome]:
@@ -72,7 +73,7 @@ class Bench:
         return self._checked(self.batcher.abandon(error))
 
     def _checked(self, answers: Answers[str]) -> dict[str, AppendOutcome]:
-        self.batcher._check_invariants()
+        check_batcher(self.batcher)
         answer_by_label = dict(answers)
         assert len(answer_by_label) == len(answers), "somebody was answered twice"
         self.batcher.answers_given()
@@ -99,7 +100,7 @@ def test_take_gives_everything_that_waits_in_arrival_order() -> None:
 def test_take_gives_nothing_when_nothing_waits() -> None:
     bench = Bench()
     assert bench.batcher.take() is None
-    assert bench.batcher.takeable_count == 0
+    assert not bench.batcher.can_take()
 
 
 def test_take_gives_nothing_while_the_lane_is_in_flight() -> None:
@@ -162,7 +163,7 @@ def test_take_gives_one_batch_per_chat_when_chats_are_apart() -> None:
     bench = Bench(per_chat=True)
     for label, chat in (("a", "chat_1"), ("b", "chat_2"), ("c", "chat_1")):
         bench.offer(label, chat=chat)
-    assert bench.batcher.takeable_count == 2
+    assert bench.batcher.can_take()
     first, second = bench.take(), bench.take()
     assert (labels(first), labels(second)) == (["a", "c"], ["b"])
     bench.offer("d", chat="chat_1")
@@ -177,9 +178,9 @@ def test_take_gives_no_more_batches_than_may_be_in_flight() -> None:
     bench = Bench(per_chat=True, appends_in_flight_max=1)
     bench.offer("a", chat="chat_1")
     bench.offer("b", chat="chat_2")
-    assert bench.batcher.takeable_count == 1
+    assert bench.batcher.can_take()
     first = bench.take()
-    assert bench.batcher.takeable_count == 0
+    assert not bench.batcher.can_take()
     assert bench.batcher.take() is None
     assert bench.batcher.in_flight_count == 1
     bench.complete(first, stored(1))

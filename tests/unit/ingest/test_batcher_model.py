@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from tests.unit.ingest.invariants import check_batcher
 from tidewire.domain.errors import (
     CounterMissing,
     DeadlinePassed,
@@ -241,15 +242,15 @@ class BatcherMachine(RuleBasedStateMachine):
 
     @rule()
     def take(self) -> None:
-        takeable_count = self.batcher.takeable_count
+        can_take = self.batcher.can_take()
         batch = self.batcher.take()
         busy = [self.lane_of(batch.sends[0]) for batch in self.batches]
         if batch is None:
-            assert takeable_count == 0
+            assert not can_take
             idle = [sent for sent in self.queued() if self.lane_of(sent.send) not in busy]
             assert not idle or len(self.batches) == self.options.appends_in_flight_max
             return
-        assert takeable_count > 0
+        assert can_take
         lane = self.lane_of(batch.sends[0])
         assert lane not in busy
         expected = self.expected_batch(lane)
@@ -351,7 +352,7 @@ class BatcherMachine(RuleBasedStateMachine):
     def holds_together(self) -> None:
         if not hasattr(self, "batcher"):
             return
-        self.batcher._check_invariants()
+        check_batcher(self.batcher)
         waiting = [sent.deadline_ms for sent in self.all_sent if not sent.is_answered]
         next_ms = self.batcher.next_deadline_ms()
         assert not waiting or (next_ms is not None and next_ms <= min(waiting))

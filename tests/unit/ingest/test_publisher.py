@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.unit.ingest.events import ANNA, CHAT, MemoryOutbox, a_message, a_rename
-from tests.unit.ingest.house import next_turn
+from tests.support.memory.event_log import MemoryEventLog
+from tests.unit.ingest.events import ANNA, CHAT, MemoryOutbox, a_deletion, a_message, a_rename
+from tests.unit.ingest.house import JumpingClock, next_turn
 from tidewire.domain.delivery import Positions
 from tidewire.domain.events import Event, LoggedEvent, PositionsAdvanced
-from tidewire.engines.memory.event_log import MemoryEventLog
+from tidewire.domain.outbox import key_of_commit
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.publisher import Publisher
+from tidewire.ports.event_log import LOGGED, CommitBus
 from tidewire.runtime.supervise import TaskSupervisor
 
 PATIENCE_MS = 5_000
@@ -20,17 +22,18 @@ class Stage:
     def __init__(self, **options: int) -> None:
         self.log = MemoryEventLog()
         self.outbox = MemoryOutbox()
+        self.clock = JumpingClock()
         self.positions: list[Event] = []
         self.publisher = Publisher(
-            log=self.log,
-            outbox=self.outbox,
-            on_positions=lambda events: self.positions.extend(events),
-            options=IngestOptions(**options),
+            log=self.log, outbox=self.outbox, clock=self.clock, options=IngestOptions(**options)
         )
+        self.bus = CommitBus()
+        self.bus.subscribe(LOGGED, self.publisher.committed)
+        self.bus.subscribe((PositionsAdvanced,), self.positions.extend)
 
     def commit(self, *events: LoggedEvent) -> None:
         self.outbox.commit(events)
-        self.publisher.committed(events)
+        self.bus(events)
 
 
 @asynccontextmanager
@@ -38,8 +41,10 @@ async def a_stage(**options: int) -> AsyncIterator[Stage]:
     stage = Stage(**options)
     tasks = TaskSupervisor()
     tasks.start_service("publisher", stage.publisher.run())
-    yield stage
-    await tasks.close()
+    try:
+        yield stage
+    finally:
+        await tasks.close()
 
 
 async def test_commit_is_published_and_its_row_deleted() -> None:
@@ -54,14 +59,48 @@ async def test_commit_is_published_and_its_row_deleted() -> None:
         assert counters.rows_deleted == 2
 
 
+async def test_commit_waits_for_the_log_until_the_log_has_it() -> None:
+    async with a_stage() as stage:
+        unlogged = stage.publisher.unlogged
+        stage.log.holds_back = True
+        stage.commit(a_message(1))
+        stage.clock.passed_ms += 5_000
+        now_ms = stage.clock.monotonic_ms()
+        assert unlogged.since(now_ms - 6_000) == {}
+        assert unlogged.since(now_ms - 5_000) == {CHAT: ()}
+        stage.log.answer()
+        assert unlogged.since(now_ms) == {}
+
+
+async def test_commit_that_the_log_did_not_take_waits_for_a_relay() -> None:
+    async with a_stage() as stage:
+        stage.log.is_down = True
+        stage.commit(a_message(1))
+        await next_turn()
+        assert stage.publisher.take_left() == {key_of_commit([a_message(1)]).shard}
+        assert stage.publisher.unlogged.since(stage.clock.monotonic_ms()) == {CHAT: ()}
+
+
 async def test_positions_are_handed_on_and_never_logged() -> None:
     moved = PositionsAdvanced(CHAT, ANNA, Positions(1, 1))
     async with a_stage() as stage:
-        stage.publisher.committed([moved])
+        stage.bus([moved])
         assert stage.positions == [moved]
         assert await stage.publisher.drain(PATIENCE_MS)
         assert stage.log.events == []
         assert stage.publisher.counters.commits == 0
+
+
+async def test_deletion_withdraws_the_text_also_when_there_is_no_room_for_it() -> None:
+    """At the bound the relays publish the deletion; the text must not go out until then."""
+    async with a_stage(publishing_commits_max=1) as stage:
+        stage.log.holds_back = True
+        stage.commit(a_message(1))
+        assert stage.log.withdrawn == []
+        deletion = a_deletion(1, 2)
+        stage.commit(deletion)
+        assert stage.publisher.counters.left_to_relays == 1
+        assert stage.log.withdrawn == [deletion.message]
 
 
 async def test_row_stays_until_the_log_has_answered() -> None:

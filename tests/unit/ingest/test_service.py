@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests.unit.ingest.fake_store import OUTSIDER, CallbackStore, FakeStore
+from tests.unit.ingest.fake_store import OUTSIDER, FakeStore
 from tests.unit.ingest.house import House, client_message_id, next_turn
 from tidewire.domain.errors import (
     CounterMissing,
@@ -22,9 +22,9 @@ from tidewire.domain.errors import (
     Unavailable,
 )
 from tidewire.domain.ids import ChatId, ClientMessageId, UserId
-from tidewire.domain.messages import Appended, AppendOutcome
+from tidewire.domain.messages import Appended, AppendOutcome, MessageBody
 from tidewire.ingest.batcher import Batcher
-from tidewire.ingest.stamps import HELD_MS_MAX
+from tidewire.ingest.service import HELD_MS_MAX
 
 AWAY = StoreUnavailable("the store is away")
 
@@ -80,11 +80,11 @@ async def test_sends_during_an_append_share_the_next_one(held: House) -> None:
 async def test_next_append_is_with_the_store_before_answers_are_given(held: House) -> None:
     appends_at_answer: list[int] = []
     held.service.submit_nowait(
+        MessageBody(content="m1"),
         chat_id=ChatId("chat_1"),
         sender_id=UserId("user_anna"),
         client_message_id=client_message_id("m1"),
-        content="m1",
-        done=lambda _outcome: appends_at_answer.append(held.store.handed_over_count),
+        done=lambda _outcome: appends_at_answer.append(len(held.store.calls)),
     )
     first = await held.store.arrival()
     held.submit("m2")
@@ -175,10 +175,10 @@ async def test_two_equal_ids_in_one_batch_are_one_message_and_equal_answers(hous
 async def test_same_uuid_in_capital_letters_is_the_same_key(house: House) -> None:
     answers = [
         await house.service.send(
+            MessageBody(content="hello"),
             chat_id=ChatId("chat_1"),
             sender_id=UserId("user_anna"),
             client_message_id=ClientMessageId(written),
-            content="hello",
         )
         for written in (
             "0000abcd-0000-4000-8000-00000000cafe",
@@ -390,10 +390,7 @@ async def test_store_that_cannot_be_asked_fails_its_senders(house: House) -> Non
     def broken(*_: object, **__: object) -> None:
         raise ValueError("a bug")
 
-    name = "append" if house.service._append_nowait is None else "append_nowait"
-    setattr(house.store, name, broken)
-    if name == "append_nowait":
-        house.service._append_nowait = broken
+    house.store.append_nowait = broken  # type: ignore[method-assign]
     house.submit("m1")
     await house.answered("m1")
     assert isinstance(house.answers["m1"], StoreUnavailable)
@@ -430,25 +427,15 @@ async def test_store_that_answers_too_little_fails_its_callers_and_tells_the_own
     assert isinstance(await held.deaths.get(), AssertionError)
 
 
-async def test_cancelled_append_fails_its_callers(houses: list[House]) -> None:
-    held = House(FakeStore(is_holding=True))
-    houses.append(held)
-    held.submit("m1")
-    await held.store.arrival()
-    await held.tasks.close()
-    await held.answered("m1")
-    assert isinstance(held.answers["m1"], StoreUnavailable)
-
-
 async def test_done_that_raises_keeps_nobody_from_his_answer(house: House) -> None:
     def broken(_outcome: AppendOutcome) -> None:
         raise ZeroDivisionError
 
     house.service.submit_nowait(
+        MessageBody(content="m1"),
         chat_id=ChatId("chat_1"),
         sender_id=UserId("user_anna"),
         client_message_id=client_message_id("m1"),
-        content="m1",
         done=broken,
     )
     house.submit("m2")
@@ -557,7 +544,7 @@ async def test_many_senders_with_retries_end_in_one_message_each(house: House) -
 async def test_store_that_takes_nothing_in_by_callback_is_answered_and_tried_again(
     houses: list[House],
 ) -> None:
-    store = CallbackStore()
+    store = FakeStore()
     house = House(store)
     houses.append(house)
     store.refusal = AWAY

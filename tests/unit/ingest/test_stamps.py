@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewire.ingest.stamps import HELD_MS_MAX, Stamps
+from tidewire.ingest.service import HELD_MS_MAX, Stamps
 
 DATE_MS = 1_700_000_000_000
 NOW_MS = 5_000

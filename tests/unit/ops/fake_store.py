@@ -1,17 +1,21 @@
 """A store that is nothing but rows, so that a test can break one of them and nothing else."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from tidewire.domain.ids import ChatId
+from tidewire.domain.messages import Amendment, EntryKind
 from tidewire.ports.inspection import (
+    ChangeRow,
     ChatRow,
     Damaged,
     EntryRow,
     Inspector,
+    KeptRow,
     MessageRow,
     PairRow,
     PositionRow,
+    TargetRow,
 )
 
 GROUP = ChatId("chat_a_group")
@@ -85,7 +89,36 @@ class FakeStore:
             PositionRow("user_1", DIRECT, 1, 1, 0, 0, 1, 1, True),
             PositionRow("user_2", DIRECT, 0, 0, 0, 0, 1, 1, True),
         ]
+        self._keep_changes()
+        self.knows_changes = True
         self.pair_rows: list[PairRow] = [("user_1#user_2", DIRECT, "direct")]
+
+    def _keep_changes(self) -> None:
+        # Two messages (1, 2), an edit of the first (4), a reaction to the second (7), and a message
+        # with a mention (9).
+        target = TargetRow(True, True, None)
+        edit = Amendment(kind=EntryKind.EDIT, target=1)
+        react = Amendment(kind=EntryKind.REACT, target=2, emoji="👍")
+        said = {
+            4: ChangeRow(4, "user_1", edit, None, (), 0, True, None),
+            7: ChangeRow(7, "user_2", react, None, (), 1, False, None),
+            9: ChangeRow(9, "user_1", None, 2, ("user_3",), 0, True, None),
+        }
+        self.change_rows: dict[ChatId, list[ChangeRow]] = {
+            GROUP: [
+                said[4]._replace(target=target, kept=4, message_before=2, chained_before=2),
+                said[7]._replace(
+                    target=target, kept=7, on_count=1, message_before=2, chained_before=2
+                ),
+                said[9]._replace(target=target, found_mentions=["user_3"]),
+            ],
+            DIRECT: [],
+        }
+        self.kept_rows: list[KeptRow] = [
+            KeptRow(GROUP, EntryKind.EDIT, 4, "", edit, said[4], False),
+            KeptRow(GROUP, EntryKind.REACT, 7, "user_2", react, said[7], False),
+            KeptRow(GROUP, EntryKind.MESSAGE, 9, "user_3", None, said[9], False),
+        ]
 
     def change(self, chat_id: ChatId, **fields: object) -> None:
         """Replace fields of one chat's row."""
@@ -94,6 +127,14 @@ class FakeStore:
     def change_position(self, index: int, **fields: object) -> None:
         row = self.position_rows[index]
         self.position_rows[index] = row._replace(**fields)  # type: ignore[arg-type]
+
+    def change_entry(self, index: int, **fields: object) -> None:
+        row = self.change_rows[GROUP][index]
+        self.change_rows[GROUP][index] = row._replace(**fields)  # type: ignore[arg-type]
+
+    def change_kept(self, index: int, **fields: object) -> None:
+        row = self.kept_rows[index]
+        self.kept_rows[index] = row._replace(**fields)  # type: ignore[arg-type]
 
     # The port.
 
@@ -118,6 +159,16 @@ class FakeStore:
 
     def message_ids(self) -> Iterator[Sequence[EntryRow]] | None:
         return self._chunks("message ids", self.id_rows) if self.has_message_ids else None
+
+    def changes(
+        self, chat: ChatRow, is_sound: Callable[[ChangeRow], bool]
+    ) -> Iterator[Sequence[ChangeRow]] | None:
+        if not self.knows_changes:
+            return None
+        return self._chunks(f"changes of {chat.chat_id}", self.change_rows[chat.chat_id])
+
+    def kept(self, is_sound: Callable[[KeptRow], bool]) -> Iterator[Sequence[KeptRow]] | None:
+        return self._chunks("kept", self.kept_rows) if self.knows_changes else None
 
     def positions(self) -> Iterator[Sequence[PositionRow]]:
         return self._chunks("positions", self.position_rows)

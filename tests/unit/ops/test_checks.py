@@ -238,6 +238,30 @@ def hidden_above_head(store: FakeStore) -> None:
     store.position_rows[0] = store.position_rows[0]._replace(hidden_through=99)
 
 
+def reply_to_nothing(store: FakeStore) -> None:
+    store.change_entry(2, target=None)
+
+
+def text_under_a_tombstone(store: FakeStore) -> None:
+    store.change_entry(2, mentions=(), found_mentions=(), deleted_by=11, deletes=9)
+
+
+def edit_that_is_not_kept(store: FakeStore) -> None:
+    store.change_entry(0, kept=None)
+
+
+def reaction_that_is_not_kept(store: FakeStore) -> None:
+    store.change_entry(1, kept=None)
+
+
+def mention_that_is_not_kept(store: FakeStore) -> None:
+    store.change_entry(2, found_mentions=())
+
+
+def another_message_before(store: FakeStore) -> None:
+    store.change_entry(1, message_before=1)
+
+
 CASES: list[tuple[Break, set[str]]] = [
     (drop_counter, {"counter_must_exist"}),
     (lower_counter, {"sequence_monotonicity"}),
@@ -287,6 +311,12 @@ CASES: list[tuple[Break, set[str]]] = [
     (rows_without_chat, {"rows_belong_to_a_chat"}),
     (positions_without_chat, {"rows_belong_to_a_chat"}),
     (damaged_messages, {"database_readable"}),
+    (reply_to_nothing, {"target_is_a_message"}),
+    (text_under_a_tombstone, {"deleted_is_erased"}),
+    (edit_that_is_not_kept, {"edits_exact"}),
+    (reaction_that_is_not_kept, {"reactions_exact"}),
+    (mention_that_is_not_kept, {"mentions_exact"}),
+    (another_message_before, {"message_before_exact"}),
 ]
 
 

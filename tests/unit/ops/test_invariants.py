@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tidewire.ops import trace
+from tests.support import trace
 from tidewire.ops.invariants import BY_NAME, INVARIANTS, Invariant, Kind, names_of
 
 # What stands after the word INVARIANT in the appendices of the three ADRs.
@@ -45,7 +45,7 @@ SPECIFIED = {
     """,
 }
 
-# Where DESIGN holds something else than the words of the specification.
+# Where we hold something else than the words of the specification.
 HELD_DIFFERENTLY = {
     "sync_position_from_watermark",
     "group_delivered_requires_all_members",

@@ -28,6 +28,9 @@ class FakeRepair:
         self._evidence = evidence
         self.put: NewCounter | None = None
 
+    def close(self) -> None:
+        pass
+
     def evidence(self, chat_id: ChatId) -> CounterEvidence:
         return self._evidence
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.unit.ops.fake_store import DIRECT, GROUP, FakeStore
 from tidewire.domain.errors import StoreUnusable
-from tidewire.ops.invariants import Kind, names_of
-from tidewire.ops.verify import CHECKED_PER, OFFENDERS_MAX, CheckResult, Counts, Report, verify
+from tidewire.ops.invariants import BY_NAME, Kind, names_of
+from tidewire.ops.verify import OFFENDERS_MAX, CheckResult, Counts, Report, verify
 from tidewire.ports.inspection import Damaged, Inspector, PositionRow
 
 
@@ -17,7 +17,7 @@ def test_verify_counts_what_it_looked_at() -> None:
     report = verify(FakeStore)
     assert report.epoch == "epoch-1"
     assert report.counts == Counts(
-        chats=2, members=5, messages=6, keys=6, message_ids=6, positions=6
+        chats=2, members=5, messages=6, keys=6, message_ids=6, positions=6, changes=3, kept=3
     )
     assert report.violations == 0
     assert [check.name for check in report.checks] == list(names_of(Kind.STATE))
@@ -27,8 +27,7 @@ def test_verify_counts_what_it_looked_at() -> None:
 
 
 def test_units_are_those_of_state_checks() -> None:
-    assert set(CHECKED_PER) <= set(names_of(Kind.STATE))
-    assert set(CHECKED_PER.values()) <= set(Counts.__struct_fields__)
+    assert {BY_NAME[name].per for name in names_of(Kind.STATE)} <= set(Counts.__struct_fields__)
 
 
 def test_verify_keeps_the_first_offenders_and_counts_all() -> None:
@@ -49,6 +48,7 @@ def test_verify_reports_progress() -> None:
     assert seen[0] == ("messages", 0, 6)
     assert ("messages", 6, 6) in seen
     assert ("message ids", 6, 6) in seen
+    assert ("changes", 3, None) in seen
     assert ("positions", 6, None) in seen
     assert seen[-1] == ("direct chats", 1, None)
 
@@ -69,6 +69,8 @@ def test_verify_closes_the_store() -> None:
         ("message ids", "the rest of the index was not checked"),
         ("positions", "the rest of the positions was not checked"),
         ("pairs", "the rest of that index was not checked"),
+        (f"changes of {GROUP}", "the rest of this chat was not checked"),
+        ("kept", "the rest of what is kept was not checked"),
     ],
 )
 def test_damage_is_a_violation_that_names_the_place(place: str, consequence: str) -> None:
@@ -119,3 +121,12 @@ def test_store_without_message_ids_says_that_they_were_not_checked() -> None:
     report = verify(lambda: store)
     assert report.violations == 0
     assert check_of(report, "message_ids_exact").checked is None
+
+
+def test_store_that_does_not_tell_its_changes_says_that_they_were_not_checked() -> None:
+    store = FakeStore()
+    store.knows_changes = False
+    report = verify(lambda: store)
+    assert report.violations == 0
+    assert (report.counts.changes, report.counts.kept) == (None, None)
+    assert check_of(report, "reactions_exact").checked is None

@@ -2,7 +2,7 @@ import asyncio
 import threading
 from typing import Any
 
-from tidewire.ports.pausing import pause
+from tidewire.ports.runtime import pause
 
 
 async def test_pause_takes_as_long_as_it_was_told() -> None:

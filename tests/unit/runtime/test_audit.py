@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.logs import our_lines
 from tests.unit.accounts.parts import ManualClock
 from tidewire.domain.audit import OPERATOR, AuditAction
 from tidewire.domain.ids import ChatId, SessionId
@@ -56,7 +57,7 @@ def test_line_is_logged_at_once_whatever_the_level_is(
         trail.record(AuditAction.LOGIN, actor="user_a", target="user_a")
     finally:
         logging.getLogger("tidewire").setLevel(logging.NOTSET)
-    (line,) = caplog.records
+    (line,) = our_lines(caplog)
     assert (line.name, line.message) == (LOGGER_NAME, "audit")
     assert vars(line)["action"] == "login"
     assert vars(line)["actor"] == "user_a"
@@ -92,7 +93,7 @@ def test_disk_that_fails_is_told_once_and_counted(
     trail.record(AuditAction.LOGIN, actor="user_a")
     trail.record(AuditAction.LOGIN, actor="user_a")
     trail.close()
-    warnings = [line for line in caplog.records if line.levelno == logging.WARNING]
+    warnings = [line for line in our_lines(caplog) if line.levelno == logging.WARNING]
     assert len(warnings) == 1
     assert "cannot be written" in warnings[0].message
     assert trail.lost_count == 2

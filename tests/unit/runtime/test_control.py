@@ -22,8 +22,8 @@ class FakeOperations:
     async def run(self, name: str, arguments: Mapping[str, object], progress: Progress) -> Result:
         if name == "refuse":
             raise InvalidOperation("this cannot be done")
-        if name == "misunderstand":
-            raise TypeError("unexpected keyword argument")
+        if name == "fail":
+            raise TypeError("a bug of the act, not of the request")
         if name == "work":
             progress(1, 2)
             progress(2, 2)
@@ -62,8 +62,18 @@ async def test_answer_is_what_the_operation_gave(server: ControlServer, data_dir
 async def test_refusal_is_the_servers_sentence(server: ControlServer, data_dir: Path) -> None:
     with pytest.raises(OperationFailed, match="this cannot be done"):
         await ask(data_dir, "refuse")
-    with pytest.raises(OperationFailed, match="another version"):
-        await ask(data_dir, "misunderstand")
+
+
+async def test_bug_of_an_act_is_told_as_one(server: ControlServer, data_dir: Path) -> None:
+    """F11: not as a request that the server does not understand."""
+    with pytest.raises(OperationFailed, match="INTERNAL_ERROR: something went wrong"):
+        await ask(data_dir, "fail")
+
+
+async def test_request_that_is_too_long_is_answered(server: ControlServer, data_dir: Path) -> None:
+    """F11: it was passed over in silence."""
+    with pytest.raises(OperationFailed, match="longer than 262144 bytes"):
+        await ask(data_dir, "echo", text="a" * 3 * control.LINE_BYTES_MAX)
 
 
 async def test_progress_comes_before_the_answer(server: ControlServer, data_dir: Path) -> None:

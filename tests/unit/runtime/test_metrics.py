@@ -7,14 +7,26 @@ from typing import Any, cast
 
 from tidewire.domain.audit import AuditAction
 from tidewire.domain.errors import ErrorCode
-from tidewire.edge.rest.counters import RestCounters
+from tidewire.edge.rest.services import RestCounters
+from tidewire.engines.dynamodb.database import Counts
+from tidewire.engines.dynamodb.storage import DynamoStorage
+from tidewire.engines.kafka.consumer import KafkaLogReader, ReaderCounters
+from tidewire.engines.redis.inbox import Inbox, InboxCounters
+from tidewire.engines.redis.options import RedisOptions
+from tidewire.engines.redis.push_queue import PushQueue
+from tidewire.engines.redis.router import RedisRouter, RouterCounters
+from tidewire.fanout.consumer import ConsumerCounters, LogConsumer
 from tidewire.fanout.worker import FanoutCounters
 from tidewire.gateway.counters import GatewayCounters
+from tidewire.ingest.publisher import Publisher, PublisherCounters
+from tidewire.ingest.relay import Relay, RelayCounters
 from tidewire.ingest.service import IngestCounters
-from tidewire.runtime.metrics import Metrics, Sources
+from tidewire.runtime import metrics
+from tidewire.runtime.engines import ENGINES
+from tidewire.runtime.metrics import Metrics, ProcessNumbers, SecurityNumbers, Source
 
 
-def sources(**sqlite: Any) -> Sources:
+def sources(**sqlite: Any) -> list[Source]:
     counters = GatewayCounters()
     counters.connections_by_status = {"accepted": 3, "lost": 1}
     counters.errors_sent_by_code = {"RATE_LIMITED": 2, "NOT_A_MEMBER": 5}
@@ -38,21 +50,29 @@ def sources(**sqlite: Any) -> Sources:
         ErrorCode.VALIDATION_ERROR,
     ):
         rest.sent(code)
-    fakes: dict[str, Any] = {
-        "hub": SimpleNamespace(counters=counters, connections_count=2, unsent_bytes=99),
-        "ingest": SimpleNamespace(counters=ingest, queued_count=8, in_flight_count=1),
-        "delivery": SimpleNamespace(waiting_count=12),
-        "fanout": SimpleNamespace(counters=FanoutCounters()),
-        "sqlite": SimpleNamespace(**sqlite) if sqlite else None,
-        "rest": rest,
-        "trail": SimpleNamespace(counts=Counter({AuditAction.LOGIN: 4}), lost_count=2),
-        "lag": SimpleNamespace(last_s=0.5, highest_s=0.75),
-        "failures_by_kind": {"sync": 2},
-    }
-    return Sources(**cast("Any", fakes), tasks_count=lambda: 21, revocations_count=lambda: 13)
+    trail = SimpleNamespace(counts=Counter({AuditAction.LOGIN: 4}), lost_count=2)
+    lag = SimpleNamespace(last_s=0.5, highest_s=0.75)
+    process = ProcessNumbers(cast("Any", lag), {"sync": 2})
+    process.tasks_count = lambda: 21  # type: ignore[method-assign]
+    return [
+        (metrics.TABLES["process"], process),
+        (
+            metrics.TABLES["gateway"],
+            SimpleNamespace(counters=counters, connections_count=2, unsent_bytes=99),
+        ),
+        (
+            metrics.TABLES["ingest"],
+            SimpleNamespace(counters=ingest, queued_count=8, in_flight_count=1),
+        ),
+        (metrics.TABLES["delivery"], SimpleNamespace(waiting_count=12)),
+        (metrics.TABLES["fanout"], SimpleNamespace(counters=FanoutCounters())),
+        (ENGINES["sqlite"].metrics["store"], SimpleNamespace(**sqlite) if sqlite else None),
+        (metrics.TABLES["security"], SecurityNumbers(counters, rest, cast("Any", trail))),
+        (metrics.TABLES["revocations"], SimpleNamespace(count=13)),
+    ]
 
 
-def page(of: Sources) -> dict[str, float]:
+def page(of: list[Source]) -> dict[str, float]:
     lines = Metrics(of).render().decode().splitlines()
     return {
         name: float(value)
@@ -104,8 +124,7 @@ def test_store_that_counts_nothing_is_left_out() -> None:
     wal = SimpleNamespace(wal_bytes=5, restarts=1, restarts_pinned=2, checkpoints_failed=3)
     values = page(
         sources(
-            commits=commits,
-            writes_waiting_count=6,
+            writer=SimpleNamespace(counters=commits, waiting_count=6),
             memory_bytes=77,
             checkpointer=wal,
             damage=SimpleNamespace(messages_damaged=8, requests_failed=9),
@@ -136,3 +155,29 @@ def test_labels_are_of_a_known_few_kinds() -> None:
         "type",
         "version",
     }
+
+
+def test_tables_of_a_cluster_name_what_its_parts_count() -> None:
+    """The attributes in a table are not seen by the type checker."""
+    parts: list[tuple[str, type, type | None]] = [
+        (ENGINES["dynamodb"].metrics["store"], DynamoStorage, None),
+        (metrics.TABLES["publisher"], Publisher, PublisherCounters),
+        (metrics.TABLES["relay"], Relay, RelayCounters),
+        (metrics.TABLES["consumer"], LogConsumer, ConsumerCounters),
+        (ENGINES["kafka"].metrics["log_reader"], KafkaLogReader, ReaderCounters),
+        (ENGINES["redis"].metrics["router"], RedisRouter, RouterCounters),
+        (ENGINES["redis"].metrics["inbox"], Inbox, InboxCounters),
+    ]
+    for table, part, counters in parts:
+        for entry in metrics.entries_of(table):
+            for attribute in entry.attributes.values():
+                first, _, rest = attribute.partition(".")
+                if first == "counts":
+                    assert hasattr(Counts(), rest), attribute
+                elif first == "queue":
+                    assert hasattr(PushQueue(RedisOptions()), rest), attribute
+                elif first == "counters":
+                    assert counters is not None
+                    assert hasattr(counters(), rest), attribute
+                else:
+                    assert hasattr(part, first), attribute

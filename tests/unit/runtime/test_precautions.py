@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.logs import our_lines
 from tidewire.runtime.config import load
-from tidewire.runtime.precautions import doubts, take_precautions
+from tidewire.runtime.serve import doubts, take_precautions
 
 
 def doubts_of(data_dir: Path, **flags: str) -> list[str]:
@@ -59,13 +60,13 @@ def test_keys_over_plain_http_are_told(tmp_path: Path, scheme: str, *, is_open: 
 def test_doubts_are_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tmp_path.chmod(0o777)
     take_precautions(load(data_dir=tmp_path, environ={}).config)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [record.levelname for record in our_lines(caplog)] == ["WARNING"]
 
 
 def test_soft_limit_of_files_is_raised_to_the_hard_one() -> None:
     # In a process of its own: a limit is not given back.
     program = (
-        "import resource; from tidewire.runtime.precautions import raise_file_limit;"
+        "import resource; from tidewire.runtime.serve import raise_file_limit;"
         "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1];"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard)); raise_file_limit();"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidewire.domain.accounts import Secret
-from tidewire.runtime.settings import Setting, Slot, Unfit, build, cast, nearest, slots_of
+from tidewire.runtime.settings import Setting, Slot, Unfit, build, cast, slots_of, unknown
 
 
 class Colour(StrEnum):
@@ -24,12 +24,11 @@ class Inner:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outer:
     width: int = 1
-    vfs: str = "unix"
     inner: Inner = field(default_factory=Inner)
 
 
-def test_slots_of_names_every_place_but_the_hidden_ones() -> None:
-    slots = list(slots_of(Outer, "outer", hidden=["outer.vfs"]))
+def test_slots_of_names_every_place() -> None:
+    slots = list(slots_of(Outer, "outer"))
     assert slots == [Slot("outer.width", int, 1), Slot("outer.inner.depth_ms", int, 3)]
     variables = ["TIDEWIRE_OUTER_WIDTH", "TIDEWIRE_OUTER_INNER_DEPTH_MS"]
     assert [slot.variable for slot in slots] == variables
@@ -96,6 +95,8 @@ def test_shown_is_for_people_and_keeps_secrets(value: object, shown: str) -> Non
     assert Setting("name", value, "default").shown == shown
 
 
-def test_nearest_helps_with_a_slip_and_not_with_nonsense() -> None:
-    assert nearest("server.prot", ["server.port"]) == "; did you mean server.port?"
-    assert "tidewire config" in nearest("banana", ["server.port"])
+def test_unknown_helps_with_a_slip_and_not_with_nonsense() -> None:
+    known = ["server.port"]
+    told = "there is no setting server.prot; did you mean server.port?"
+    assert unknown("server.prot", "server.prot", known) == told
+    assert "tidewire config" in unknown("banana", "banana", known)

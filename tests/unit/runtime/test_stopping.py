@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 
-from tidewire.runtime.stopping import EXIT_BROKEN, EXIT_DONE, Stop
+from tidewire.runtime.lifecycle import EXIT_BROKEN, EXIT_DONE, Stop
 
 
 async def test_signal_asks_for_an_end() -> None:
@@ -13,7 +13,7 @@ async def test_signal_asks_for_an_end() -> None:
     try:
         assert not stop.is_wanted
         os.kill(os.getpid(), signal.SIGTERM)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await stop.wait()
     finally:
         stop.ignore()

@@ -9,7 +9,8 @@ import signal
 
 import pytest
 
-from tidewire.ports.runtime import RequestKind
+from tests.support.logs import our_lines
+from tidewire.ports.runtime import RequestKind, pause
 from tidewire.runtime.supervise import TaskDisappeared, TaskSupervisor, stop_process
 
 Death = tuple[str, BaseException]
@@ -60,7 +61,7 @@ async def test_death_of_a_service_is_logged_and_reported(
 
     tasks.start_service("work", work())
     assert await deaths.get() == ("work", bug)
-    (record,) = caplog.records
+    (record,) = our_lines(caplog)
     assert (record.levelno, record.message) == (logging.CRITICAL, "task 'work' died")
     assert record.exc_info is not None
     assert record.exc_info[1] is bug
@@ -126,14 +127,21 @@ async def test_death_while_closing_is_logged_and_not_reported(
     await started.wait()
     await tasks.close()
     assert deaths.empty()
-    assert [record.message for record in caplog.records] == ["task 'work' died"]
+    assert [record.message for record in our_lines(caplog)] == ["task 'work' died"]
 
 
-async def test_service_is_refused_after_close(deaths: Deaths) -> None:
+async def test_nothing_begins_while_the_process_ends(
+    deaths: Deaths, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A timer, or a link that is lost, may still ask for it."""
     tasks = TaskSupervisor(deaths.take)
     await tasks.close()
-    with pytest.raises(RuntimeError, match="'work' was started while the process is ending"):
-        tasks.start_service("work", forever(asyncio.Event(), []))
+    started, failures = asyncio.Event(), list[Exception]()
+    tasks.start_service("work", forever(started, []))
+    tasks.start_request(RequestKind.SYNC, forever(started, []), failures.append)
+    await pause(10)
+    assert (started.is_set(), failures, our_lines(caplog)) == (False, [], [])
+    assert deaths.empty()
 
 
 async def test_request_that_fails_is_logged_counted_and_told_and_kills_nothing(
@@ -147,7 +155,7 @@ async def test_request_that_fails_is_logged_counted_and_told_and_kills_nothing(
 
     tasks.start_request(RequestKind.SYNC, work(), told.put_nowait)
     assert await told.get() is bug
-    (record,) = caplog.records
+    (record,) = our_lines(caplog)
     assert (record.levelno, record.message) == (logging.ERROR, "request failed unexpectedly")
     assert record.__dict__["kind"] == "sync"
     assert record.exc_info is not None

@@ -1,7 +1,9 @@
 """What a conversation looks like, and where one is in it."""
 
 from datetime import UTC
+from typing import Any
 
+import msgspec
 import pytest
 
 from tidewire.domain.delivery import Tick
@@ -10,14 +12,21 @@ from tidewire.terminal.lines import (
     NEW_KEY,
     Anchor,
     Line,
+    Listed,
     Look,
+    Mark,
     Row,
+    Span,
+    activity,
     anchor_at,
     conversation,
     count_below,
     last_seen,
+    listed_line,
     mark_of,
+    ordered,
     top_of,
+    unread_text,
 )
 
 NOON_MS = 1_794_830_400_000  # Monday 16 November 2026, 12:00 UTC
@@ -156,6 +165,65 @@ def test_line_above_everything_says_whether_there_is_more() -> None:
     assert lines[0].key == "older"
 
 
+# What has become of a message.
+
+
+def changed(text: str = "hello", **fields: Any) -> Row:
+    return msgspec.structs.replace(said(1, text), **fields)
+
+
+def test_reply_says_above_its_text_whom_it_answers_and_what() -> None:
+    row = changed(quote="Al\x1bice: a question that does not fit at all")
+    lines = lines_of(msgspec.structs.replace(row, is_own=True, tick=Tick.SENT))
+    assert texts(lines)[1:] == [
+        "12:00 Bob ↪ Al^[ice: a question that…",
+        "          hello" + " " * 23 + " ✓",
+    ]
+    assert lines[1].spans[2].look is Look.QUIET
+    assert {len(line.text) for line in lines} == {40}
+
+
+def test_edited_message_says_so_where_there_is_room() -> None:
+    assert texts(lines_of(changed(is_edited=True)))[1] == "12:00 Bob hello (edited)"
+    lines = lines_of(changed("a text that just fills it", is_edited=True))
+    assert texts(lines)[1:] == ["12:00 Bob a text that just fills it", "          (edited)"]
+    assert lines[2].spans[1].look is Look.QUIET
+
+
+def test_what_stands_in_place_of_a_text_is_quiet() -> None:
+    line = lines_of(changed("[deleted]", is_gone=True))[1]
+    assert line.spans[2] == Span("[deleted]", Look.QUIET)
+
+
+def test_reactions_stand_below_with_their_counts_and_own_ones_in_brackets() -> None:
+    marks = (Mark("+", "2"), Mark("!", "1", is_own=True), *(Mark("x" * 9, "12"),) * 2)
+    lines = lines_of(changed(reactions=marks))
+    assert texts(lines)[2:] == ["          + 2  [! 1]  xxxxxxxxx 12", "          xxxxxxxxx 12"]
+    assert Look.OWN_REACTION in [span.look for span in lines[2].spans]
+    assert {len(line.text) for line in lines} == {40}
+    assert [line.sequence for line in lines] == [0, 1, 1, 1]
+    narrow = lines_of(changed(reactions=(Mark("x" * 30, "1"),)), width=20)
+    assert {len(line.text) for line in narrow} == {20}
+
+
+def test_those_who_are_meant_stand_out_and_so_does_the_message_to_them() -> None:
+    row = changed("hi @BOB, @Bob Smith, @eve", mentions=("Bob", "Bob Smith"), is_mention=True)
+    line = lines_of(row)[1]
+    meant = [span.text for span in line.spans if span.look is Look.MENTION]
+    assert meant == ["@BOB", "@Bob Smith", " @"]
+    assert line.text == "12:00 Bob hi @BOB, @Bob Smith, @eve    @"
+    own = msgspec.structs.replace(row, is_own=True, is_mention=False, tick=Tick.SENT)
+    assert lines_of(own)[1].text.endswith(" ✓")
+    # A letter that has more letters in small is no trouble.
+    assert lines_of(changed("ẞ\u0130 @bob", mentions=("bob",)))[1].text.count("@bob") == 1
+
+
+def test_chosen_message_has_a_mark_beside_its_time() -> None:
+    line = lines_of(changed(is_chosen=True))[1]
+    assert line.text.startswith("12:00▸Bob hello")
+    assert line.spans[1].look is Look.CHOSEN
+
+
 # Where one is.
 
 
@@ -207,3 +275,74 @@ def test_count_below_counts_messages_that_begin_below() -> None:
     assert count_below(lines, 4, lambda line: True) == 1
     assert count_below(lines, 4, lambda line: False) == 0
     assert count_below(lines, 8, lambda line: True) == 0
+
+
+# The list of chats.
+
+
+def text_of(chat: Listed, width: int = 14) -> str:
+    return "".join(span.text for span in listed_line(chat, width, len))
+
+
+def test_ordered_has_the_newest_first_and_the_same_instant_by_name() -> None:
+    chats = [
+        Listed(chat_id="1", name="zoe", active_at_ms=5),
+        Listed(chat_id="2", name="Bob", active_at_ms=7),
+        Listed(chat_id="3", name="Ann", active_at_ms=5),
+        Listed(chat_id="4", name="ann", active_at_ms=5),
+    ]
+    assert [chat.chat_id for chat in ordered(chats)] == ["2", "3", "4", "1"]
+
+
+def test_activity_puts_unknown_chats_between_their_neighbours() -> None:
+    times = activity(["a", "b", "c", "d"], {"a": 900, "c": 500})
+    assert times["a"] > times["b"] > times["c"] > times["d"]
+    assert (times["a"], times["c"]) == (900, 500)
+
+
+def test_activity_keeps_what_is_known_against_the_servers_order() -> None:
+    # A message that came after the server was asked.
+    assert activity(["a", "b"], {"b": 900, "z": 3}) == {"a": 901, "b": 900, "z": 3}
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, ""), (-1, ""), (1, "1"), (99, "99"), (100, "99+"), (5000, "99+")]
+)
+def test_unread_text_is_short(count: int, text: str) -> None:
+    assert unread_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("chat", "text"),
+    [
+        (Listed(chat_id="1", name="Bob"), "  Bob         "),
+        (Listed(chat_id="1", name="Bob", unread=3), "● Bob        3"),
+        (Listed(chat_id="1", name="Team", is_group=True, unread=100), "● #Team    99+"),
+        (Listed(chat_id="1", name="A long name it is"), "  A long name…"),
+        (Listed(chat_id="1", name="A long name it is", unread=12), "● A long n… 12"),
+        (Listed(chat_id="1", name="B\x1bb", has_failed=True, unread=1), "✗ B^[b       1"),
+    ],
+)
+def test_listed_line_has_mark_name_and_count(chat: Listed, text: str) -> None:
+    assert text_of(chat) == text
+
+
+def test_unread_chat_stands_out_and_so_does_the_open_one() -> None:
+    looks = {
+        name: listed_line(chat, 14, len)[1].look
+        for name, chat in {
+            "unread": Listed(chat_id="1", name="a", unread=1, is_open=True),
+            "open": Listed(chat_id="1", name="a", is_open=True),
+            "other": Listed(chat_id="1", name="a"),
+        }.items()
+    }
+    assert looks == {"unread": Look.UNREAD, "open": Look.OPEN, "other": Look.TEXT}
+
+
+def test_chat_in_which_one_is_mentioned_says_so_in_the_list() -> None:
+    chat = Listed(chat_id="1", name="Bob", unread=3, mentions=1)
+    spans = listed_line(chat, 14, len)
+    assert "".join(span.text for span in spans) == "@ Bob        3"
+    assert spans[0].look is Look.MENTION
+    failed = msgspec.structs.replace(chat, has_failed=True)
+    assert listed_line(failed, 14, len)[0].text == "✗ "

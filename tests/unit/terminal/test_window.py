@@ -1,6 +1,7 @@
 """The loaded part of a history: bounded, in order, without a hole."""
 
 import pytest
+from msgspec.structs import replace
 
 from tidewire.client.model import Message
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
@@ -89,3 +90,18 @@ def test_replaced_window_is_bounded_too() -> None:
     window.replace(messages(1, 2, 3), has_older=False, has_newer=True)
     assert held(window) == [2, 3]
     assert (window.has_older, window.has_newer) == (True, True)
+
+
+def test_change_reaches_the_message_and_what_stands_of_it_in_replies(window: Window) -> None:
+    first = replace(message(11), text="one")
+    window.replace([first, replace(message(12), quoted=first)], has_older=False)
+    window.changed(11, lambda one: replace(one, text="two"))
+    changed, reply = window.messages
+    assert (changed.text, reply.text) == ("two", "")
+    assert reply.quoted is not None
+    assert reply.quoted.text == "two"
+    assert window.get(11) == changed
+    # What is not loaded is no concern of this.
+    window.changed(7, lambda one: replace(one, text="three"))
+    assert window.get(7) is None
+    assert held(window) == [11, 12]

@@ -1,5 +1,7 @@
 """What hypothesis draws for the wire: valid ids, texts, frames and events."""
 
+from typing import Any, TypeVar
+
 import msgspec
 from hypothesis import strategies as st
 
@@ -16,12 +18,14 @@ from tidewire.domain.events import (
 )
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, MessageId, UserId
 from tidewire.domain.limits import CONTENT_BYTES_MAX, PAGE_MESSAGES_MAX, SEQUENCE_MAX, UNREAD_MAX
-from tidewire.domain.messages import Message
+from tidewire.domain.messages import MENTION_ALL, Amendment, EntryKind, Message
 from tidewire.wire import client_frames as client
 from tidewire.wire import server_frames as server
 from tidewire.wire.client_frames import ClientFrame
 from tidewire.wire.server_frames import ServerFrame
 from tidewire.wire.timestamps import WIRE_TIME_MS_MAX, format_time_ms
+
+Payload = TypeVar("Payload")
 
 words = st.text("abcXYZ0189_.:-", min_size=1, max_size=64)
 chat_ids = words.map(ChatId)
@@ -51,6 +55,24 @@ _empty = st.just(client.EmptyPayload())
 _typing = st.builds(client.TypingPayload, chat_id=chat_ids)
 _stamp = st.none() | times
 
+emoji = st.text("👍🎉❤️🏽\u200d", min_size=1, max_size=8)
+reasons = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=200)
+mentions = st.lists(user_ids | st.just(MENTION_ALL), max_size=3, unique=True).map(tuple)
+
+
+def _amend_payloads(
+    kind: type[Payload], **fields: st.SearchStrategy[Any]
+) -> st.SearchStrategy[Payload]:
+    return st.builds(
+        kind,
+        client_message_id=client_message_ids,
+        chat_id=chat_ids,
+        target=sequences,
+        is_first=st.booleans(),
+        **fields,
+    )
+
+
 client_frames: st.SearchStrategy[ClientFrame] = st.one_of(
     st.builds(
         client.SendMessageFrame,
@@ -63,7 +85,29 @@ client_frames: st.SearchStrategy[ClientFrame] = st.one_of(
             content=contents,
             content_type=st.just("text/plain"),
             seen_sequence=st.none() | cursors,
+            reply_to=st.none() | sequences,
+            mentions=mentions,
         ),
+    ),
+    st.builds(
+        client.EditMessageFrame,
+        request_id=words,
+        timestamp=_stamp,
+        payload=_amend_payloads(
+            client.EditMessagePayload, content=contents, base=st.none() | cursors
+        ),
+    ),
+    st.builds(
+        client.DeleteMessageFrame,
+        request_id=words,
+        timestamp=_stamp,
+        payload=_amend_payloads(client.DeleteMessagePayload, reason=st.none() | reasons),
+    ),
+    st.builds(
+        client.ReactFrame,
+        request_id=words,
+        timestamp=_stamp,
+        payload=_amend_payloads(client.ReactPayload, emoji=emoji, is_on=st.booleans()),
     ),
     st.builds(
         client.AckFrame,
@@ -94,32 +138,83 @@ client_frames: st.SearchStrategy[ClientFrame] = st.one_of(
     st.builds(client.TypingStopFrame, timestamp=_stamp, payload=_typing),
 )
 
-messages = st.builds(
-    lambda prev, step, **rest: Message(
-        sequence=min(prev + step, SEQUENCE_MAX), prev_sequence=prev, **rest
-    ),
-    prev=st.integers(0, SEQUENCE_MAX - 1),
-    step=st.integers(1, 1000),
-    chat_id=chat_ids,
-    message_id=message_ids,
-    sender_id=user_ids,
-    client_message_id=client_message_ids,
-    content=contents,
-    content_type=st.just("text/plain"),
-    created_at_ms=times_ms,
-)
 
-_sync_items = st.builds(
-    server.SyncItem,
-    message_id=message_ids,
-    sequence=sequences,
-    prev_sequence=cursors,
-    sender_id=user_ids,
-    client_message_id=client_message_ids,
-    content=contents,
-    content_type=st.just("text/plain"),
-    created_at=times,
+def _entries(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Message]:
+    """`back` is how far below an entry its target is."""
+
+    def entry(
+        prev: int, step: int, back: int, amends: Amendment | None = None, **rest: Any
+    ) -> Message:
+        sequence = min(prev + step, SEQUENCE_MAX)
+        if amends is not None:
+            amends = msgspec.structs.replace(amends, target=max(1, sequence - back))
+        return Message(sequence=sequence, prev_sequence=prev, amends=amends, **rest)
+
+    return st.builds(
+        entry,
+        prev=st.integers(1, SEQUENCE_MAX - 1),
+        step=st.integers(1, 1000),
+        back=st.integers(1, 1000),
+        chat_id=chat_ids,
+        message_id=message_ids,
+        sender_id=user_ids,
+        client_message_id=client_message_ids,
+        content_type=st.just("text/plain"),
+        created_at_ms=times_ms,
+        **fields,
+    )
+
+
+_nothing = st.just("")
+_edit = st.just(Amendment(kind=EntryKind.EDIT, target=1))
+plain_messages = _entries(content=contents, reply_to=st.none() | sequences, mentions=mentions)
+tombstones = _entries(content=_nothing, deleted_by=sequences) | _entries(
+    content=_nothing, amends=_edit, deleted_by=sequences
 )
+amendments = st.one_of(
+    _entries(content=contents, amends=_edit),
+    _entries(
+        content=_nothing,
+        amends=st.builds(
+            Amendment, kind=st.just(EntryKind.DELETE), target=st.just(1), reason=st.none() | reasons
+        ),
+    ),
+    _entries(
+        content=_nothing,
+        count=counts,
+        amends=st.builds(
+            Amendment,
+            kind=st.just(EntryKind.REACT),
+            target=st.just(1),
+            emoji=emoji,
+            is_on=st.booleans(),
+        ),
+    ),
+)
+messages = plain_messages | tombstones | amendments
+"""Entries of every kind."""
+
+_stored: dict[str, st.SearchStrategy[Any]] = {
+    "message_id": message_ids,
+    "sequence": sequences,
+    "prev_sequence": cursors,
+    "sender_id": user_ids,
+    "client_message_id": client_message_ids,
+    "content": contents | _nothing,
+    "content_type": st.just("text/plain"),
+    "created_at": times,
+    "reply_to": st.none() | sequences,
+    "mentions": mentions,
+    "is_damaged": st.booleans(),
+    "is_deleted": st.booleans(),
+    "kind": st.none() | words,
+    "target": st.none() | sequences,
+    "reason": st.none() | reasons,
+    "emoji": st.none() | emoji,
+    "is_on": st.none() | st.booleans(),
+    "count": st.none() | counts,
+}
+_sync_items = st.builds(server.SyncItem, **_stored)
 _digest_entries = st.builds(
     DigestEntry,
     chat_id=chat_ids,
@@ -132,6 +227,7 @@ _digest_entries = st.builds(
     others_delivered=cursors,
     others_read=cursors,
     unread=st.integers(0, UNREAD_MAX),
+    mentions_unread=st.integers(0, UNREAD_MAX),
 )
 
 _answers: st.SearchStrategy[ServerFrame] = st.one_of(
@@ -212,18 +308,12 @@ pushes: st.SearchStrategy[ServerFrame] = st.one_of(
     st.builds(
         server.MessageFrame,
         timestamp=times,
-        payload=st.builds(
-            server.MessagePayload,
-            message_id=message_ids,
-            chat_id=chat_ids,
-            sequence=sequences,
-            prev_sequence=cursors,
-            sender_id=user_ids,
-            client_message_id=client_message_ids,
-            content=contents,
-            content_type=st.just("text/plain"),
-            created_at=times,
-        ),
+        payload=st.builds(server.MessagePayload, chat_id=chat_ids, **_stored),
+    ),
+    st.builds(
+        server.EntryFrame,
+        timestamp=times,
+        payload=st.builds(server.MessagePayload, chat_id=chat_ids, **_stored),
     ),
     st.builds(
         server.ConnectionClosingFrame,
@@ -253,6 +343,7 @@ pushes: st.SearchStrategy[ServerFrame] = st.one_of(
             own_delivered=st.none() | cursors,
             own_read=st.none() | cursors,
             unread=st.none() | st.integers(0, UNREAD_MAX),
+            mentions_unread=st.none() | st.integers(0, UNREAD_MAX),
         ),
     ),
     st.builds(

@@ -5,16 +5,24 @@ import json
 import msgspec
 import pytest
 
-from tidewire.domain.ids import ChatId, ClientMessageId
+from tidewire.domain.ids import ChatId, ClientMessageId, UserId
+from tidewire.domain.messages import MENTION_ALL, Amendment, EntryKind, MessageBody
 from tidewire.wire.client_frames import (
     CLIENT_FRAME_TYPES,
     ONE_WAY_TYPES,
     AckFrame,
     AckPayload,
+    AmendPayload,
     ClientFrame,
+    DeleteMessageFrame,
+    DeleteMessagePayload,
     DigestRequestFrame,
+    EditMessageFrame,
+    EditMessagePayload,
     EmptyPayload,
     HeartbeatFrame,
+    ReactFrame,
+    ReactPayload,
     ReadFrame,
     ReadPayload,
     SendMessageFrame,
@@ -24,9 +32,11 @@ from tidewire.wire.client_frames import (
     TypingPayload,
     TypingStartFrame,
     TypingStopFrame,
+    amendment_of,
 )
 
 CHAT = ChatId("chat_01J9ZK4T7Q2M8V5RXB3N6C0DHE")
+BOB = UserId("user_01J9ZJX5A7C9E1F3G5H7J9K1MN")
 KEY = ClientMessageId("c0a8f3d2-5b1e-4f77-9a43-2d6e8b90c5f1")
 
 SHAPES: list[tuple[ClientFrame, dict[str, object]]] = [
@@ -47,6 +57,86 @@ SHAPES: list[tuple[ClientFrame, dict[str, object]]] = [
                 "chat_id": CHAT,
                 "content": "lunch at noon?",
                 "seen_sequence": 317,
+            },
+        },
+    ),
+    (
+        SendMessageFrame(
+            request_id="r-4",
+            payload=SendMessagePayload(
+                client_message_id=KEY,
+                chat_id=CHAT,
+                content="you and @all",
+                reply_to=317,
+                mentions=(BOB, MENTION_ALL),
+            ),
+        ),
+        {
+            "type": "send_message",
+            "request_id": "r-4",
+            "payload": {
+                "client_message_id": KEY,
+                "chat_id": CHAT,
+                "content": "you and @all",
+                "reply_to": 317,
+                "mentions": [BOB, "@all"],
+            },
+        },
+    ),
+    (
+        EditMessageFrame(
+            request_id="r-5",
+            payload=EditMessagePayload(
+                client_message_id=KEY, chat_id=CHAT, target=317, content="dinner?", base=0
+            ),
+        ),
+        {
+            "type": "edit_message",
+            "request_id": "r-5",
+            "payload": {
+                "client_message_id": KEY,
+                "chat_id": CHAT,
+                "target": 317,
+                "content": "dinner?",
+                "base": 0,
+            },
+        },
+    ),
+    (
+        DeleteMessageFrame(
+            request_id="r-6",
+            payload=DeleteMessagePayload(
+                client_message_id=KEY, chat_id=CHAT, target=317, reason="spam", is_first=True
+            ),
+        ),
+        {
+            "type": "delete_message",
+            "request_id": "r-6",
+            "payload": {
+                "client_message_id": KEY,
+                "chat_id": CHAT,
+                "target": 317,
+                "is_first": True,
+                "reason": "spam",
+            },
+        },
+    ),
+    (
+        ReactFrame(
+            request_id="r-7",
+            payload=ReactPayload(
+                client_message_id=KEY, chat_id=CHAT, target=317, emoji="👍", is_on=False
+            ),
+        ),
+        {
+            "type": "react",
+            "request_id": "r-7",
+            "payload": {
+                "client_message_id": KEY,
+                "chat_id": CHAT,
+                "target": 317,
+                "emoji": "👍",
+                "is_on": False,
             },
         },
     ),
@@ -109,3 +199,35 @@ def test_frame_cannot_be_changed() -> None:
     for frame, _ in SHAPES:
         with pytest.raises(AttributeError):
             frame.timestamp = "later"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("payload", "content", "amends", "base"),
+    [
+        (
+            EditMessagePayload(
+                client_message_id=KEY, chat_id=CHAT, target=7, content="dinner?", base=9
+            ),
+            "dinner?",
+            Amendment(kind=EntryKind.EDIT, target=7),
+            9,
+        ),
+        (
+            DeleteMessagePayload(client_message_id=KEY, chat_id=CHAT, target=7, reason="spam"),
+            "",
+            Amendment(kind=EntryKind.DELETE, target=7, reason="spam"),
+            None,
+        ),
+        (
+            ReactPayload(client_message_id=KEY, chat_id=CHAT, target=7, emoji="👍", is_on=False),
+            "",
+            Amendment(kind=EntryKind.REACT, target=7, emoji="👍", is_on=False),
+            None,
+        ),
+    ],
+    ids=["edit", "delete", "react"],
+)
+def test_amendment_says_what_the_frame_says(
+    payload: AmendPayload, content: str, amends: Amendment, base: int | None
+) -> None:
+    assert amendment_of(payload) == (MessageBody(content=content), amends, base)

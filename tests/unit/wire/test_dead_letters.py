@@ -1,4 +1,4 @@
-"""Dead letters carry everything that contract-facts 5.5 names, and take any bytes."""
+"""Dead letters carry everything that is needed to look for the cause, and take any bytes."""
 
 import base64
 import json

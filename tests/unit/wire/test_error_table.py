@@ -16,7 +16,7 @@ from tidewire.wire.error_table import (
     error_payload,
 )
 
-# contract-facts 2.5 and 3.1: the codes it gives an HTTP status to, but for OTP logins.
+# The specification's codes that have an HTTP status, but for logins by one-time code.
 CONTRACT_STATUSES = {
     400: "INVALID_MESSAGE BAD_REQUEST VALIDATION_ERROR INVALID_OPERATION CHAT_FULL",
     401: "UNAUTHORIZED DEVICE_MISMATCH INVALID_REFRESH_TOKEN",

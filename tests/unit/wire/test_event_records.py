@@ -10,11 +10,20 @@ from hypothesis import strategies as st
 
 from tests.unit.wire.strategies import json_values, logged_events, texts, times_ms, words
 from tidewire.domain.chats import ChatType, Role
-from tidewire.domain.events import LoggedEvent, MembershipChange, MembershipChanged
+from tidewire.domain.events import (
+    LoggedEvent,
+    MembershipChange,
+    MembershipChanged,
+    MessageAppended,
+)
+from tidewire.domain.ids import ChatId
+from tidewire.domain.messages import Amendment, EntryKind
 from tidewire.wire.event_records import (
     EVENT_TYPES,
+    EntryPersistedRecord,
     EventRecord,
     MembershipChangedRecord,
+    MessagePersistedRecord,
     RecordRefusal,
     UnknownRecord,
     decode_record,
@@ -23,9 +32,9 @@ from tidewire.wire.event_records import (
     record_of,
 )
 
-CHAT = "chat_01J9ZK4T7Q2M8V5RXB3N6C0DHE"
+CHAT = ChatId("chat_01J9ZK4T7Q2M8V5RXB3N6C0DHE")
 
-# The example of contract-facts 5.3, then what we add to it (DESIGN 9, and the chat itself).
+# The specification's example, then what we add to it.
 MEMBERSHIP_CHANGED: dict[str, Any] = {
     "event_id": "evt_01J9ZKB7M2N4P6Q8R0S2T4V6W8",
     "event_type": "MembershipChanged",
@@ -69,6 +78,15 @@ MESSAGE_PERSISTED: dict[str, Any] = {
         "origin_connection_id": "conn_01J9ZKA2C4E6G8JMNPRTVXZ135",
     },
 }
+ENTRY_PERSISTED: dict[str, Any] = {
+    **MEMBERSHIP_CHANGED,
+    "event_type": "EntryPersisted",
+    "payload": {
+        **{name: MESSAGE_PERSISTED["payload"][name] for name in MESSAGE_PERSISTED["payload"]},
+        "kind": "edit",
+        "target": 317,
+    },
+}
 CHAT_FIELDS = ("chat_id", "chat_type", "name", "created_by", "created_at", "membership_version")
 CHAT_CREATED: dict[str, Any] = {
     **MEMBERSHIP_CHANGED,
@@ -106,7 +124,14 @@ CHAT_CLOSED: dict[str, Any] = {
         "closed_at": "2031-05-04T11:31:39.998Z",
     },
 }
-EXAMPLES = [MESSAGE_PERSISTED, MEMBERSHIP_CHANGED, CHAT_CREATED, CHAT_UPDATED, CHAT_CLOSED]
+EXAMPLES = [
+    MESSAGE_PERSISTED,
+    ENTRY_PERSISTED,
+    MEMBERSHIP_CHANGED,
+    CHAT_CREATED,
+    CHAT_UPDATED,
+    CHAT_CLOSED,
+]
 
 
 def decode(record: object) -> EventRecord | UnknownRecord | RecordRefusal:
@@ -161,8 +186,43 @@ def test_another_version_of_a_known_type_is_read_like_the_first(example: dict[st
 
 
 def test_unknown_type_is_told_apart_from_poison() -> None:
-    assert decode({**MESSAGE_PERSISTED, "event_type": "Edited"}) == UnknownRecord("Edited")
-    assert decode({"event_type": "x" * 1000}) == UnknownRecord("x" * 64)
+    assert decode({**MESSAGE_PERSISTED, "event_type": "Edited"}) == UnknownRecord("Edited", CHAT)
+    unknown = {"event_type": "x" * 1000, "partition_key": "chat_1"}
+    assert decode(unknown) == UnknownRecord("x" * 64, ChatId("chat_1"))
+
+
+@pytest.mark.parametrize("key", [None, 7, "", "chat 1", "x" * 65])
+def test_unknown_type_that_is_of_no_chat_is_poison(key: object) -> None:
+    assert isinstance(decode({"event_type": "Edited", "partition_key": key}), RecordRefusal)
+
+
+def test_unknown_kind_of_an_entry_is_unknown_whatever_it_has() -> None:
+    pinned = record_with(ENTRY_PERSISTED, kind="pin", content="")
+    assert decode(pinned) == UnknownRecord("EntryPersisted", CHAT)
+    assert isinstance(decode(record_with(ENTRY_PERSISTED, kind="message")), UnknownRecord)
+
+
+def test_record_of_0_1_0_is_a_message_with_nothing_beside_it() -> None:
+    """The example is word for word one of that version's."""
+    record = decode(MESSAGE_PERSISTED)
+    assert isinstance(record, MessagePersistedRecord)
+    event = event_of(record)
+    assert isinstance(event, MessageAppended)
+    message = event.message
+    assert (message.amends, message.deleted_by, message.reply_to) == (None, None, None)
+    assert (message.mentions, message.count, message.content) == ((), 0, "lunch at noon?")
+
+
+def test_entry_is_no_message_in_the_log() -> None:
+    record = decode(ENTRY_PERSISTED)
+    assert isinstance(record, EntryPersistedRecord)
+    event = event_of(record)
+    assert isinstance(event, MessageAppended)
+    assert event.message.amends == Amendment(kind=EntryKind.EDIT, target=317)
+    assert encode_record(record_of(event, event_id="e", now_ms=0, producer_id="p", trace_id="t"))
+    assert record_of(event, event_id="e", now_ms=0, producer_id="p", trace_id="t").payload == (
+        record.payload
+    )
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["event_type"])
@@ -187,6 +247,12 @@ def test_record_without_a_required_field_is_poison(example: dict[str, Any]) -> N
         (record_with(MESSAGE_PERSISTED, prev_sequence=318), "prev_sequence is not below"),
         (record_with(MESSAGE_PERSISTED, sequence=0), "`int` >= 1 - at `$.payload.sequence`"),
         (record_with(MESSAGE_PERSISTED, sequence=2**53), "`int` <= 9007199254740991"),
+        (record_with(MESSAGE_PERSISTED, is_deleted=True, content=""), "do not agree"),
+        (record_with(MESSAGE_PERSISTED, deleted_by=319), "do not agree"),
+        (record_with(ENTRY_PERSISTED, target=318), "target is not below"),
+        (record_with(ENTRY_PERSISTED, content=""), "content is missing"),
+        (record_with(ENTRY_PERSISTED, kind="react", content=""), "emoji is missing"),
+        (record_with(ENTRY_PERSISTED, kind=7), "Expected `str`"),
         (record_with(MEMBERSHIP_CHANGED, changed_at=""), "a time is not"),
         (record_with(MEMBERSHIP_CHANGED, updated_at=""), "a time is not"),
         (record_with(MEMBERSHIP_CHANGED, change_type="moved"), "Invalid enum value 'moved'"),

@@ -13,8 +13,9 @@ from tidewire.domain.delivery import (
     MemberDelivery,
     Positions,
 )
+from tidewire.domain.fold import MessageNow
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, SessionId, UserId
-from tidewire.domain.messages import Message
+from tidewire.domain.messages import Amendment, EntryKind, Message
 from tidewire.domain.users import User
 from tidewire.wire import rest_views as views
 
@@ -119,20 +120,47 @@ def test_members_come_change_and_rest() -> None:
     assert views.mute_view(CHAT_ID, muted).muted_until == NOW
 
 
+MESSAGE = Message(
+    CHAT_ID,
+    9,
+    8,
+    MessageId("msg_1"),
+    ANNA,
+    ClientMessageId("key"),
+    "hello",
+    "text/plain",
+    NOW_MS,
+    reply_to=7,
+    mentions=(BERTA,),
+)
+
+
 def test_message_names_its_sender() -> None:
-    message = Message(
-        CHAT_ID,
-        9,
-        8,
-        MessageId("msg_1"),
-        ANNA,
-        ClientMessageId("key"),
-        "hello",
-        "text/plain",
-        NOW_MS,
-    )
-    view = views.message_view(message, names)
+    view = views.message_view(MESSAGE, names)
     assert (view.sender.display_name, view.sequence, view.created_at) == ("Anna", 9, NOW)
+    assert (view.reply_to, view.mentions, view.now) == (7, (BERTA,), None)
+    assert "kind" not in msgspec.to_builtins(view)
+
+
+def test_entry_says_what_it_is() -> None:
+    amends = Amendment(kind=EntryKind.REACT, target=7, emoji="👍", is_on=False)
+    reaction = msgspec.structs.replace(
+        MESSAGE, content="", reply_to=None, mentions=(), amends=amends, count=2
+    )
+    shown = msgspec.to_builtins(views.message_view(reaction, names))
+    said = ("kind", "target", "emoji", "is_on", "count")
+    assert [shown[name] for name in said] == ["react", 7, "👍", False, 2]
+    assert not shown.keys() & {"now", "is_deleted"}
+    assert shown["content"] == ""
+
+
+def test_message_that_was_deleted_meanwhile_has_no_text() -> None:
+    """What has become of it is read after it."""
+    now = MessageNow(deleted_sequence=12)
+    shown = msgspec.to_builtins(views.message_view(MESSAGE, names, now))
+    assert shown["now"] == {"deleted_sequence": 12}
+    assert shown["is_deleted"] is True
+    assert (shown["content"], "mentions" in shown) == ("", False)
 
 
 def test_delivery_is_shown_as_numbers() -> None:

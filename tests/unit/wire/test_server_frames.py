@@ -101,6 +101,41 @@ FRAMES: dict[str, tuple[ServerFrame, dict[str, object]]] = {
             "created_at": THEN,
         },
     ),
+    "entry": (
+        server.EntryFrame(
+            timestamp=NOW,
+            payload=server.MessagePayload(
+                message_id=MESSAGE,
+                chat_id=CHAT,
+                sequence=318,
+                prev_sequence=317,
+                sender_id=ANN,
+                client_message_id=KEY,
+                content_type="text/plain",
+                created_at=THEN,
+                kind="react",
+                target=311,
+                emoji="👍",
+                is_on=True,
+                count=2,
+            ),
+        ),
+        {
+            "message_id": MESSAGE,
+            "chat_id": CHAT,
+            "sequence": 318,
+            "prev_sequence": 317,
+            "sender_id": ANN,
+            "client_message_id": KEY,
+            "content_type": "text/plain",
+            "created_at": THEN,
+            "kind": "react",
+            "target": 311,
+            "emoji": "👍",
+            "is_on": True,
+            "count": 2,
+        },
+    ),
     "sync_response": (
         server.SyncResponseFrame(
             request_id="r-1",
@@ -231,6 +266,7 @@ FRAMES: dict[str, tuple[ServerFrame, dict[str, object]]] = {
                 own_delivered=318,
                 own_read=300,
                 unread=0,
+                mentions_unread=0,
             ),
         ),
         {
@@ -240,6 +276,7 @@ FRAMES: dict[str, tuple[ServerFrame, dict[str, object]]] = {
             "own_delivered": 318,
             "own_read": 300,
             "unread": 0,
+            "mentions_unread": 0,
         },
     ),
     "chat_update": (

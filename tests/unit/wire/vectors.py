@@ -1,8 +1,14 @@
-"""Frames as clients write them: the vectors of contract-facts 2.9, and more of each kind."""
+"""Frames as clients write them: the specification's vectors, and more of each kind."""
 
 from typing import Any
 
-from tidewire.domain.limits import CONTENT_BYTES_MAX, PAGE_MESSAGES_MAX, SEQUENCE_MAX
+from tidewire.domain.limits import (
+    CONTENT_BYTES_MAX,
+    MENTIONS_MAX,
+    PAGE_MESSAGES_MAX,
+    REASON_CHARACTERS_MAX,
+    SEQUENCE_MAX,
+)
 
 CHAT = "chat_01J9ZK4T7Q2M8V5RXB3N6C0DHE"
 KEY = "c0a8f3d2-5b1e-4f77-9a43-2d6e8b90c5f1"
@@ -28,6 +34,23 @@ def sync(request_id: object = REQUEST, /, **changes: object) -> dict[str, Any]:
     )
 
 
+def edit(request_id: object = REQUEST, /, **changes: object) -> dict[str, Any]:
+    return _amend("edit_message", request_id, **{"content": "dinner?"} | changes)
+
+
+def delete(request_id: object = REQUEST, /, **changes: object) -> dict[str, Any]:
+    return _amend("delete_message", request_id, **changes)
+
+
+def react(request_id: object = REQUEST, /, **changes: object) -> dict[str, Any]:
+    return _amend("react", request_id, **{"emoji": "👍"} | changes)
+
+
+def _amend(frame_type: str, request_id: object, **fields: object) -> dict[str, Any]:
+    payload = {"client_message_id": KEY, "chat_id": CHAT, "target": 317, **fields}
+    return frame(frame_type, request_id, **payload)
+
+
 def without(shape: dict[str, Any], *path: str) -> dict[str, Any]:
     head, *rest = path
     if rest:
@@ -47,6 +70,22 @@ TAKEN = {
     "send with a newline": send(content="a\nb\x01"),
     "send with trace_context and more": send() | {"trace_context": {"trace_id": "x"}, "z": [1]},
     "send with a request id of 64 letters": send("r" * 64),
+    "reply": send(reply_to=1),
+    "reply to the highest sequence": send(reply_to=SEQUENCE_MAX),
+    "mention of a user": send(mentions=["user_1"]),
+    "mention of all and as many as there can be": send(
+        mentions=["@all", *(f"user_{number}" for number in range(MENTIONS_MAX - 1))]
+    ),
+    "edit": edit(),
+    "edit with base 0": edit(base=0),
+    "edit after another": edit(base=318, is_first=True),
+    "deletion": delete(),
+    "deletion with a reason": delete(reason="r" * REASON_CHARACTERS_MAX),
+    "deletion with the reason null": delete(reason=None),
+    "reaction": react(is_on=True),
+    "reaction taken back": react(is_on=False),
+    "reaction of a family": react(emoji=FAMILY),
+    "reaction of 32 bytes": react(emoji="👍" * 8),
     "ack with request_id": frame("ack", REQUEST, chat_id=CHAT, last_acked_sequence=5),
     "ack without request_id": frame("ack", chat_id=CHAT, last_acked_sequence=5),
     "ack whose request_id is nonsense": frame("ack", 5, chat_id=CHAT, last_acked_sequence=5),
@@ -78,6 +117,33 @@ INVALID_MESSAGE = {
     "send to a chat id with a newline": send(chat_id="chat_1\n"),
     "send to an empty chat id": send(chat_id=""),
     "send with a negative seen_sequence": send(seen_sequence=-1),
+    "reply to 0": send(reply_to=0),
+    "reply to above 2^53-1": send(reply_to=SEQUENCE_MAX + 1),
+    "reply to a message id": send(reply_to="msg_1"),
+    "mention of one too many": send(
+        mentions=[f"user_{number}" for number in range(MENTIONS_MAX + 1)]
+    ),
+    "mention of a user twice": send(mentions=["user_1", "user_1"]),
+    "mention of a name with a space": send(mentions=["ann bee"]),
+    "mention of a number": send(mentions=[7]),
+    "mentions that are no list": send(mentions="user_1"),
+    "edit of 0": edit(target=0),
+    "edit of no target": without(edit(), "payload", "target"),
+    "edit without content": without(edit(), "payload", "content"),
+    "edit with empty content": edit(content=""),
+    "edit with a base below 0": edit(base=-1),
+    "edit with a non-UUID id": edit(client_message_id="msg-1"),
+    "edit in a chat id with a space": edit(chat_id="chat 1"),
+    "deletion of above 2^53-1": delete(target=SEQUENCE_MAX + 1),
+    "deletion with an empty reason": delete(reason=""),
+    "deletion with too long a reason": delete(reason="r" * (REASON_CHARACTERS_MAX + 1)),
+    "reaction without emoji": without(react(), "payload", "emoji"),
+    "reaction with an empty emoji": react(emoji=""),
+    "reaction of 36 bytes": react(emoji="👍" * 9),
+    "reaction with a space": react(emoji="👍 👍"),
+    "reaction with a line break": react(emoji="\n"),
+    "reaction with is_on null": react(is_on=None),
+    "reaction to a fraction": react(target=1.5),
     "sync from below 0": sync(last_acked_sequence=-1),
     "sync from above 2^53-1": sync(last_acked_sequence=SEQUENCE_MAX + 1),
     "sync from a fraction": sync(last_acked_sequence=1.5),
@@ -96,6 +162,9 @@ BAD_REQUEST_IDS = {
     "send with a request_id of 65 letters": send("r" * 65),
     "send with a request_id with a newline": send("r\n"),
     "send with a request_id that is a number": send(7),
+    "edit without request_id": without(edit(), "request_id"),
+    "deletion with an empty request_id": delete(""),
+    "reaction with a request_id that is a number": react(7),
     "sync without request_id": without(sync(), "request_id"),
     "sync with a request_id with a quote": sync('"'),
     "digest_request without request_id": frame("digest_request"),

@@ -1,1 +1,1 @@
-"""REST: the endpoints of contract-facts 3.2, on Litestar, over the planes' services."""
+"""REST: the endpoints, on Litestar, over the planes' services."""

@@ -1,6 +1,7 @@
 """Builds the REST application from the services behind it."""
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, Final
 
 from litestar import Litestar, Request, Response, Router, route
@@ -14,15 +15,17 @@ from litestar.types import ASGIApp
 
 from tidewire import __version__
 from tidewire.domain.errors import TidewireError
-from tidewire.edge.rest import auth, chats, delivery, members, messages, server, sessions, users
+from tidewire.edge.rest import accounts, chats, messages, server, writing
 from tidewire.edge.rest.body import JsonBody
-from tidewire.edge.rest.docs import DocsPage, docs_router
 from tidewire.edge.rest.faults import fail, refuse, refuse_http
 from tidewire.edge.rest.gate import Gate
 from tidewire.edge.rest.options import RestOptions
+from tidewire.edge.rest.server import DocsPage, docs_router
 from tidewire.edge.rest.services import RestServices
 from tidewire.edge.rest.shell import RequestShell
-from tidewire.ports.identity import Identity
+from tidewire.edge.web import Web
+from tidewire.edge.web_files import WebFiles
+from tidewire.ports.services import Identity
 
 API_PATH: Final = "/api/v1"
 
@@ -45,10 +48,15 @@ the request. Times are UTC in ISO 8601 with milliseconds. Log in, then send the 
 
 
 def build_rest_app(
-    services: RestServices, options: RestOptions, *, is_described: bool = False
+    services: RestServices,
+    options: RestOptions,
+    *,
+    web_files: WebFiles | None = None,
+    is_described: bool = False,
 ) -> ASGIApp:
     """An ASGI application for everything that is not a WebSocket. It needs no lifespan events.
 
+    `web_files` are served beside REST, and counted as requests without a token.
     `is_described`: its OpenAPI document is made now, not by the first request for it, which would
     hold all others up for the time that takes.
     """
@@ -79,20 +87,39 @@ def build_rest_app(
     )
     if is_described:
         server.description_of(app)
-    return RequestShell(
-        app,
-        gate=gate,
-        clock=services.clock,
-        random_bytes=services.random_bytes,
-        counters=services.counters,
-        tasks=services.tasks,
+    return RequestShell(app if web_files is None else Web(web_files, app), gate, services)
+
+
+def rest_description() -> bytes:
+    """The OpenAPI document, of no server in particular: nothing is behind its endpoints."""
+    described = Litestar(
+        route_handlers=[_api()],
+        dependencies={
+            "services": Provide(_provide_nothing, sync_to_thread=False),
+            "caller": Provide(_provide_caller, sync_to_thread=False),
+        },
+        dto=JsonBody,
+        return_dto=None,
+        openapi_config=_openapi(),
+        logging_config=None,
     )
+    return server.description_of(described)
+
+
+def _provide_nothing() -> None:
+    raise AssertionError("a description answers no request")
 
 
 def _api() -> Router:
-    rooms = (auth, users, chats, members, messages, delivery, sessions, server)
-    handlers = [each for room in rooms for each in room.HANDLERS]
+    modules = (accounts, chats, messages, writing)
+    handlers = [endpoint for module in modules for endpoint in endpoints_of(module)]
+    handlers += server.HANDLERS
     return Router(API_PATH, route_handlers=[*_options(handlers), *handlers])
+
+
+def endpoints_of(module: ModuleType) -> list[HTTPRouteHandler]:
+    """The endpoints that a module defines."""
+    return [each for each in vars(module).values() if isinstance(each, HTTPRouteHandler)]
 
 
 def _options(handlers: Sequence[HTTPRouteHandler]) -> list[HTTPRouteHandler]:

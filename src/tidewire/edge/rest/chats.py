@@ -1,56 +1,52 @@
-"""Endpoints of chats: made, listed, looked at, renamed, muted."""
+"""Endpoints of chats and their members."""
 
 from typing import Annotated
 
-from litestar import Response, get, patch, post
+from litestar import Response
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from tidewire.domain.accounts import RequestClaimed
-from tidewire.domain.chats import Chat, ChatType, CreatedChat, Member, check_chat_name
+from tidewire.domain.chats import Chat, ChatType, CreatedChat, Member, Role, check_chat_name
 from tidewire.domain.delivery import NOWHERE, Positions
+from tidewire.domain.errors import AlreadyAMember, UserNotFound
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.domain.limits import CHAT_LIST_MAX, MEMBERS_PAGE_MAX
-from tidewire.edge.rest.checks import chat_id_of, checked, cursor_of, instant_of
-from tidewire.edge.rest.described import CursorText, IdempotencyKey, limited, refusals
+from tidewire.domain.limits import CHAT_LIST_MAX
+from tidewire.edge.rest.endpoints import (
+    PAGE_DEFAULT,
+    REPLAYED,
+    CursorText,
+    IdempotencyKey,
+    PageLimit,
+    carry_out_once,
+    chat_id_of,
+    checked,
+    cursor_of,
+    endpoint,
+    instant_of,
+    limited,
+    read_page,
+    user_id_of,
+)
 from tidewire.edge.rest.faults import invalid_field
 from tidewire.edge.rest.gate import Caller, Services
-from tidewire.edge.rest.once import REPLAYED, carry_out_once
 from tidewire.edge.rest.services import RestServices
-from tidewire.wire.rest_cursors import ChatsCursor, encode_cursor
-from tidewire.wire.rest_models import (
-    ChatListEntry,
-    ChatSummary,
-    ChatView,
-    CreatedChatView,
-    Envelope,
-    MuteView,
-    Page,
-    Pagination,
-)
-from tidewire.wire.rest_requests import CreateChat, MuteChat, RenameChat
-from tidewire.wire.rest_views import (
-    chat_list_entry,
-    chat_summary,
-    chat_view,
-    created_chat_view,
-    mute_view,
-)
+from tidewire.wire import rest_models as models
+from tidewire.wire import rest_requests as bodies
+from tidewire.wire import rest_views as views
+from tidewire.wire.rest_cursors import ChatsCursor, RefusedGroupsCursor, encode_cursor
+from tidewire.wire.rest_models import Envelope, Page, Pagination
 from tidewire.wire.timestamps import TIME_PATTERN
 
 PAGE_CHATS_DEFAULT = 20
 
 
-@post(
-    "/chats",
-    tags=["chats"],
-    responses=refusals(403, 404, 409, 413, again=Envelope[CreatedChatView]),
-)
+@endpoint("chats", "POST /chats", 403, 404, 409)
 async def create_chat(
-    data: JSONBody[CreateChat],
+    data: JSONBody[bodies.CreateChat],
     services: Services,
     caller: Caller,
     idempotency_key: IdempotencyKey = None,
-) -> Response[Envelope[CreatedChatView]]:
+) -> Response[Envelope[models.CreatedChatView]]:
     """Make a group, or find or make the direct chat with a person.
 
     A direct chat that is there already is answered with 200 and `X-Idempotent-Replay`.
@@ -58,7 +54,9 @@ async def create_chat(
     actor = caller.user_id
     _check_create(data, actor)
 
-    async def carry(claim: RequestClaimed) -> tuple[Response[Envelope[CreatedChatView]], str]:
+    async def carry(
+        claim: RequestClaimed,
+    ) -> tuple[Response[Envelope[models.CreatedChatView]], str]:
         if data.type is ChatType.DIRECT:
             created = await services.chats.create_direct(actor, UserId(data.member_ids[0]))
             is_repeated = not created.created
@@ -73,8 +71,8 @@ async def create_chat(
         )
         return answer, created.chat.chat_id
 
-    async def replay(made_id: str) -> Envelope[CreatedChatView]:
-        access = await services.chats.access(actor, ChatId(made_id))
+    async def replay(made_id: str) -> Envelope[models.CreatedChatView]:
+        access = await services.store.access_chat(actor, ChatId(made_id))
         return Envelope(await _created_view(services, actor, access.chat))
 
     return await carry_out_once(
@@ -89,7 +87,7 @@ async def create_chat(
     )
 
 
-@get("/chats", tags=["chats"], responses=refusals())
+@endpoint("chats", "GET /chats")
 async def list_chats(
     services: Services,
     caller: Caller,
@@ -104,7 +102,7 @@ async def list_chats(
             schema_extra={"pattern": TIME_PATTERN},
         ),
     ] = None,
-) -> Page[ChatListEntry]:
+) -> Page[models.ChatListEntry]:
     """List your chats, newest activity first.
 
     All pages follow the order of the instant at which the first was read: a chat that moves to the
@@ -116,12 +114,12 @@ async def list_chats(
     else:
         decoded = cursor_of(cursor, ChatsCursor)
         place, since_ms = decoded.place(), decoded.active_since_ms
-    page = await services.chats.chat_list(
+    page = await services.store.chat_list(
         caller.user_id, cursor=place, count_max=limit, active_since_ms=since_ms
     )
     following = page.next
     return Page(
-        [chat_list_entry(item) for item in page.items],
+        [views.chat_list_entry(item) for item in page.items],
         Pagination(
             has_more=following is not None,
             next_cursor=None
@@ -135,82 +133,71 @@ async def list_chats(
     )
 
 
-@get("/chats/{chat_id:str}", tags=["chats"], responses=refusals(403))
+@endpoint("chats", "GET /chats/{chat_id:str}")
 async def get_chat(
     chat_id: FromPath[str], services: Services, caller: Caller
-) -> Envelope[ChatView]:
+) -> Envelope[models.ChatView]:
     """Show a chat, its members and your own place in it."""
     reader = caller.user_id
-    access = await services.chats.access(reader, chat_id_of(chat_id))
-    members = await all_members(services, reader, access.chat.chat_id)
+    access = await services.store.access_chat(reader, chat_id_of(chat_id))
+    members = await services.chats.all_members(reader, access.chat.chat_id)
     standing = await services.store.standing(reader, access.chat.chat_id)
     names = await services.people.users([member.user_id for member in members])
     positions = NOWHERE if standing is None else Positions(standing.delivered, standing.read)
-    return Envelope(chat_view(access, positions, members, names))
+    return Envelope(views.chat_view(access, positions, members, names))
 
 
-@patch("/chats/{chat_id:str}", tags=["chats"], responses=refusals(403, 413))
+@endpoint("chats", "PATCH /chats/{chat_id:str}")
 async def rename_chat(
-    chat_id: FromPath[str], data: JSONBody[RenameChat], services: Services, caller: Caller
-) -> Envelope[ChatSummary]:
+    chat_id: FromPath[str], data: JSONBody[bodies.RenameChat], services: Services, caller: Caller
+) -> Envelope[models.ChatSummary]:
     """Give a group another name. For its owner and its admins."""
     known_id = chat_id_of(chat_id)
-    await services.chats.access(caller.user_id, known_id)
+    await services.store.access_chat(caller.user_id, known_id)
     name = checked("name", check_chat_name, data.name)
     return Envelope(
-        chat_summary((await services.chats.rename(caller.user_id, known_id, name)).chat)
+        views.chat_summary((await services.chats.rename(caller.user_id, known_id, name)).chat)
     )
 
 
-@post("/chats/{chat_id:str}/mute", tags=["chats"], status_code=200, responses=refusals(403, 413))
+@endpoint("chats", "POST /chats/{chat_id:str}/mute")
 async def mute_chat(
     chat_id: FromPath[str],
     services: Services,
     caller: Caller,
-    data: JSONBody[MuteChat | None] = None,
-) -> Envelope[MuteView]:
-    """Mute a chat for some hours, or for good. Nobody else is told."""
+    data: JSONBody[bodies.MuteChat | None] = None,
+) -> Envelope[models.MuteView]:
+    """Mute a chat for some hours, or for good. Other members are not told."""
     hours = None if data is None else data.duration_hours
     member = await services.chats.mute(caller.user_id, chat_id_of(chat_id), hours)
-    return Envelope(mute_view(ChatId(chat_id), member))
+    return Envelope(views.mute_view(ChatId(chat_id), member))
 
 
-@post("/chats/{chat_id:str}/unmute", tags=["chats"], status_code=200, responses=refusals(403))
+@endpoint("chats", "POST /chats/{chat_id:str}/unmute")
 async def unmute_chat(
     chat_id: FromPath[str], services: Services, caller: Caller
-) -> Envelope[MuteView]:
+) -> Envelope[models.MuteView]:
     """Undo a mute."""
-    member = await services.chats.unmute(caller.user_id, chat_id_of(chat_id))
-    return Envelope(mute_view(ChatId(chat_id), member))
+    member = await services.store.mute(caller.user_id, chat_id_of(chat_id), None)
+    return Envelope(views.mute_view(ChatId(chat_id), member))
 
 
-@post("/chats/{chat_id:str}/hide", tags=["chats"], status_code=204, responses=refusals(403))
+@endpoint("chats", "POST /chats/{chat_id:str}/hide")
 async def hide_chat(chat_id: FromPath[str], services: Services, caller: Caller) -> None:
-    """Hide a direct chat. Nobody else is told.
+    """Hide a direct chat. The other person is not told.
 
     It is listed with `is_hidden` until there is another message in it, or you open it again.
     """
-    await services.chats.hide(caller.user_id, chat_id_of(chat_id))
+    await services.store.hide(caller.user_id, chat_id_of(chat_id), wanted=True)
 
 
-@post("/chats/{chat_id:str}/unhide", tags=["chats"], status_code=204, responses=refusals(403))
+@endpoint("chats", "POST /chats/{chat_id:str}/unhide")
 async def unhide_chat(chat_id: FromPath[str], services: Services, caller: Caller) -> None:
     """Show a direct chat again that you have hidden."""
-    await services.chats.unhide(caller.user_id, chat_id_of(chat_id))
+    await services.store.hide(caller.user_id, chat_id_of(chat_id), wanted=False)
 
 
-async def all_members(services: RestServices, reader: UserId, chat_id: ChatId) -> list[Member]:
-    """Every member, by user id. Raises NotAMember."""
-    members: list[Member] = []
-    while True:
-        after = members[-1].user_id if members else None
-        page = await services.chats.members(reader, chat_id, after=after)
-        members += page
-        if len(page) < MEMBERS_PAGE_MAX:
-            return members
-
-
-def _check_create(data: CreateChat, actor: UserId) -> None:
+def _check_create(data: bodies.CreateChat, actor: UserId) -> None:
     if data.type is ChatType.DIRECT:
         if len(data.member_ids) != 1:
             raise invalid_field("member_ids", "a direct chat is with one other person", "TOO_LONG")
@@ -227,7 +214,7 @@ def _check_create(data: CreateChat, actor: UserId) -> None:
 
 
 async def _create_group(
-    services: RestServices, actor: UserId, data: CreateChat, claim: RequestClaimed
+    services: RestServices, actor: UserId, data: bodies.CreateChat, claim: RequestClaimed
 ) -> CreatedChat:
     assert data.name is not None
     assert claim.resource_id is not None
@@ -239,19 +226,145 @@ async def _create_group(
     )
 
 
-async def _created_view(services: RestServices, actor: UserId, chat: Chat) -> CreatedChatView:
-    members = await all_members(services, actor, chat.chat_id)
+async def _created_view(
+    services: RestServices, actor: UserId, chat: Chat
+) -> models.CreatedChatView:
+    members = await services.chats.all_members(actor, chat.chat_id)
     names = await services.people.users([member.user_id for member in members])
-    return created_chat_view(chat, members, names)
+    return views.created_chat_view(chat, members, names)
 
 
-HANDLERS = (
-    create_chat,
-    list_chats,
-    get_chat,
-    rename_chat,
-    mute_chat,
-    unmute_chat,
-    hide_chat,
-    unhide_chat,
-)
+@endpoint("members", "POST /chats/{chat_id:str}/members", 404, 409)
+async def add_member(
+    chat_id: FromPath[str],
+    data: JSONBody[bodies.AddMember],
+    services: Services,
+    caller: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Response[Envelope[models.AddedMember]]:
+    """Add a person to a group. For its owner and its admins; an admin is added by the owner."""
+    actor, known_id = caller.user_id, chat_id_of(chat_id)
+    # Before anything is remembered: an outsider leaves no trace and learns nothing.
+    await services.store.access_chat(actor, known_id)
+    user_id = UserId(data.user_id)
+
+    async def view(member: Member) -> Envelope[models.AddedMember]:
+        return Envelope(
+            views.added_member(known_id, member, await services.people.users([user_id]))
+        )
+
+    async def carry(claim: RequestClaimed) -> tuple[Response[Envelope[models.AddedMember]], str]:
+        try:
+            member = await services.chats.add_member(actor, known_id, user_id, Role(data.role))
+        except AlreadyAMember:
+            # An earlier try of this very request may have added the user before it died.
+            found = await _member(services, actor, known_id, user_id) if claim.resumed else None
+            if found is None or found.added_by != actor:
+                raise
+            member = found
+        return Response(await view(member), status_code=201), user_id
+
+    async def replay(made_id: str) -> Envelope[models.AddedMember]:
+        member = await _member(services, actor, known_id, user_id)
+        if member is None:
+            raise UserNotFound(user_id)
+        return await view(member)
+
+    return await carry_out_once(
+        services,
+        actor,
+        endpoint="POST /chats/members",
+        key=idempotency_key,
+        request=(known_id, data),
+        new_id=None,
+        carry=carry,
+        replay=replay,
+    )
+
+
+@endpoint("members", "DELETE /chats/{chat_id:str}/members/{user_id:str}", 404)
+async def remove_member(
+    chat_id: FromPath[str], user_id: FromPath[str], services: Services, caller: Caller
+) -> None:
+    """Remove a member from a group, who from this instant can neither send nor read."""
+    known_id = chat_id_of(chat_id)
+    await services.store.access_chat(caller.user_id, known_id)
+    await services.chats.remove_member(caller.user_id, known_id, user_id_of(user_id))
+
+
+@endpoint("members", "PATCH /chats/{chat_id:str}/members/{user_id:str}", 404)
+async def change_role(
+    chat_id: FromPath[str],
+    user_id: FromPath[str],
+    data: JSONBody[bodies.ChangeRole],
+    services: Services,
+    caller: Caller,
+) -> Envelope[models.ChangedMember]:
+    """Make a member an admin, or an admin a member. For the owner."""
+    actor, known_id = caller.user_id, chat_id_of(chat_id)
+    await services.store.access_chat(actor, known_id)
+    member = await services.chats.change_role(actor, known_id, user_id_of(user_id), Role(data.role))
+    names = await services.people.users([member.user_id])
+    return Envelope(views.changed_member(known_id, member, names, updated_by=actor))
+
+
+@endpoint("members", "POST /chats/{chat_id:str}/transfer", 404)
+async def transfer_chat(
+    chat_id: FromPath[str], data: JSONBody[bodies.TransferChat], services: Services, caller: Caller
+) -> Envelope[models.ChangedMember]:
+    """Hand a group over to another member, who becomes its owner. The owner becomes an admin."""
+    actor, known_id = caller.user_id, chat_id_of(chat_id)
+    member = await services.chats.hand_over(actor, known_id, UserId(data.user_id))
+    names = await services.people.users([member.user_id])
+    return Envelope(views.changed_member(known_id, member, names, updated_by=actor))
+
+
+@endpoint("members", "POST /chats/{chat_id:str}/close")
+async def close_chat(chat_id: FromPath[str], services: Services, caller: Caller) -> None:
+    """Close a group. For its owner.
+
+    All members are removed, the owner included. The group cannot be opened again, and its history
+    cannot be read any more through the API.
+    """
+    await services.chats.close_group(caller.user_id, chat_id_of(chat_id))
+
+
+@endpoint("members", "POST /chats/{chat_id:str}/leave")
+async def leave_chat(
+    chat_id: FromPath[str],
+    services: Services,
+    caller: Caller,
+    data: JSONBody[bodies.LeaveChat | None] = None,
+) -> None:
+    """Leave a group. Its owner transfers or closes it instead.
+
+    With `do_not_add_again` no member can add you to this group again.
+    """
+    for_good = data is not None and data.do_not_add_again
+    await services.chats.leave(caller.user_id, chat_id_of(chat_id), for_good=for_good)
+
+
+@endpoint("members", "GET /users/me/refused-groups")
+async def list_refused_groups(
+    services: Services, caller: Caller, cursor: CursorText = None, limit: PageLimit = PAGE_DEFAULT
+) -> Page[models.RefusedGroup]:
+    """List the groups that you left with `do_not_add_again`, by chat id."""
+    read = services.store.refused_groups
+    shown, pagination = await read_page(read, RefusedGroupsCursor, caller.user_id, cursor, limit)
+    return Page([models.RefusedGroup(chat_id=one) for one in shown], pagination)
+
+
+@endpoint("members", "DELETE /users/me/refused-groups/{chat_id:str}")
+async def readmit_me(chat_id: FromPath[str], services: Services, caller: Caller) -> None:
+    """Let others add you again to a group that you left with `do_not_add_again`.
+
+    If you did not, nothing changes, whether there is such a group or not.
+    """
+    await services.store.readmit(caller.user_id, chat_id_of(chat_id))
+
+
+async def _member(
+    services: RestServices, reader: UserId, chat_id: ChatId, user_id: UserId
+) -> Member | None:
+    members = await services.chats.all_members(reader, chat_id)
+    return next((member for member in members if member.user_id == user_id), None)

@@ -4,7 +4,7 @@ Litestar's own exceptions are translated here, most specific first.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from litestar import Request, Response
@@ -27,6 +27,7 @@ from tidewire.domain.errors import (
 )
 from tidewire.ports.runtime import FLOOD_KEY, RequestKind
 from tidewire.wire.error_table import ERROR_TABLE, error_payload
+from tidewire.wire.forms import form_of
 from tidewire.wire.rest_faults import field_error
 from tidewire.wire.rest_models import ErrorBody, ErrorDetail, FieldError
 
@@ -48,32 +49,22 @@ class BadRequest(Refused):
 
 class NotFound(Refused):
     code = ErrorCode.NOT_FOUND
-
-    def __init__(self) -> None:
-        super().__init__("there is nothing at this address")
+    sentence = "there is nothing at this address"
 
 
 class PayloadTooLarge(Refused):
     code = ErrorCode.PAYLOAD_TOO_LARGE
 
     def __init__(self, *, bytes_max: int, received: int | None) -> None:
-        super().__init__(f"a request has at most {bytes_max} bytes")
-        self._details = {"max_bytes": bytes_max}
-        if received is not None:
-            self._details["received_bytes"] = received
-
-    @property
-    def details(self) -> Mapping[str, object]:
-        return self._details
+        told = {} if received is None else {"received_bytes": received}
+        super().__init__(f"a request has at most {bytes_max} bytes", max_bytes=bytes_max, **told)
 
 
 class MethodNotAllowed(Refused):
     """There is something at this address, but not for this method; `Allow` lists those it has."""
 
     code = ErrorCode.METHOD_NOT_ALLOWED
-
-    def __init__(self) -> None:
-        super().__init__("this method is not possible at this address")
+    sentence = "this method is not possible at this address"
 
 
 class InvalidFields(Refused):
@@ -82,12 +73,8 @@ class InvalidFields(Refused):
     code = ErrorCode.VALIDATION_ERROR
 
     def __init__(self, faults: Sequence[FieldError]) -> None:
-        super().__init__("; ".join(f"{fault.field}: {fault.message}" for fault in faults))
-        self.faults = tuple(faults)
-
-    @property
-    def details(self) -> Mapping[str, object]:
-        return {"field_errors": self.faults}
+        sentence = "; ".join(f"{fault.field}: {fault.message}" for fault in faults)
+        super().__init__(sentence, field_errors=tuple(faults))
 
 
 def invalid_field(field: str, message: str, code: str = "INVALID_VALUE") -> InvalidFields:
@@ -148,9 +135,13 @@ def fail(request: AnyRequest, exception: Exception) -> Response[ErrorBody]:
     return _answer(request, error, ERROR_TABLE[error.code].http_status)
 
 
+def error_body(error: TidewireError, request_id: str) -> ErrorBody:
+    """What a client is told of an error."""
+    return ErrorBody(error=form_of(ErrorDetail, error_payload(error), request_id=request_id))
+
+
 def _answer(request: AnyRequest, error: TidewireError, http_status: int) -> Response[ErrorBody]:
     request_id = request_id_of(request)
-    told = error_payload(error)
     request.scope["state"]["counters"].sent(error.code)
     if error.code is not ErrorCode.INTERNAL_ERROR:
         _logger.info(
@@ -164,11 +155,7 @@ def _answer(request: AnyRequest, error: TidewireError, http_status: int) -> Resp
             },
         )
     return Response(
-        ErrorBody(
-            error=ErrorDetail(
-                code=told.code, message=told.message, details=told.details, request_id=request_id
-            )
-        ),
+        error_body(error, request_id),
         status_code=http_status,
         headers=_headers(error),
         media_type="application/json",

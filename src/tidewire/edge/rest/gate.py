@@ -1,10 +1,11 @@
 """Who comes in: the token of a request, and how many requests are too many.
 
-Endpoints are private unless they say otherwise. Who shows a good token is counted by his user id;
+Endpoints are private unless they say otherwise. A request with a good token counts for its user;
 all others are counted by their address, so that guessing tokens is slow.
 """
 
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Final
 
 from litestar.connection import ASGIConnection
@@ -13,12 +14,11 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import SkipValidation
 
 from tidewire.domain.errors import AuthFailure, RateLimited, Unauthorized
-from tidewire.edge.insiders import Headers
 from tidewire.edge.rest.faults import NotFound
 from tidewire.edge.rest.options import RestOptions
 from tidewire.edge.rest.quotas import Allowance, Quota, take_all
 from tidewire.edge.rest.services import RestServices
-from tidewire.ports.identity import Identity
+from tidewire.ports.services import Identity
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * _MINUTE_MS
@@ -42,11 +42,6 @@ INSIDE: Final = {**PROBE, "inside": True}
 """`opt` of a probe that is there for insiders only."""
 
 
-def counted_as(tier: Tier) -> dict[str, Any]:
-    """`opt` of an endpoint that does not count as a read or a write."""
-    return {"tier": tier}
-
-
 Services = NamedDependency[SkipValidation[RestServices]]
 Caller = NamedDependency[SkipValidation[Identity]]
 
@@ -56,15 +51,8 @@ class LimitPassed(RateLimited):
 
     def __init__(self, allowance: Allowance) -> None:
         super().__init__("too many requests; wait a while", retry_after_ms=allowance.wait_ms)
-        self._allowance = allowance
-
-    @property
-    def details(self) -> dict[str, object]:
-        return {
-            "limit": self._allowance.limit,
-            "window_seconds": self._allowance.window_seconds,
-            **super().details,
-        }
+        window = {"limit": allowance.limit, "window_seconds": allowance.window_seconds}
+        self.details = {**window, **self.details}
 
 
 class Gate:
@@ -84,6 +72,11 @@ class Gate:
                 self._quota(options.lookups_per_hour, _HOUR_MS),
             ),
         }
+        if services.shared_limits is not None:
+            quotas = (self._anonymous, self._probes, *chain(*self._quotas.values()))
+            services.shared_limits.update(
+                (f"rest_{number}", quota.share()) for number, quota in enumerate(quotas)
+            )
 
     async def admit(
         self, connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler
@@ -112,14 +105,6 @@ class Gate:
         state["identity"] = identity
         tier = handler.opt.get("tier", Tier.READ if method == "GET" else Tier.WRITE)
         self._count(state, self._quotas[tier], identity.user_id)
-
-    def client_ip(self, peer_ip: str, forwarded_for: str | None) -> str:
-        """Where a request comes from, behind proxies that are trusted."""
-        return self._services.proxies.client_ip(peer_ip, forwarded_for)
-
-    def is_inside(self, peer_ip: str, headers: Headers) -> bool:
-        """True for who may see readiness and metrics."""
-        return self._services.insiders.includes(peer_ip, headers)
 
     def allowance_of(self, address: str) -> Allowance:
         """What an address may do still."""

@@ -1,40 +1,48 @@
-"""Endpoints of messages: history, and sending through the same intake as every socket."""
+"""Endpoints of what was said: history, and positions."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
-from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody, PathParameter, QueryParameter
 
-from tidewire.domain.errors import RateLimited, SequenceAboveHead
-from tidewire.domain.ids import ChatId, ClientMessageId, MessageId
+from tidewire.domain.delivery import Advance, DigestEntry
+from tidewire.domain.errors import MessageNotFound, NotAMember, SequenceAboveHead
+from tidewire.domain.ids import ChatId, MessageId, UserId
 from tidewire.domain.limits import (
+    DIGEST_CHATS_MAX,
     HISTORY_MESSAGES_DEFAULT,
     HISTORY_MESSAGES_MAX,
     SEQUENCE_MAX,
 )
 from tidewire.domain.messages import Message
-from tidewire.edge.rest.checks import chat_id_of, cursor_of
-from tidewire.edge.rest.described import CursorText, limited, refusals
+from tidewire.edge.rest.endpoints import (
+    CursorText,
+    chat_id_of,
+    cursor_of,
+    endpoint,
+    limited,
+)
 from tidewire.edge.rest.faults import invalid_field
-from tidewire.edge.rest.gate import Caller, Services, Tier, counted_as
-from tidewire.edge.rest.once import REPLAYED
+from tidewire.edge.rest.gate import Caller, Services
 from tidewire.edge.rest.services import RestServices
-from tidewire.ports.identity import Identity
-from tidewire.wire.rest_cursors import HistoryCursor, encode_cursor
-from tidewire.wire.rest_models import AroundView, Envelope, MessageView, Page, Pagination
-from tidewire.wire.rest_requests import PostMessage
-from tidewire.wire.rest_views import message_view
-from tidewire.wire.server_frames import SendMessageAckPayload
-from tidewire.wire.timestamps import format_time_ms
+from tidewire.edge.rest.writing import MessageName, sequence_named
+from tidewire.ports.services import Identity
+from tidewire.wire import rest_models as models
+from tidewire.wire import rest_views as views
+from tidewire.wire.history import ESCAPED_BYTES_MAX, Changed, fitting
+from tidewire.wire.rest_cursors import HistoryCursor, StandingsCursor, encode_cursor
+from tidewire.wire.rest_models import Envelope, Page, Pagination
+from tidewire.wire.rest_requests import AdvancePositions
 
 CONTEXT_DEFAULT: Final = 25
 CONTEXT_MAX: Final = 50
 PAGE_BYTES_MAX: Final = 144 * 1024
 """Of content. JSON may write a byte as six letters; an answer has at most 1 MB all the same."""
+HISTORY_BYTES_MAX: Final = PAGE_BYTES_MAX * ESCAPED_BYTES_MAX
+"""Of a page with what has become of its messages, as `fitting` counts."""
 
 
-@get("/chats/{chat_id:str}/messages", tags=["messages"], responses=refusals(403, 422))
+@endpoint("messages", "GET /chats/{chat_id:str}/messages", 422)
 async def list_messages(
     chat_id: FromPath[str],
     services: Services,
@@ -63,12 +71,16 @@ async def list_messages(
         int | None,
         QueryParameter(ge=0, le=SEQUENCE_MAX, description="Only messages above this sequence."),
     ] = None,
-) -> Page[MessageView]:
-    """List the messages of a chat, a page at a time. Members see all of it, also what is older than
-    their membership. Sequences may have holes; none of the messages between two pages is missing.
+) -> models.HistoryPage:
+    """List the messages of a chat, and the edits, deletions and reactions among them (`kind`), a
+    page at a time. Members see all of it, also what is older than their membership. Sequences may
+    have holes; nothing between two pages is missing.
+
+    `now` says what has become of a message, at least up to `as_of`; it is absent if the message is
+    as it was written.
     """
     known_id = chat_id_of(chat_id)
-    await services.chats.access(caller.user_id, known_id)
+    await services.store.access_chat(caller.user_id, known_id)
     if cursor is None:
         only_after = after_sequence is not None and before_sequence is None
         place = HistoryCursor(
@@ -88,11 +100,7 @@ async def list_messages(
     return await _page(services, caller, place, limit)
 
 
-@get(
-    "/chats/{chat_id:str}/messages/around/{sequence:int}",
-    tags=["messages"],
-    responses=refusals(403, 404, 422),
-)
+@endpoint("messages", "GET /chats/{chat_id:str}/messages/around/{sequence:int}", 404, 422)
 async def messages_around(
     chat_id: FromPath[str],
     sequence: Annotated[int, PathParameter(ge=1, le=SEQUENCE_MAX)],
@@ -101,88 +109,57 @@ async def messages_around(
     context: Annotated[
         int, QueryParameter(ge=1, le=CONTEXT_MAX, description="How many on each side.")
     ] = CONTEXT_DEFAULT,
-) -> Envelope[AroundView]:
+) -> Envelope[models.AroundView]:
     """Show a message and those next to it, oldest first."""
     reader, known_id = caller.user_id, chat_id_of(chat_id)
-    head = (await services.chats.access(reader, known_id)).chat.head
+    head = (await services.store.access_chat(reader, known_id)).chat.head
     if sequence > head:
         raise SequenceAboveHead(sequence=sequence, head=head)
+    half = HISTORY_BYTES_MAX // 2
     older = await services.store.messages_before(
         reader, known_id, sequence, count_max=context, bytes_max=PAGE_BYTES_MAX // 2
     )
     newer = await services.store.messages_after(
         reader, known_id, sequence - 1, count_max=context + 1, bytes_max=PAGE_BYTES_MAX // 2
     )
+    changed = await _changed(services, reader, known_id, [*older.messages, *newer.messages])
+    # What is nearest to the message comes first, and what does not fit is cut off at the far end.
+    before = fitting(older.messages[::-1], changed, bytes_max=half)[::-1]
+    after = fitting(newer.messages, changed, bytes_max=half)
     return Envelope(
-        AroundView(
+        models.AroundView(
             target_sequence=sequence,
-            messages=await _views(services, [*older.messages, *newer.messages]),
-            has_more_before=older.has_more,
-            has_more_after=newer.has_more,
+            messages=await _views(services, [*before, *after], changed),
+            has_more_before=older.has_more or len(before) < len(older.messages),
+            has_more_after=newer.has_more or len(after) < len(newer.messages),
+            as_of=older.head,
         )
     )
 
 
-@get(
-    "/chats/{chat_id:str}/messages/{message_id:str}",
-    tags=["messages"],
-    responses=refusals(403, 404),
-)
+@endpoint("messages", "GET /chats/{chat_id:str}/messages/{message_id:str}", 404)
 async def get_message(
-    chat_id: FromPath[str], message_id: FromPath[str], services: Services, caller: Caller
-) -> Envelope[MessageView]:
-    """Show one message."""
-    message = await services.store.message(
-        caller.user_id, chat_id_of(chat_id), MessageId(message_id)
-    )
-    return Envelope((await _views(services, [message]))[0])
-
-
-@post(
-    "/chats/{chat_id:str}/messages",
-    tags=["messages"],
-    opt=counted_as(Tier.SEND),
-    responses=refusals(403, 409, 413, 415, again=Envelope[SendMessageAckPayload]),
-)
-async def send_message(
-    chat_id: FromPath[str], data: JSONBody[PostMessage], services: Services, caller: Caller
-) -> Response[Envelope[SendMessageAckPayload]]:
-    """Send a message. When this is answered, the message is stored for good.
-
-    `client_message_id` makes it one message however often it is sent: a repetition is answered with
-    200, `deduplicated` and the first one's numbers.
-    """
-    known_id = chat_id_of(chat_id)
-    wait_ms = services.sends.take(caller.user_id, known_id, services.clock.monotonic_ms())
-    if wait_ms:
-        raise RateLimited("too many messages; wait a while", retry_after_ms=wait_ms)
-    stored = await services.ingest.send(
-        chat_id=known_id,
-        sender_id=caller.user_id,
-        client_message_id=ClientMessageId(data.client_message_id),
-        content=data.content,
-        content_type=data.content_type,
-        seen_sequence=data.seen_sequence,
-    )
-    acknowledged = SendMessageAckPayload(
-        client_message_id=ClientMessageId(data.client_message_id),
-        message_id=stored.message_id,
-        chat_id=known_id,
-        sequence=stored.sequence,
-        prev_sequence=stored.prev_sequence,
-        created_at=format_time_ms(stored.created_at_ms),
-        deduplicated=stored.deduplicated,
-    )
-    return Response(
-        Envelope(acknowledged),
-        status_code=200 if stored.deduplicated else 201,
-        headers=REPLAYED if stored.deduplicated else None,
-    )
+    chat_id: FromPath[str], message_id: MessageName, services: Services, caller: Caller
+) -> Envelope[models.MessageView]:
+    """Show one message, or another entry of the chat."""
+    reader, known_id = caller.user_id, chat_id_of(chat_id)
+    sequence = sequence_named(message_id)
+    if sequence is None:
+        found = [await services.store.message(reader, known_id, MessageId(message_id))]
+    else:
+        page = await services.store.messages_before(
+            reader, known_id, sequence + 1, count_max=1, bytes_max=PAGE_BYTES_MAX
+        )
+        found = [message for message in page.messages if message.sequence == sequence]
+        if not found:
+            raise MessageNotFound
+    changed = await _changed(services, reader, known_id, found)
+    return Envelope((await _views(services, found, changed))[0])
 
 
 async def _page(
     services: RestServices, caller: Identity, place: HistoryCursor, limit: int
-) -> Page[MessageView]:
+) -> models.HistoryPage:
     """The messages strictly between the bounds, from the end that the direction begins at."""
     reader, chat_id = caller.user_id, place.chat_id
     if place.is_forward:
@@ -201,8 +178,13 @@ async def _page(
         messages = [m for m in reversed(read.messages) if m.sequence > place.after]
         has_more = read.has_more and len(messages) == len(read.messages) and bool(messages)
         has_more = has_more and messages[-1].prev_sequence > place.after
-    return Page(
-        await _views(services, messages), _pagination(chat_id, place, messages, has_more=has_more)
+    changed = await _changed(services, reader, chat_id, messages)
+    shown = fitting(messages, changed, bytes_max=HISTORY_BYTES_MAX)
+    has_more = has_more or len(shown) < len(messages)
+    return models.HistoryPage(
+        data=await _views(services, shown, changed),
+        pagination=_pagination(chat_id, place, shown, has_more=has_more),
+        as_of=read.head,
     )
 
 
@@ -225,10 +207,137 @@ def _pagination(
     )
 
 
-async def _views(services: RestServices, messages: Sequence[Message]) -> list[MessageView]:
+async def _changed(
+    services: RestServices, reader: UserId, chat_id: ChatId, messages: Sequence[Message]
+) -> Changed:
+    """What has become of those that are messages. Read after them, so it is at least as new."""
+    sequences = [message.sequence for message in messages if message.amends is None]
+    if not sequences:
+        return {}
+    return await services.store.messages_now(reader, chat_id, sequences)
+
+
+async def _views(
+    services: RestServices, messages: Sequence[Message], changed: Changed
+) -> list[models.MessageView]:
     senders = list({message.sender_id: None for message in messages})
     names = await services.people.users(senders) if senders else {}
-    return [message_view(message, names) for message in messages]
+    return [
+        views.message_view(message, names, changed.get(message.sequence)) for message in messages
+    ]
 
 
-HANDLERS = (list_messages, messages_around, get_message, send_message)
+CHAT_IDS_MAX: Final = 50
+STATES_MAX: Final = 1_000
+
+
+@endpoint("delivery", "GET /delivery-state", 403)
+async def list_delivery_states(
+    services: Services,
+    caller: Caller,
+    chat_ids: Annotated[
+        list[str] | None,
+        QueryParameter(
+            description=f"At most {CHAT_IDS_MAX} chats, repeated or separated by commas; "
+            "all of them unless told."
+        ),
+    ] = None,
+    cursor: CursorText = None,
+    limit: Annotated[
+        int, QueryParameter(ge=1, le=STATES_MAX, description=limited(STATES_MAX, STATES_MAX))
+    ] = STATES_MAX,
+) -> Page[models.DeliveryStateView]:
+    """List how far you have got in your chats."""
+    if chat_ids is not None:
+        wanted = [each for text in chat_ids for each in text.split(",") if each]
+        if len(wanted) > CHAT_IDS_MAX:
+            raise invalid_field("chat_ids", f"at most {CHAT_IDS_MAX} chats", "TOO_LONG")
+        found = [await _standing_of(services, caller.user_id, chat_id_of(each)) for each in wanted]
+        return Page(await _state_views(services, caller.user_id, found), views.WHOLE)
+    after = None if cursor is None else cursor_of(cursor, StandingsCursor).after
+    entries: list[DigestEntry] = []
+    while True:
+        page = await services.store.digest(
+            caller.user_id, after=after, count_max=min(limit - len(entries), DIGEST_CHATS_MAX)
+        )
+        entries += page.entries
+        after = page.next_chat_id
+        if after is None or len(entries) >= limit:
+            break
+    return Page(
+        await _state_views(services, caller.user_id, entries),
+        Pagination(
+            has_more=after is not None,
+            next_cursor=None if after is None else encode_cursor(StandingsCursor(after)),
+        ),
+    )
+
+
+@endpoint("delivery", "PATCH /chats/{chat_id:str}/delivery-state", 422)
+async def advance_positions(
+    chat_id: FromPath[str], data: JSONBody[AdvancePositions], services: Services, caller: Caller
+) -> models.WatermarkView:
+    """Acknowledge messages, or say that they were read. What is not higher changes nothing.
+
+    Answered without an envelope, as ADR-008 Appendix F has it.
+    """
+    return await _advance(services, caller, chat_id_of(chat_id), data)
+
+
+@endpoint("delivery", "PATCH /delivery-state/{chat_id:str}", 403, 422)
+async def advance_positions_alias(
+    chat_id: FromPath[str], data: JSONBody[AdvancePositions], services: Services, caller: Caller
+) -> Envelope[models.WatermarkView]:
+    """Acknowledge messages: the older name of this operation, with an envelope."""
+    return Envelope(await _advance(services, caller, chat_id_of(chat_id), data))
+
+
+@endpoint("delivery", "GET /chats/{chat_id:str}/delivery-status", 422)
+async def get_delivery_status(
+    chat_id: FromPath[str],
+    services: Services,
+    caller: Caller,
+    for_sequence: Annotated[
+        int | None,
+        QueryParameter(ge=1, le=SEQUENCE_MAX, description="The last message unless told."),
+    ] = None,
+) -> models.DeliveryStatusView:
+    """Show who has a message: the counts of those who are waited for, and each member's positions.
+
+    Waited for are the current members other than the author who joined before the message. Answered
+    without an envelope, as ADR-008 Appendix F has it.
+    """
+    status = await services.store.delivery_status(caller.user_id, chat_id_of(chat_id), for_sequence)
+    names = await services.people.users([member.user_id for member in status.members])
+    return views.delivery_status_view(status, names)
+
+
+async def _advance(
+    services: RestServices, caller: Identity, chat_id: ChatId, data: AdvancePositions
+) -> models.WatermarkView:
+    delivered, read = data.last_acked_sequence or 0, data.last_read_sequence or 0
+    if not delivered and not read:
+        raise invalid_field("last_acked_sequence", "this field is required", "REQUIRED")
+    await services.delivery.advance(
+        Advance(user_id=caller.user_id, chat_id=chat_id, delivered=delivered, read=read)
+    )
+    status = await services.store.delivery_status(caller.user_id, chat_id, None)
+    own = next((each for each in status.members if each.user_id == caller.user_id), None)
+    if own is None:
+        raise NotAMember
+    return views.watermark_view(chat_id, own)
+
+
+async def _state_views(
+    services: RestServices, reader: UserId, entries: Sequence[DigestEntry]
+) -> list[models.DeliveryStateView]:
+    """The position of a member is never taken away, so each has a time."""
+    moved_at = await services.store.moved_at(reader, [entry.chat_id for entry in entries])
+    return [views.delivery_state_view(entry, moved_at[entry.chat_id]) for entry in entries]
+
+
+async def _standing_of(services: RestServices, reader: UserId, chat_id: ChatId) -> DigestEntry:
+    entry = await services.store.standing(reader, chat_id)
+    if entry is None:
+        raise NotAMember
+    return entry

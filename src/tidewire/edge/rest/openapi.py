@@ -1,65 +1,25 @@
 """The OpenAPI document as it goes out: what Litestar derives from the endpoints, made tidy."""
 
+import tomllib
+from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
 
-from tidewire.domain.errors import ErrorCode
+from tidewire.edge.rest.endpoints import REFUSALS
 from tidewire.wire.error_table import ERROR_TABLE
-from tidewire.wire.rest_requests import TOLD_BESIDE, RequestBody
+from tidewire.wire.rest_requests import REQUEST_BODIES, TOLD_BESIDE
 
 _UUID: Final = "6f1c2b5e-0d8a-4c56-9a3f-0c2f6a0b7a11"
-_TIME: Final = "2026-01-31T09:30:00.000Z"
 _SUCCESSES: Final = {
     "200": "Done.",
     "201": "Made.",
     "204": "Done; the answer has no body.",
 }
-_TYPICAL_ERRORS: Final = {
-    400: ErrorCode.VALIDATION_ERROR,
-    401: ErrorCode.UNAUTHORIZED,
-    403: ErrorCode.FORBIDDEN,
-    404: ErrorCode.NOT_FOUND,
-    409: ErrorCode.CONFLICT,
-    413: ErrorCode.PAYLOAD_TOO_LARGE,
-    415: ErrorCode.INVALID_CONTENT_TYPE,
-    422: ErrorCode.INVALID_SEQUENCE,
-    429: ErrorCode.RATE_LIMITED,
-    503: ErrorCode.SERVICE_UNAVAILABLE,
-}
-_EXAMPLES: Final[dict[str, object]] = {
-    "access_token": "eyJhbGciOi…",
-    "chat_id": "chat_01JAXW3V7E5S0Q4ZB1N8YH6K2M",
-    "client_message_id": _UUID,
-    "content": "Hello!",
-    "content_type": "text/plain",
-    "created_at": _TIME,
-    "device_id": "0b54c1f2-6f0e-4a35-8d0a-2f6f3a1f9d77",
-    "display_name": "Alice",
-    "duration_hours": 8,
-    "expires_at": _TIME,
-    "invite": "the code you were given",
-    "joined_at": _TIME,
-    "last_acked_sequence": 42,
-    "last_read_sequence": 42,
-    "last_used_at": _TIME,
-    "member_ids": ["user_01JAXW3V7E5S0Q4ZB1N8YH6K2N"],
-    "message_id": "msg_01JAXW3V7E5S0Q4ZB1N8YH6K2P",
-    "name": "Lunch",
-    "current_password": "correct horse",
-    "new_password": "a better password",
-    "password": "correct horse",
-    "refresh_token": "the refresh token of your login",
-    "sender_id": "user_01JAXW3V7E5S0Q4ZB1N8YH6K2N",
-    "sequence": 43,
-    "prev_sequence": 42,
-    "session_id": "sess_01JAXW3V7E5S0Q4ZB1N8YH6K2Q",
-    "updated_at": _TIME,
-    "user_id": "user_01JAXW3V7E5S0Q4ZB1N8YH6K2N",
-    "username": "alice",
-    "usernames": ["alice", "bob"],
-}
-"""By the name of a field, for people who read the page; the page itself puts fresh ids in."""
+_EXAMPLES: Final = tomllib.loads(
+    files("tidewire.edge.rest").joinpath("examples.toml").read_text("utf-8")
+)
+"""By the name of a field."""
 
 
 def openapi_document(schema: dict[str, Any]) -> bytes:
@@ -91,8 +51,8 @@ def _tell_plainly(operation: dict[str, Any]) -> None:
     operation["description"] = rest.strip() or operation["summary"]
     for status, response in operation["responses"].items():
         response["description"] = _SUCCESSES.get(status, response["description"])
-        code = _TYPICAL_ERRORS.get(int(status))
-        if code is not None:
+        if int(status) in REFUSALS:
+            code, _ = REFUSALS[int(status)]
             error = {"code": code, "message": ERROR_TABLE[code].sentence, "request_id": _UUID}
             response["content"]["application/json"]["example"] = {"error": error}
 
@@ -107,9 +67,8 @@ def _show_examples(model: dict[str, Any]) -> None:
 def _bodies() -> dict[str, dict[str, Any]]:
     """The bodies of requests as msgspec decodes them; Litestar leaves out what it is told of the
     items of a list."""
-    models = RequestBody.__subclasses__()
     _, described = msgspec.json.schema_components(
-        models, ref_template="#/components/schemas/{name}"
+        REQUEST_BODIES, ref_template="#/components/schemas/{name}"
     )
     for model, beside in TOLD_BESIDE.items():
         described[model.__name__] |= beside

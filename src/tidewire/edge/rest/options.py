@@ -1,8 +1,8 @@
 """What an operator may tune about REST."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from tidewire.domain.limits import FRAME_BYTES_MAX
+from tidewire.domain.limits import FRAME_BYTES_MAX, check_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,4 @@ class RestOptions:
     """Other origins whose pages may call this API from a browser."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, int) and value < 1:
-                raise ValueError(f"{field.name} is at least 1")
+        check_numbers(self)

@@ -1,26 +1,39 @@
-"""What the REST edge works with: the planes' services, and a few things of the machine."""
+"""What the REST edge works with: the planes' services, a few things of the machine, and counts."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from tidewire.accounts.people import PeopleService
 from tidewire.accounts.service import AccountService
 from tidewire.chats.service import ChatService
 from tidewire.delivery.service import DeliveryService
-from tidewire.edge.insiders import Insiders
-from tidewire.edge.proxies import TrustedProxies
-from tidewire.edge.rest.counters import RestCounters
+from tidewire.domain.errors import ErrorCode
+from tidewire.domain.rates import SharedView
+from tidewire.edge.peers import Insiders, TrustedProxies
 from tidewire.gateway.limits import SendLimiter
 from tidewire.ingest.service import IngestService
 from tidewire.ports.accounts import RequestStore
-from tidewire.ports.identity import Authenticator
 from tidewire.ports.runtime import Clock, IdSource, RandomBytes, Tasks
-from tidewire.ports.storage import MessageStore, PositionStore
+from tidewire.ports.services import Authenticator
+from tidewire.ports.storage import ChatStore, MessageStore, PositionStore
 
 
-class RestStore(MessageStore, PositionStore, RequestStore, Protocol):
-    """What of the store is read without a service: history, positions, request keys."""
+class RestCounters:
+    """Everything only grows."""
+
+    __slots__ = ("errors_sent_by_code",)
+
+    def __init__(self) -> None:
+        self.errors_sent_by_code: dict[str, int] = {}
+        """Every request that was refused, or that failed."""
+
+    def sent(self, code: ErrorCode) -> None:
+        self.errors_sent_by_code[code] = self.errors_sent_by_code.get(code, 0) + 1
+
+
+class RestStore(MessageStore, ChatStore, PositionStore, RequestStore, Protocol):
+    """What of the store is used without a service: where no rule stands between."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +44,11 @@ class RestServices:
     accounts: AccountService
     people: PeopleService
     chats: ChatService
-    delivery: DeliveryService[Any]
+    delivery: DeliveryService
     ingest: IngestService
     store: RestStore
     sends: SendLimiter
-    """The gateway's: a user has one allowance, whatever edge he sends over."""
+    """The gateway's: a user has one allowance, for REST and WebSocket together."""
     tasks: Tasks
     """Counts requests that fail unexpectedly."""
     clock: Clock
@@ -43,7 +56,7 @@ class RestServices:
     random_bytes: RandomBytes
     check_ready: Callable[[], Awaitable[None]]
     """Returns if the store answers, raises Unavailable if it does not."""
-    metrics: Callable[[], bytes]
+    metrics: Callable[[], Awaitable[bytes]]
     """The Prometheus text of this moment."""
     group_members_max: int
     """What the chat plane allows, for the list of capabilities."""
@@ -51,3 +64,5 @@ class RestServices:
     proxies: TrustedProxies = field(default_factory=lambda: TrustedProxies(()))
     insiders: Insiders = field(default_factory=lambda: Insiders(TrustedProxies(())))
     """Who may see readiness and metrics."""
+    shared_limits: dict[str, SharedView] | None = None
+    """Filled with the limits of REST where several processes hold them together."""

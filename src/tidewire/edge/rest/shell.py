@@ -13,14 +13,12 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidewire.domain.addresses import address_key
 from tidewire.domain.ids import is_uuid
-from tidewire.edge.rest.counters import RestCounters
+from tidewire.edge.rest.faults import error_body
 from tidewire.edge.rest.gate import Gate, LimitPassed
 from tidewire.edge.rest.quotas import Allowance
+from tidewire.edge.rest.services import RestServices
 from tidewire.ports.audit import ORIGIN, Origin
-from tidewire.ports.pausing import pause
-from tidewire.ports.runtime import Clock, RandomBytes, Tasks
-from tidewire.wire.error_table import error_payload
-from tidewire.wire.rest_models import ErrorBody, ErrorDetail
+from tidewire.ports.runtime import pause
 
 _FIXED_HEADERS: Final = (
     (b"cache-control", b"no-store"),
@@ -40,22 +38,10 @@ LATE_MS: Final = 1_000
 class RequestShell:
     """An ASGI application around another one."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        gate: Gate,
-        clock: Clock,
-        random_bytes: RandomBytes,
-        counters: RestCounters,
-        tasks: Tasks,
-    ) -> None:
+    def __init__(self, app: ASGIApp, gate: Gate, services: RestServices) -> None:
         self._app = app
         self._gate = gate
-        self._clock = clock
-        self._random_bytes = random_bytes
-        self._counters = counters
-        self._tasks = tasks
+        self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
@@ -64,17 +50,17 @@ class RequestShell:
         headers = scope["headers"]
         request_id = self._request_id(_header(headers, b"x-request-id") or "")
         peer_ip = (scope["client"] or ("", 0))[0]
-        client_ip = self._gate.client_ip(peer_ip, _header(headers, b"x-forwarded-for"))
+        client_ip = self._services.proxies.client_ip(peer_ip, _header(headers, b"x-forwarded-for"))
         address = address_key(client_ip)
         state: dict[str, Any] = {
             "request_id": request_id,
             "address": address,
-            "counters": self._counters,
-            "tasks": self._tasks,
+            "counters": self._services.counters,
+            "tasks": self._services.tasks,
         }
         scope["state"] = state
         if scope["path"] in INSIDE_PATHS:
-            state["is_inside"] = self._gate.is_inside(peer_ip, headers)
+            state["is_inside"] = self._services.insiders.includes(peer_ip, headers)
         elif scope["path"] not in PROBE_PATHS and not _header(headers, b"authorization"):
             allowance = self._gate.allowance_of(address)
             if allowance.wait_ms:
@@ -115,18 +101,8 @@ class RequestShell:
         second, and without the application."""
         await pause(LATE_MS)
         error = LimitPassed(allowance)
-        self._counters.sent(error.code)
-        told = error_payload(error)
-        body = msgspec.json.encode(
-            ErrorBody(
-                error=ErrorDetail(
-                    code=told.code,
-                    message=told.message,
-                    details=told.details,
-                    request_id=state["request_id"],
-                )
-            )
-        )
+        self._services.counters.sent(error.code)
+        body = msgspec.json.encode(error_body(error, state["request_id"]))
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
@@ -139,7 +115,7 @@ class RequestShell:
     def _headers(self, present: Any, state: dict[str, Any]) -> list[tuple[bytes, bytes]]:
         names = {name.lower() for name, _ in present}
         allowance = state["allowance"]
-        reset_at_s = -(-(self._clock.wall_ms() + allowance.full_in_ms) // 1000)
+        reset_at_s = -(-(self._services.clock.wall_ms() + allowance.full_in_ms) // 1000)
         return [
             (b"x-request-id", state["request_id"].encode()),
             (b"x-ratelimit-limit", b"%d" % allowance.limit),
@@ -152,7 +128,7 @@ class RequestShell:
         """The client's own if it is a UUID, or a new one."""
         if is_uuid(given):
             return given
-        return str(uuid.UUID(bytes=self._random_bytes(16), version=4))
+        return str(uuid.UUID(bytes=self._services.random_bytes(16), version=4))
 
 
 def _header(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> str | None:

@@ -1,208 +1,149 @@
-"""The account part of the DynamoDB engine, and what all parts share: the connection, its acts."""
+"""The account part of the DynamoDB engine: its pieces together, the Idempotency-Keys of REST
+requests (pending, then done: A-05), and what has expired."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
-from typing import Any, TypeVar
+import uuid
+from typing import Any, Final
 
-from tidewire.domain.accounts import (
-    BlockChange,
-    Credentials,
-    ExternalIdentity,
-    Invite,
-    NewAccount,
-    OpenedSession,
-    OpenSession,
-    RefreshOutcome,
-    RequestClaim,
-    RequestKey,
-    RotateRefresh,
-    Session,
-)
-from tidewire.domain.errors import InvalidOperation, StoreUnavailable
-from tidewire.domain.ids import SessionId, UserId
-from tidewire.domain.users import User
-from tidewire.engines.dynamodb import blocks, requests, sessions, users
-from tidewire.engines.dynamodb.database import Counts, Database
-from tidewire.engines.dynamodb.sweeping import Sweeper
+from tidewire.domain.accounts import RequestClaim, RequestClaimed, RequestKey, judge_request
+from tidewire.domain.limits import REQUEST_KEY_LIFE_MS
+from tidewire.engines.dynamodb import rows, schema, values
+from tidewire.engines.dynamodb.acts import act, until_answered, until_committed
+from tidewire.engines.dynamodb.blocks import Blocks
+from tidewire.engines.dynamodb.rows import Row, Value, Write
+from tidewire.engines.dynamodb.sessions import Sessions
 from tidewire.ports.accounts import AccountStore
 
-Result = TypeVar("Result")
+LOOKED_AT_MAX: Final = 1_000
+"""Rows of each table that one sweep reads."""
 
 
-class DynamoAccounts:
+class Accounts(Sessions, Blocks):
     """Satisfies `ports.accounts.AccountStore`."""
 
-    def __init__(self, database: Database, exit_stack: AsyncExitStack) -> None:
-        self._database = database
-        self._exit_stack = exit_stack
-        self._sweeper = Sweeper(database)
-        self._acts: dict[asyncio.Task[Any], None] = {}
-        self._is_closed = False
+    _sweep_from: dict[str, Any]
+    """Where each table is looked at next."""
 
-    @property
-    def counts(self) -> Counts:
-        """What the database made of our requests."""
-        return self._database.counts
-
-    async def close(self) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
-        await asyncio.gather(*self._acts, return_exceptions=True)
-        await self._exit_stack.aclose()
-
-    async def _act(
-        self, act: Callable[..., Coroutine[Any, Any, Result]], *arguments: Any, **named: Any
-    ) -> Result:
-        """Carry out a function on the database, within its budget and to its end.
-
-        Whoever waits for it may give up; what was begun is finished all the same, and told.
-        """
-        return await self._finish(act(self._database, *arguments, **named))
-
-    async def _finish(self, work: Coroutine[Any, Any, Result]) -> Result:
-        if self._is_closed:
-            work.close()
-            raise StoreUnavailable("the store is closed")
-
-        async def within_budget() -> Result:
-            with self._database.within_budget():
-                return await work
-
-        task = asyncio.create_task(within_budget())
-        self._acts[task] = None
-        task.add_done_callback(self._done)
-        return await asyncio.shield(task)
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        del self._acts[task]
-        if not task.cancelled():
-            # If nobody waits any more, nobody needs to hear of it either.
-            task.exception()
-
-    # Credentials.
-
-    async def register(self, account: NewAccount, *, now_ms: int) -> User:
-        return await self._act(users.register, account, now_ms=now_ms)
-
-    async def add_invite(self, invite: Invite) -> None:
-        await self._act(users.add_invite, invite)
-
-    async def is_invite_open(self, code_hash: bytes, *, now_ms: int) -> bool:
-        return await self._act(users.is_invite_open, code_hash, now_ms=now_ms)
-
-    async def credentials(self, username: str) -> Credentials | None:
-        return await self._act(users.credentials_by_name, username)
-
-    async def credentials_of(self, user_id: UserId) -> Credentials | None:
-        return await self._act(users.credentials_by_id, user_id)
-
-    async def set_password(
-        self,
-        user_id: UserId,
-        password_hash: str,
-        *,
-        expected_hash: str | None,
-        keep: SessionId | None,
-        now_ms: int,
-    ) -> list[SessionId]:
-        return await self._act(
-            sessions.set_password, user_id, password_hash, expected_hash=expected_hash, keep=keep
-        )
-
-    async def external_user(self, identity: ExternalIdentity) -> User | None:
-        return await self._act(users.external_user, identity)
-
-    async def ensure_external_user(
-        self, identity: ExternalIdentity, user: User, *, fallback_username: str
-    ) -> User:
-        return await self._act(
-            users.ensure_external_user, identity, user, fallback_username=fallback_username
-        )
-
-    async def disable_user(self, user_id: UserId, *, now_ms: int) -> list[SessionId]:
-        return await self._act(sessions.disable_user, user_id, now_ms=now_ms)
-
-    async def enable_user(self, user_id: UserId, *, now_ms: int) -> User:
-        return await self._act(users.enable_user, user_id, now_ms=now_ms)
-
-    # Deletions.
-
-    async def begin_deletion(self, user_id: UserId, *, now_ms: int) -> list[SessionId]:
-        return await self._act(sessions.begin_deletion, user_id, now_ms=now_ms)
-
-    async def pending_deletions(self, *, count_max: int) -> list[User]:
-        return await self._act(users.pending_deletions, count_max=count_max)
-
-    async def finish_deletion(self, user_id: UserId) -> None:
-        await self._act(users.finish_deletion, user_id)
-
-    # Sessions.
-
-    async def open_session(
-        self, command: OpenSession, *, sessions_max: int, now_ms: int
-    ) -> OpenedSession:
-        return await self._act(
-            sessions.open_session, command, sessions_max=sessions_max, now_ms=now_ms
-        )
-
-    async def session(self, session_id: SessionId) -> Session | None:
-        return await self._act(sessions.read_session, session_id)
-
-    async def sessions(self, user_id: UserId, *, now_ms: int) -> list[Session]:
-        own = await self._act(sessions.sessions_of, user_id)
-        return [session for session in own if session.expires_at_ms > now_ms]
-
-    async def rotate_refresh(self, command: RotateRefresh, *, now_ms: int) -> RefreshOutcome:
-        return await self._act(sessions.rotate_refresh, command, now_ms=now_ms)
-
-    async def revoke_session(self, user_id: UserId, session_id: SessionId) -> bool:
-        return await self._act(sessions.revoke_session, user_id, session_id)
-
-    async def revoke_sessions(self, user_id: UserId, *, keep: SessionId | None) -> list[SessionId]:
-        return await self._act(sessions.revoke_sessions, user_id, keep=keep)
-
-    async def touch_sessions(self, session_ids: Sequence[SessionId], *, now_ms: int) -> None:
-        await self._act(sessions.touch_sessions, session_ids, now_ms=now_ms)
-
-    # Blocks.
-
-    async def block(self, user_id: UserId, blocked_id: UserId, *, now_ms: int) -> BlockChange:
-        if user_id == blocked_id:
-            raise InvalidOperation("nobody blocks himself")
-        await self._act(users.the_user_row, blocked_id)
-        return await self._act(blocks.set_block, user_id, blocked_id, wanted=True, now_ms=now_ms)
-
-    async def unblock(self, user_id: UserId, blocked_id: UserId) -> BlockChange:
-        return await self._act(blocks.set_block, user_id, blocked_id, wanted=False)
-
-    async def blocked_users(
-        self, user_id: UserId, *, after: UserId | None, count_max: int
-    ) -> list[UserId]:
-        return await self._act(blocks.blocked_users, user_id, after=after, count_max=count_max)
-
-    # Requests.
-
+    @act
     async def claim_request(
         self, key: RequestKey, body_hash: bytes, *, resource_id: str | None, now_ms: int
     ) -> RequestClaim:
-        return await self._act(
-            requests.claim_request, key, body_hash, resource_id=resource_id, now_ms=now_ms
-        )
+        mark = str(uuid.uuid4())
+        return await self._claim(key, body_hash, resource_id, mark, now_ms)
 
+    @until_answered
+    @until_committed
+    async def _claim(
+        self,
+        key: RequestKey,
+        body_hash: bytes,
+        resource_id: str | None,
+        mark: str,
+        now_ms: int,
+    ) -> RequestClaim:
+        row = await self._database.get(schema.REQUESTS, _key(key))
+        stored = None if row is None else values.REQUEST.value(row)
+        claim = judge_request(stored, body_hash, now_ms=now_ms)
+        if row is None or claim is None:
+            await self._database.write(_new(key, body_hash, resource_id, mark, now_ms))
+            return RequestClaimed(resource_id)
+        if row["claimed_by"] == mark:
+            # The answer to our own claim was lost.
+            return RequestClaimed(row.get("resource_id"), resumed=row["resumed"])
+        if isinstance(claim, RequestClaimed):
+            await self._database.write(_takeover(key, row, mark, now_ms))
+        return claim
+
+    @act
+    @until_answered
     async def finish_request(
         self, key: RequestKey, *, http_status: int, resource_id: str | None
     ) -> None:
-        await self._act(
-            requests.finish_request, key, http_status=http_status, resource_id=resource_id
+        await self._database.write_if(
+            rows.change(
+                schema.REQUESTS,
+                _key(key),
+                {"http_status": http_status, "resource_id": resource_id},
+                where={"user_id": rows.PRESENT, "http_status": None},
+            )
         )
 
+    @act
+    @until_answered
     async def release_request(self, key: RequestKey) -> None:
-        await self._act(requests.release_request, key)
+        condition = "attribute_not_exists(#http_status)"
+        await self._database.write_if(rows.delete(schema.REQUESTS, _key(key), condition=condition))
 
+    # What has expired.
+
+    @act
     async def sweep_accounts(self, *, now_ms: int, count_max: int) -> int:
-        return await self._finish(self._sweeper.sweep(now_ms=now_ms, count_max=count_max))
+        """Delete what has expired where DynamoDB does not (DynamoDB Local), or not yet.
+
+        Each call looks at a bounded piece of each table and goes on from there the next time.
+        """
+        gone = 0
+        for table, field, before_ms in (
+            (schema.SESSIONS, "expires_at", now_ms),
+            (schema.INVITES, "expires_at", now_ms),
+            (schema.REQUESTS, "created_at", now_ms - REQUEST_KEY_LIFE_MS),
+        ):
+            with self._database.within_budget():
+                gone += await self._sweep(table, field, before_ms, count_max)
+        return gone
+
+    async def _sweep(self, table: str, field: str, before_ms: int, count_max: int) -> int:
+        found, following = await self._database.scan_page(
+            table, limit=LOOKED_AT_MAX, start=self._sweep_from.get(table)
+        )
+        expired = [row for row in found if row[field] <= before_ms]
+        # What is too much for now is found again from the same place.
+        if len(expired) <= count_max:
+            self._sweep_from[table] = following
+        gone = [await self._delete_expired(table, row, field) for row in expired[:count_max]]
+        return sum(gone)
+
+    async def _delete_expired(self, table: str, row: Row, field: str) -> bool:
+        if table == schema.SESSIONS:
+            listed = {"user_id": row["user_id"], "session_id": row["session_id"]}
+            if not await self._database.try_write(rows.delete(schema.USER_SESSIONS, listed)):
+                return False
+        # A key that was forgotten may have been used anew meanwhile.
+        return await self._database.try_write(
+            rows.delete(
+                table, schema.key_of(table, row), condition=f"#{field} = :seen", seen=row[field]
+            )
+        )
 
 
-_CONFORMS: type[AccountStore] = DynamoAccounts
+def _key(key: RequestKey) -> dict[str, Value]:
+    # An endpoint has no line break, so no two keys make the same text.
+    return {"user_id": key.user_id, "request": f"{key.endpoint}\n{key.key}"}
+
+
+def _new(
+    key: RequestKey, body_hash: bytes, resource_id: str | None, mark: str, now_ms: int
+) -> Write:
+    row: dict[str, Value] = _key(key) | {
+        "body_hash": body_hash,
+        "resource_id": resource_id,
+        "created_at": now_ms,
+        "claimed_at": now_ms,
+        "claimed_by": mark,
+        "resumed": False,
+        "ttl": (now_ms + REQUEST_KEY_LIFE_MS) // 1000 + 1,
+    }
+    condition = "attribute_not_exists(#user_id) OR #created_at <= :oldest"
+    oldest = now_ms - REQUEST_KEY_LIFE_MS
+    return rows.put(schema.REQUESTS, row, condition=condition, oldest=oldest)
+
+
+def _takeover(key: RequestKey, row: Row, mark: str, now_ms: int) -> Write:
+    return rows.change(
+        schema.REQUESTS,
+        _key(key),
+        {"claimed_at": now_ms, "claimed_by": mark, "resumed": True},
+        where={"claimed_by": row["claimed_by"], "http_status": None},
+    )
+
+
+_CONFORMS: type[AccountStore] = Accounts

@@ -1,132 +1,275 @@
-"""Appending: the phases of ADR-004, batched and fenced (DESIGN 4).
+"""Appending: the phases of ADR-004, batched and fenced (decision 0015).
 
-Phase 0 reads, phase 1 takes a range of numbers, phase 2 commits: the head row from where it was
-seen to the last message, the messages, their keys and the outbox row, all or nothing. A commit that
-comes too late changes nothing; everything is read again and decided anew.
+Phase 0 reads, phase 1 moves the counter ahead, phase 2 commits: the head row from where it was
+seen to the last entry, the entries, their keys, what they amend and the outbox row, all or nothing.
+Plain messages into a chat whose end is known are committed at once, without the phases before. A
+commit that comes too late changes nothing; everything is read and decided anew.
 """
 
-from collections.abc import Sequence
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 
 import msgspec
 
-from tidewire.domain.chats import Member
-from tidewire.domain.delivery import Positions
+from tidewire.domain.access import Operation, may
+from tidewire.domain.amendments import moderated_by
+from tidewire.domain.append import Author, ChatEnd, EarlierSend, answer_of, judge
+from tidewire.domain.delivery import NOWHERE, Positions
 from tidewire.domain.errors import CounterMissing, StoreUnavailable
-from tidewire.domain.events import Event, MessageAppended
-from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, UserId
-from tidewire.domain.limits import SEQUENCE_MAX
-from tidewire.domain.messages import Appended, AppendOutcome, Message, SendMessage
-from tidewire.engines.dynamodb import outbox_rows, rows, schema, values
-from tidewire.engines.dynamodb.backoff import Hindrance
-from tidewire.engines.dynamodb.database import Database
+from tidewire.domain.events import ChangeEvent, Event, MessageAppended
+from tidewire.domain.ids import SYSTEM, ChatId, UserId
+from tidewire.domain.limits import APPEND_SENDS_MAX
+from tidewire.domain.messages import MENTION_ALL, Appended, AppendOutcome, Message, SendMessage
+from tidewire.engines.dynamodb import schema, values
+from tidewire.engines.dynamodb.acts import CONFLICT_STEPS_MAX, act
+from tidewire.engines.dynamodb.amended import Amended
+from tidewire.engines.dynamodb.amending import (
+    NONE_CONCERNED,
+    Concerned,
+    Plan,
+    amendment_writes,
+    unswept_after,
+)
+from tidewire.engines.dynamodb.authors import Authors, Stored
+from tidewire.engines.dynamodb.backoff import Hindrance, hindrance_of
+from tidewire.engines.dynamodb.commit_rows import commit_writes, number
+from tidewire.engines.dynamodb.concerned import Found, look_closer, places_concerned, read_concerned
+from tidewire.engines.dynamodb.database import Database, Wanted
+from tidewire.engines.dynamodb.entries import (
+    earlier_send_of,
+    entry_of,
+    table_of,
+)
 from tidewire.engines.dynamodb.errors import AnswerLost, Cancelled, ConditionFailed
+from tidewire.engines.dynamodb.member_cache import MemberCache, latest
+from tidewire.engines.dynamodb.numbers import Counter, counter_of, move_ahead
 from tidewire.engines.dynamodb.options import SENDS_PER_TRANSACTION_MAX
-from tidewire.engines.dynamodb.position_rows import moved
-from tidewire.engines.dynamodb.rows import Write
-from tidewire.engines.dynamodb.sender_cache import SenderCache
-from tidewire.engines.dynamodb.values import MemberState, StoredKey
-from tidewire.engines.dynamodb.verdicts import Known, author_moves, judge, number
+from tidewire.engines.dynamodb.rows import Row
+from tidewire.engines.dynamodb.schema_version import ENTRIES, KEY, SeenVersion
+from tidewire.engines.dynamodb.tails import Tail, Tails
+from tidewire.engines.dynamodb.values import MemberState
+from tidewire.ports.storage import AppendDone, MessageStore
+
+Senders = MemberCache[MemberState | None]
+"""The memberships of those who write or are mentioned; None: not a member."""
 
 
-class Stored(msgspec.Struct, frozen=True):
-    """A message of this batch that is committed, with what its author's positions depend on."""
+class Known(msgspec.Struct, frozen=True):
+    """What phase 0 has read: the head row first, the memberships after it or under its version; or
+    what is known without it."""
 
-    index: int
-    """Which of the sends it was."""
-    event: MessageAppended
-    seen_sequence: int | None
-    author: MemberState | None
-    """None: he is out by now, and his positions stay where they are."""
-    before: Positions | None
+    head: int
+    membership_version: int
+    last_message: int
+    """The last entry of the chat that is a message."""
+    earlier: list[EarlierSend | None]
+    """One a send."""
+    authors: dict[UserId, Author]
+    """Those who are members, and the server itself."""
+    counter: Counter | None = None
+    """None: it is missing."""
+    seen_at_s: float = 0.0
+    """When the counter was seen."""
+    positions: Mapping[UserId, Positions | None] = {}
+    """As far as they were read; None: no row yet."""
+    concerned: Concerned = NONE_CONCERNED
+    is_guess: bool = False
+    """It was not read."""
+
+    def is_same_end(self, other: "Known") -> bool:
+        return (self.head, self.membership_version) == (other.head, other.membership_version)
 
 
 class Batch:
-    """Some sends of one chat, few enough for one transaction, on their way into the store."""
+    """Some sends of one chat on their way into the store: as many of the first ones as one
+    transaction takes."""
 
     def __init__(
-        self, database: Database, cache: SenderCache, sends: Sequence[SendMessage], now_ms: int
+        self,
+        database: Database,
+        cache: Senders,
+        rosters: MemberCache[MemberState],
+        tails: Tails,
+        version: SeenVersion,
+        sends: Sequence[SendMessage],
+        now_ms: int,
     ) -> None:
         assert 0 < len(sends) <= SENDS_PER_TRANSACTION_MAX
         self._database = database
         self._cache = cache
+        self._rosters = rosters
+        self._tails = tails
+        self._version = version
         self._sends = sends
         self._chat_id = sends[0].chat_id
         self._now_ms = now_ms
+        self._is_plain = all(send.is_plain for send in sends)
         self._outcomes: dict[int, AppendOutcome] = {}
-        self._first: int | None = None
-        """The range of numbers that is ours: from here on, one for each that had to be stored."""
-        self._taken = 0
         self._has_tried = False
+        self._conflicts = 0
         self.stored: list[Stored] = []
+        self.unswept: list[int] = []
+        """The messages that were deleted and have reactions, which say nothing any more."""
 
-    async def append(self) -> list[AppendOutcome]:
+    async def append(self) -> dict[int, AppendOutcome]:
+        """The answers, by the index of their send; sends without one wait for the next batch."""
         tried = 0
+        known = self._guess()
         while True:
-            known = await self._look()
-            waiting = self._judge(known)
-            if not waiting or await self._commit(known, waiting):
-                break
+            if known is None:
+                known = await self._look()
+            plan, own = self._judge(known)
+            if own:
+                # One transaction is one commit, to those who are told: the rest is of another.
+                await self._note_own(own, known)
+                return self._outcomes
+            try:
+                if not plan.indexes or await self._commit(known, plan):
+                    return self._outcomes
+            except Cancelled as cancelled:
+                known = await self._after(cancelled, known, tried)
+                tried = min(tried + 1, CONFLICT_STEPS_MAX + 1)
+            except BaseException:
+                # What has become of the commit is not known.
+                self._tails.forget(self._chat_id)
+                raise
+
+    async def _after(self, cancelled: Cancelled, before: Known, tried: int) -> Known:
+        """What is to be known for the next try. Read at once after the first failure, and while
+        another's transaction is in the way: the same commit again would only fail again."""
+        self._tails.forget(self._chat_id)
+        if hindrance_of(cancelled.codes) is None:
             self._database.counts.fences_failed += 1
-            await self._database.pause(Hindrance.CONFLICT, tried)
-            # A fence that keeps failing is a busy chat, not a fault: only the budget ends it.
-            tried = min(tried + 1, 2)
-        return [self._outcomes[index] for index in range(len(self._sends))]
+            if tried:
+                await self._database.pause(Hindrance.CONFLICT, tried - 1)
+            return await self._look()
+        known = await self._look()
+        if known.is_same_end(before):
+            # The other one is not done yet.
+            await self._database.pause(Hindrance.CONFLICT, self._conflicts)
+        self._conflicts += 1
+        return known
+
+    # Without phase 0.
+
+    def _guess(self) -> Known | None:
+        """What is known without reading, if it is enough to store all of these sends. Where a
+        sender is to be refused, or a send amends other entries, everything is read."""
+        chat_id, sends = self._chat_id, self._sends
+        tail = self._tails.find(chat_id, len(sends), time.monotonic()) if self._is_plain else None
+        if tail is None:
+            return None
+        senders = list(dict.fromkeys(send.sender_id for send in sends))
+        members = self._remembered(senders, tail.membership_version)
+        states = [members.get(user_id) for user_id in senders]
+        if any(state is None or state.is_blocked for state in states):
+            return None
+        end = ChatEnd(tail.membership_version, tail.head, tail.head)
+        return Known(
+            tail.head,
+            tail.membership_version,
+            tail.head,
+            [None] * len(sends),
+            _authors(end, senders, members, {}),
+            tail.counter,
+            tail.seen_at_s,
+            is_guess=True,
+        )
 
     # Phase 0.
 
     async def _look(self) -> Known:
-        chat_id, sends = self._chat_id, self._sends
-        senders = list(dict.fromkeys(send.sender_id for send in sends))
-        found = await self._database.get_many(
-            [
-                (schema.CHATS, {"chat_id": chat_id}),
-                *(
-                    (
-                        schema.KEYS,
-                        {"chat_id": chat_id, "client_message_id": send.client_message_id},
-                    )
-                    for send in sends
-                ),
-                *((schema.POSITIONS, {"user_id": user, "chat_id": chat_id}) for user in senders),
-            ]
-        )
-        head_row, *rest = found
+        sends = self._sends
+        senders = list(dict.fromkeys(s.sender_id for s in sends if s.sender_id != SYSTEM))
+        found = await self._found(senders)
+        head_row = found[schema.CHATS]
         chat = values.chat_of(head_row)
-        keys: dict[ClientMessageId, StoredKey] = {}
-        for send, row in zip(sends, rest, strict=False):
-            key = values.key_of(row, now_ms=self._now_ms)
-            if key is not None:
-                keys[send.client_message_id] = key
-        is_taken = any(
-            key.sender_id != send.sender_id
-            for send in sends
-            if (key := keys.get(send.client_message_id)) is not None
-        )
-        position_rows = rest[len(sends) :]
+        earlier = [
+            earlier_send_of(found[schema.KEYS, index], send, now_ms=self._now_ms)
+            for index, send in enumerate(sends)
+        ]
+        positions: dict[UserId, Positions | None] = {}
+        for user in senders:
+            row = found[schema.POSITIONS, user]
+            positions[user] = None if row is None else values.positions_of(row)
+        any_chat = values.any_chat_of(head_row)
+        if head_row is None or any_chat is None:
+            return Known(0, 0, 0, earlier, {})
+        head, version = any_chat.head, any_chat.membership_version
+        counter, seen_at_s = counter_of(found[schema.COUNTERS]), time.monotonic()
+        end = ChatEnd(version, None if counter is None else min(counter.last, head), head)
+        authors = {SYSTEM: Author(end, 0, NOWHERE, is_blocked=False, is_admin=True)}
+        members: Mapping[UserId, MemberState | None] = {}
+        if chat is not None:
+            mentioned = [one for send in sends for one in send.mentions if one != MENTION_ALL]
+            wanted = list(dict.fromkeys([*senders, *mentioned]))
+            members = await self._members(wanted, chat.membership_version)
+            authors |= _authors(end, senders, members, positions)
+        last_message = values.last_message(head_row)
+        concerned = NONE_CONCERNED
+        if not self._is_plain:
+            concerned = read_concerned(
+                sends,
+                found,
+                [one for one, state in members.items() if state is not None],
+                takes_entries=self._version.has(ENTRIES),
+            )
+            concerned = await look_closer(self._database, sends, concerned, earlier, authors)
         return Known(
-            chat=chat,
-            # Who is to get a number hears it from the counter. It is read for those who get none:
-            # that it is missing comes before somebody else's key.
-            has_counter=not is_taken or await self._has_counter(0 if chat is None else chat.head),
-            keys=keys,
-            members={} if chat is None else await self._members(senders, chat.membership_version),
-            positions={
-                user: None if row is None else values.positions_of(row)
-                for user, row in zip(senders, position_rows, strict=True)
-            },
+            head,
+            version,
+            last_message,
+            earlier,
+            authors,
+            counter,
+            seen_at_s,
+            positions,
+            concerned,
         )
 
-    async def _has_counter(self, head: int) -> bool:
-        row = await self._database.get(schema.COUNTERS, {"chat_id": self._chat_id})
-        return row is not None and head <= row["sequence_counter"] < SEQUENCE_MAX
+    async def _found(self, senders: Sequence[UserId]) -> Found:
+        """The rows that are known by name beforehand, all at once."""
+        chat_id, sends = self._chat_id, self._sends
+        wanted: dict[object, Wanted] = {
+            schema.CHATS: (schema.CHATS, {"chat_id": chat_id}),
+            schema.COUNTERS: (schema.COUNTERS, {"chat_id": chat_id}),
+        }
+        for index, send in enumerate(sends):
+            key = {"chat_id": chat_id, "client_message_id": send.client_message_id}
+            wanted[schema.KEYS, index] = (schema.KEYS, key)
+        for user in senders:
+            place = {"user_id": user, "chat_id": chat_id}
+            wanted[schema.POSITIONS, user] = (schema.POSITIONS, place)
+        if not self._is_plain:
+            wanted |= places_concerned(chat_id, sends)
+            if not self._version.has(ENTRIES):
+                wanted[schema.STORE] = (schema.STORE, KEY)
+        rows_found = await self._database.get_many(list(wanted.values()))
+        found = dict(zip(wanted, rows_found, strict=True))
+        if schema.STORE in found:
+            self._version.see(found[schema.STORE])
+        return found
+
+    def _remembered(
+        self, users: Iterable[UserId], version: int
+    ) -> dict[UserId, MemberState | None]:
+        """Those who are known under this version: who has sent, and of these users all whom a
+        roster shows that was read for another reason."""
+        roster = self._rosters.find(self._chat_id, version) or {}
+        known: dict[UserId, MemberState | None] = {
+            one: roster[one] for one in users if one in roster
+        }
+        return known | dict(self._cache.find(self._chat_id, version) or {})
 
     async def _members(
-        self, senders: Sequence[UserId], version: int
+        self, users: Sequence[UserId], version: int
     ) -> dict[UserId, MemberState | None]:
         """Read after the head row, or under the version that the head row shows."""
-        known = self._cache.known(self._chat_id, version)
-        missing = [user_id for user_id in senders if user_id not in known]
+        known = self._remembered(users, version)
+        missing = [user_id for user_id in users if user_id not in known]
         if missing:
             found = await self._database.get_many(
                 [
@@ -134,37 +277,37 @@ class Batch:
                     for user_id in missing
                 ]
             )
-            read = {
+            known |= {
                 user_id: values.member_state_of(row)
                 for user_id, row in zip(missing, found, strict=True)
             }
             # If the version has moved since the head was read, the fence will fail, and whatever
             # is remembered here under the old version is never asked for again.
-            self._cache.remember(self._chat_id, version, read)
-            known |= read
+            self._cache.remember(self._chat_id, version, latest(known))
         return known
 
-    def _judge(self, known: Known) -> list[int]:
-        """Give every send that needs no commit its answer; those that wait for one."""
-        waiting = []
+    def _judge(self, known: Known) -> tuple[Plan, list[int]]:
+        """Give every send that needs no commit its answer, up to the first that has to wait for
+        the next transaction. Those that this one stores, and those that it has stored already."""
+        plan = Plan(self._chat_id, known.concerned)
+        own: list[int] = []
         for index, send in enumerate(self._sends):
             if index in self._outcomes:
                 continue
-            outcome = judge(send, known)
+            if plan.must_wait(send):
+                break
+            author = known.authors.get(send.sender_id)
+            outcome = judge(send, known.earlier[index], author, plan.facts)
             if outcome is None:
-                waiting.append(index)
-                continue
-            if self._is_own_commit(send, outcome):
-                assert isinstance(outcome, Appended)
-                assert known.chat is not None
-                message = _message_of(send, outcome)
-                version = known.chat.membership_version
-                self._note(index, message, version, known)
+                if not plan.take(index, send):
+                    break
+            elif plan.touches(send):
+                break
+            elif self._is_own_commit(send, outcome):
+                own.append(index)
             else:
-                if isinstance(outcome, CounterMissing):
-                    self._database.counts.counters_missing += 1
                 self._outcomes[index] = outcome
-        return waiting
+        return plan, own
 
     def _is_own_commit(self, send: SendMessage, outcome: AppendOutcome) -> bool:
         """A commit of ours that we were told had failed: the key carries the id of this send."""
@@ -174,180 +317,213 @@ class Batch:
             and outcome.message_id == send.message_id
         )
 
+    async def _note_own(self, own: Sequence[int], known: Known) -> None:
+        """What became of it is told as it is stored now: it may have been deleted since."""
+        wanted: list[Wanted] = []
+        for index in own:
+            first = known.earlier[index]
+            assert first is not None
+            table, sequence = table_of(self._sends[index].amends), first.answer.sequence
+            wanted.append((table, {"chat_id": self._chat_id, "sequence": sequence}))
+
+        async def look() -> list[Row] | None:
+            found = [row for row in await self._database.get_many(wanted) if row is not None]
+            return found if len(found) == len(wanted) else None
+
+        for index, row in zip(own, await self._database.until_shown(look), strict=True):
+            self._note(index, entry_of(row), known)
+
     # Phase 1.
 
-    async def _allocate(self, count: int, head: int) -> int | None:
-        """The first of so many numbers; None if the counter is missing or of no use."""
-        tried = 0
-        while True:
-            try:
-                take = take_numbers(self._chat_id, count, head=head, now_ms=self._now_ms)
-                row = await self._database.write(take, returned="UPDATED_NEW")
-            except ConditionFailed:
+    async def _counter_for(self, count: int, known: Known) -> Counter | None:
+        """The counter with so many open numbers above the head; None if it is missing or of no use.
+
+        It is moved ahead from where it was seen: if another process was quicker, or the answer was
+        lost, the numbers are there all the same."""
+        counter, lost = known.counter, 0
+        while counter is not None and not counter.has(count, known.head):
+            step = counter.step(count, known.head, self._now_ms)
+            if step is None:
                 return None
+            write = move_ahead(self._chat_id, counter, step, head=known.head, now_ms=self._now_ms)
+            try:
+                counter = counter_of(await self._database.write(write, returned="ALL_NEW"))
+            except ConditionFailed as failed:
+                counter = counter_of(failed.row)
             except AnswerLost:
-                # Perhaps these numbers are taken now and stay unused: a gap is legal.
-                await self._database.pause(Hindrance.LOST, tried)
-                tried += 1
-            else:
-                last: int = row["sequence_counter"]
-                return last - count + 1
+                await self._database.pause(Hindrance.LOST, lost)
+                lost += 1
+        return counter
 
     # Phase 2.
 
-    async def _commit(self, known: Known, waiting: Sequence[int]) -> bool:
-        """True if everything that waits has its answer now."""
-        chat = known.chat
-        assert chat is not None
-        if self._first is None or self._first <= chat.head or self._taken < len(waiting):
-            first = await self._allocate(len(waiting), chat.head)
-            if first is None:
-                self._database.counts.counters_missing += len(waiting)
-                self._outcomes |= {index: CounterMissing(self._chat_id) for index in waiting}
-                return True
-            self._first, self._taken = first, len(waiting)
+    async def _commit(self, known: Known, plan: Plan) -> bool:
+        """True: everything that is planned has its answer now. Raises Cancelled."""
+        waiting = plan.indexes
+        counter = await self._counter_for(len(waiting), known)
+        if counter is None:
+            self._outcomes |= {index: CounterMissing(self._chat_id) for index in waiting}
+            return True
+        seen_at_s = known.seen_at_s if counter is known.counter else time.monotonic()
         sends = [self._sends[index] for index in waiting]
-        messages = number(sends, first=self._first, prev_sequence=chat.head, now_ms=self._now_ms)
+        messages = number(
+            sends,
+            first=counter.first(known.head),
+            head=known.head,
+            now_ms=self._now_ms,
+            counts=plan.counts,
+        )
         self._has_tried = True
+        writes = commit_writes(
+            messages,
+            [send.origin_connection_id for send in sends],
+            membership_version=known.membership_version,
+            now_ms=self._now_ms,
+            last_message=known.last_message,
+        )
+        writes += amendment_writes(messages, known.concerned)
         try:
-            await self._database.transact(
-                commit_writes(
-                    messages,
-                    [send.origin_connection_id for send in sends],
-                    membership_version=chat.membership_version,
-                    now_ms=self._now_ms,
-                )
-            )
+            await self._database.transact(writes, tries_conflicts=False)
         except Cancelled as cancelled:
-            self._check_sequences_are_free(cancelled)
-            return False
+            self._check_sequences_are_free(cancelled, len(messages))
+            raise
+        tail = Tail(messages[-1].sequence, known.membership_version, counter, seen_at_s)
+        self._tails.committed(self._chat_id, tail)
         for index, message in zip(waiting, messages, strict=True):
-            self._note(index, message, chat.membership_version, known)
-        self._first += len(messages)
-        self._taken -= len(messages)
+            self._note(index, message, known)
         return True
 
-    def _check_sequences_are_free(self, cancelled: Cancelled) -> None:
+    def _check_sequences_are_free(self, cancelled: Cancelled, count: int) -> None:
         """A message above the head, under a number that the counter gave out just now: the head row
         has lost its place, and only an operator can say what is true."""
-        messages = cancelled.rows[3::2]
-        if cancelled.rows[0] is None and any(row is not None for row in messages):
+        entries = cancelled.rows[3 : 2 + 2 * count : 2]
+        if cancelled.rows[0] is None and any(row is not None for row in entries):
             raise StoreUnavailable(
                 f"{self._chat_id} has messages above its head; run 'tidewire verify --cluster'"
             )
 
-    def _note(self, index: int, message: Message, version: int, known: Known) -> None:
+    def _note(self, index: int, message: Message, known: Known) -> None:
         send = self._sends[index]
-        # Whoever commits behind a gap counts it, so that it counts also if its maker has died.
+        sender_id = send.sender_id
+        # The commit behind a gap counts it, so that it counts also if its process has died.
         self._database.counts.sequences_skipped += message.sequence - message.prev_sequence - 1
-        self._outcomes[index] = Appended(
-            message_id=message.message_id,
-            sequence=message.sequence,
-            prev_sequence=message.prev_sequence,
-            created_at_ms=message.created_at_ms,
-            deduplicated=False,
+        self._outcomes[index] = answer_of(
+            message, deduplicated=False, moderated=_moderated(send, known.concerned)
         )
+        self.unswept += unswept_after(message, known.concerned)
         self.stored.append(
             Stored(
                 index=index,
-                event=MessageAppended(message, version, send.origin_connection_id),
+                event=MessageAppended(message, known.membership_version, send.origin_connection_id),
                 seen_sequence=send.seen_sequence,
-                author=known.members[send.sender_id],
-                before=known.positions[send.sender_id],
+                author=None if sender_id == SYSTEM else known.authors.get(sender_id),
+                before=known.positions.get(sender_id),
+                is_before_known=sender_id in known.positions,
             )
         )
 
 
-def take_numbers(chat_id: ChatId, count: int, *, head: int, now_ms: int) -> Write:
-    """Phase 1: as many numbers as there are messages, all above the head."""
-    return rows.update(
-        schema.COUNTERS,
-        {"chat_id": chat_id},
-        "ADD #sequence_counter :count SET #updated_at = :now",
-        # Also absent is not between: a counter is never made here.
-        condition="#sequence_counter BETWEEN :head AND :most",
-        count=count,
-        now=now_ms,
-        head=head,
-        most=SEQUENCE_MAX - count,
-    )
+def _authors(
+    end: ChatEnd,
+    senders: Iterable[UserId],
+    members: Mapping[UserId, MemberState | None],
+    positions: Mapping[UserId, Positions | None],
+) -> dict[UserId, Author]:
+    """Those of the senders who are members."""
+    return {
+        user: Author(
+            end,
+            state.member.joined_sequence,
+            positions.get(user) or NOWHERE,
+            is_blocked=state.is_blocked,
+            is_admin=may(state.member.role, Operation.MODERATE),
+        )
+        for user in senders
+        if (state := members[user]) is not None
+    }
 
 
-def commit_writes(
-    messages: Sequence[Message],
-    origins: Sequence[ConnectionId | None],
-    *,
-    membership_version: int,
-    now_ms: int,
-) -> list[Write]:
-    """Phase 2: the fence, the outbox row, and each message with its key."""
-    fence = rows.update(
-        schema.CHATS,
-        {"chat_id": messages[0].chat_id},
-        "SET #last_sequence = :last, #last_message_at = :now",
-        condition="#last_sequence = :prev AND #membership_version = :version",
-        last=messages[-1].sequence,
-        now=now_ms,
-        prev=messages[0].prev_sequence,
-        version=membership_version,
-    )
-    outbox = outbox_rows.messages_row(
-        messages, origins, membership_version=membership_version, now_ms=now_ms
-    )
-    writes = [fence, rows.put_new(schema.OUTBOX, outbox)]
-    for message in messages:
-        writes += [
-            rows.put(
-                schema.KEYS,
-                values.key_row(message),
-                condition="attribute_not_exists(#chat_id) OR #ttl <= :now",
-                now=now_ms // 1000,
-            ),
-            rows.put_new(schema.MESSAGES, values.message_row(message)),
-        ]
-    return writes
+def _moderated(send: SendMessage, concerned: Concerned) -> UserId | None:
+    """Whose message a deletion took away, if it was another's."""
+    stored = None if send.amends is None else concerned.targets.get(send.amends.target)
+    return None if stored is None else moderated_by(send, stored.target(""))
 
 
-async def move_authors(
-    database: Database, chat_id: ChatId, stored: Sequence[Stored], now_ms: int
-) -> list[Event]:
-    """Move the positions of those who wrote; what of it is news to others.
+class Appending(Authors, Amended, MessageStore):
+    _senders: Senders
+    _tails: Tails
 
-    The messages are stored whatever happens here: a move that gets lost is made good by the next
-    acknowledgement of the author's own device.
-    """
-    events: list[Event] = []
-    for user_id in dict.fromkeys(one.event.message.sender_id for one in stored):
-        own = [one for one in stored if one.event.message.sender_id == user_id]
-        if own[0].author is None:
-            continue
-        author = own[0].author.member
-        messages = [(one.event.message, one.seen_sequence) for one in own]
-        decide = partial(_after_own, author=author, messages=messages)
-        try:
-            after = await moved(database, chat_id, user_id, own[0].before, decide, now_ms=now_ms)
-        except StoreUnavailable:
-            database.counts.author_moves_lost += 1
-            continue
-        events += author_moves(after.before, author, messages)[1]
-    return events
+    @property
+    def appends_per_chat(self) -> bool:
+        return True
+
+    @act
+    async def takes_entries(self) -> bool:
+        return await self._version.look_for(ENTRIES, self._database)
+
+    def append_nowait(self, sends: Sequence[SendMessage], *, now_ms: int, done: AppendDone) -> None:
+        assert len(sends) <= APPEND_SENDS_MAX
+        assert len({(send.chat_id, send.client_message_id) for send in sends}) == len(sends)
+        self._begin(self._append(sends, now_ms)).add_done_callback(partial(_tell, done))
+
+    async def _append(self, sends: Sequence[SendMessage], now_ms: int) -> list[AppendOutcome]:
+        """Chat by chat; the planes give sends of one chat, and no more than one transaction's."""
+        by_chat: dict[ChatId, list[int]] = {}
+        for index, send in enumerate(sends):
+            by_chat.setdefault(send.chat_id, []).append(index)
+        outcomes: dict[int, AppendOutcome] = {}
+        stored: dict[ChatId, list[Stored]] = {}
+        async with AsyncExitStack() as locks:
+            # In one order everywhere, so that two batches never wait for each other.
+            for chat_id in sorted(by_chat):
+                await locks.enter_async_context(self._locks.held(chat_id))
+            for chat_id, indexes in by_chat.items():
+                waiting = indexes
+                while waiting:
+                    chunk = waiting[:SENDS_PER_TRANSACTION_MAX]
+                    batch = Batch(
+                        self._database,
+                        self._senders,
+                        self._rosters,
+                        self._tails,
+                        self._version,
+                        [sends[index] for index in chunk],
+                        now_ms,
+                    )
+                    with self._database.within_budget():
+                        answers = await batch.append()
+                    outcomes |= {chunk[at]: answer for at, answer in answers.items()}
+                    waiting = [index for index in waiting if index not in outcomes]
+                    # Told at once, whatever becomes of the rest, and by itself: a commit is one
+                    # outbox row.
+                    committed = sorted(batch.stored, key=lambda one: one.index)
+                    self._committed([one.event for one in committed])
+                    stored.setdefault(chat_id, []).extend(committed)
+                    self._sweep_soon(chat_id, batch.unswept)
+            for chat_id, own in stored.items():
+                with self._database.within_budget():
+                    self._committed(await self._move_authors(chat_id, own, now_ms))
+        return [outcomes[index] for index in range(len(sends))]
+
+    def _committed(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, MessageAppended):
+                self._known.saw_head(event.message.chat_id, event.message.sequence)
+            elif isinstance(event, ChangeEvent):
+                # Its members, or its name: the fence would tell, at the price of a commit.
+                self._tails.forget(event.chat.chat_id)
+        super()._committed(events)
+
+    def heard_head(self, chat_id: ChatId, head: int, membership_version: int) -> None:
+        super().heard_head(chat_id, head, membership_version)
+        if membership_version:
+            self._tails.heard(chat_id, head, membership_version)
 
 
-def _after_own(
-    before: Positions, author: Member, messages: Sequence[tuple[Message, int | None]]
-) -> Positions:
-    return author_moves(before, author, messages)[0]
-
-
-def _message_of(send: SendMessage, answer: Appended) -> Message:
-    return Message(
-        chat_id=send.chat_id,
-        sequence=answer.sequence,
-        prev_sequence=answer.prev_sequence,
-        message_id=send.message_id,
-        sender_id=send.sender_id,
-        client_message_id=send.client_message_id,
-        content=send.content,
-        content_type=send.content_type,
-        created_at_ms=answer.created_at_ms,
-    )
+def _tell(done: AppendDone, append: asyncio.Task[list[AppendOutcome]]) -> None:
+    """An append has ended: by itself, or because the process ends."""
+    if append.cancelled():
+        done(StoreUnavailable("the store broke off; send the same message again"))
+    else:
+        error = append.exception()
+        done(error if isinstance(error, Exception) else append.result())

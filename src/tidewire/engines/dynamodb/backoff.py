@@ -1,4 +1,4 @@
-"""How often a refused request is tried again, and after how long (contract-facts 7.3). PURE."""
+"""How often a refused request is tried again, and after how long. PURE."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,7 @@ class Hindrance(StrEnum):
     CONFLICT = "conflict"
     """Another transaction works on one of the rows; nothing happened."""
     LOST = "lost"
-    """No answer: it may have happened."""
+    """No answer, or that the database has failed: it may have happened."""
     PARTIAL = "partial"
     """A committed transaction shows itself in parts: queries are only read-committed."""
 
@@ -45,6 +45,10 @@ CODES: Final = {
     "TransactionConflictException": Hindrance.CONFLICT,
     "TransactionConflict": Hindrance.CONFLICT,
     "TransactionInProgressException": Hindrance.CONFLICT,
+    "InternalServerError": Hindrance.LOST,
+    "InternalFailure": Hindrance.LOST,
+    "ServiceUnavailable": Hindrance.LOST,
+    "ServiceUnavailableException": Hindrance.LOST,
 }
 """What DynamoDB calls them, as an error or as the reason of a cancelled transaction."""
 

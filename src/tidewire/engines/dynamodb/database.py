@@ -7,13 +7,20 @@ The vendor's own retries are off: an act has one budget, and every request and p
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession, get_session
@@ -29,6 +36,7 @@ from tidewire.engines.dynamodb.errors import (
     ConditionFailed,
     hindrance,
     translated,
+    translated_or_lost,
 )
 from tidewire.engines.dynamodb.gathering import Gatherer
 from tidewire.engines.dynamodb.options import DynamoOptions
@@ -57,23 +65,14 @@ Unwritten = ConditionFailed | AnswerLost
 _deadline: ContextVar[float] = ContextVar("deadline")
 
 
-@dataclass(slots=True)
 class Counts:
-    """What the database made of our requests, since the start."""
+    """What the database made of our requests, since the start (`engine` says what each is).
 
-    requests: int = 0
-    throttled: int = 0
-    conflicts: int = 0
-    answers_lost: int = 0
-    fences_failed: int = 0
-    """Commits that another process was faster than."""
-    sequences_skipped: int = 0
-    """Numbers that were never used, of whatever process: those before the commits of this one."""
-    counters_missing: int = 0
-    pages_cut: int = 0
-    """Pages that ended at a message whose predecessor did not show itself yet."""
-    author_moves_lost: int = 0
-    """Messages that were stored, but whose author's own position could not be moved."""
+    Sequences that were skipped are those before the commits of this process, of whatever process.
+    """
+
+    requests = throttled = conflicts = answers_lost = 0
+    fences_failed = sequences_skipped = pages_cut = author_moves_lost = 0
 
 
 class Database:
@@ -84,6 +83,7 @@ class Database:
         self._options = options
         self._random = Random()
         self.counts = Counts()
+        self._doubtful: set[int] = set()
         self._gets: Gatherer[Wanted, Row | None] = Gatherer(
             self._fetch, items_max=KEYS_PER_GET_MAX, at_once_max=GETS_AT_ONCE_MAX
         )
@@ -137,12 +137,28 @@ class Database:
             raise StoreUnavailable("the database is busy; the same request may be sent again")
         await asyncio.sleep(delay)
 
+    async def until_shown(self, look: Callable[[], Awaitable[Found | None]]) -> Found:
+        """Look again and again for what is committed and may not show itself yet."""
+        tried = 0
+        while (found := await look()) is None:
+            await self.pause(Hindrance.PARTIAL, tried)
+            tried += 1
+        return found
+
     # Requests.
 
-    async def call(self, operation: str, *, repeatable: bool = True, **request: Any) -> Row:
+    async def call(
+        self,
+        operation: str,
+        *,
+        repeatable: bool = True,
+        tries_conflicts: bool = True,
+        **request: Any,
+    ) -> Row:
         """One request, tried again where nothing can happen twice.
 
-        With `repeatable` False a request without an answer raises AnswerLost instead.
+        With `repeatable` False a request without an answer raises AnswerLost instead; without
+        `tries_conflicts` a transaction that finds another in its way raises Cancelled.
         """
         tries: dict[Hindrance, int] = {}
         while True:
@@ -153,13 +169,18 @@ class Database:
                     answer: Row = await getattr(self._client, operation)(**request)
             except Exception as error:
                 kind = self._hindrance(error)
-                if kind is None:
+                if kind is None or (kind is Hindrance.CONFLICT and not tries_conflicts):
                     raise translated(error) from error
                 if kind is Hindrance.LOST and not repeatable:
                     raise AnswerLost from error
+                failed = error
             else:
                 return answer
-            await self.pause(kind, tries.get(kind, 0))
+            try:
+                await self.pause(kind, tries.get(kind, 0))
+            except AnswerLost:
+                # A fault that the database reported itself is told as what it is.
+                raise translated_or_lost(failed) from failed
             tries[kind] = tries.get(kind, 0) + 1
 
     def _hindrance(self, error: Exception) -> Hindrance | None:
@@ -181,6 +202,10 @@ class Database:
     def name_of(self, table: str) -> str:
         return self._options.table_prefix + table
 
+    def _named(self, request: Row) -> Row:
+        """A request with the full name of its table."""
+        return request | {"TableName": self.name_of(request["TableName"])}
+
     async def get(self, table: str, key: Key) -> Row | None:
         """A row, as it is after every write that was answered."""
         answer = await self.call(
@@ -198,10 +223,15 @@ class Database:
             found += await self._gathered(self._gets, chunk)
         return found
 
+    async def get_each(self, table: str, keys: Iterable[Value]) -> list[Row | None]:
+        """As `get_many`, rows of one table that has a partition key only."""
+        name = schema.BY_NAME[table].partition
+        return await self.get_many([(table, {name: key}) for key in keys])
+
     async def _gathered(
         self, gatherer: Gatherer[Item, Found], items: Sequence[Item]
     ) -> Sequence[Found]:
-        """The request has a budget of its own; whoever asks waits no longer than his."""
+        """The request has a budget of its own; each caller waits no longer than its own."""
         try:
             async with asyncio.timeout(self._remaining()):
                 return await gatherer.ask(items)
@@ -245,92 +275,70 @@ class Database:
         table: str,
         partition: Value,
         *,
-        above: Value = None,
-        between: tuple[int, int] | None = None,
-        ascending: bool = True,
         limit: int | None = None,
-        fields: str = "",
-        index: str | None = None,
+        **which: Unpack[rows.Range],
     ) -> list[Row]:
-        """The rows of a partition by their sort key: above one, or between two, these included."""
-        found: list[Row] = []
-        start: Row | None = None
-        while True:
-            page, start = await self.query_page(
-                table,
-                partition,
-                above=above,
-                between=between,
-                ascending=ascending,
-                limit=None if limit is None else limit - len(found),
-                fields=fields,
-                index=index,
-                start=start,
-            )
-            found += page
-            if start is None or (limit is not None and len(found) >= limit):
-                return found
+        """The rows of a partition, however many requests it takes."""
+        pages = self.pages(rows.query_request(table, partition, **which), limit=limit)
+        return [row async for page in pages for row in page]
 
-    async def query_page(
-        self,
-        table: str,
-        partition: Value,
-        *,
-        above: Value = None,
-        between: tuple[int, int] | None = None,
-        ascending: bool = True,
-        limit: int | None = None,
-        fields: str = "",
-        index: str | None = None,
-        start: Row | None = None,
-    ) -> tuple[list[Row], Row | None]:
-        """At most a megabyte of rows, and where to go on."""
-        keys = schema.BY_NAME[table]
-        name = keys.partition if index is None else keys.indexes[0].partition
-        condition = f"#{name} = :partition"
-        values: dict[str, Value] = {"partition": partition}
-        if above is not None:
-            condition += f" AND #{keys.sort} > :above"
-            values["above"] = above
-        if between is not None:
-            condition += f" AND #{keys.sort} BETWEEN :low AND :high"
-            values["low"], values["high"] = between
-        request: dict[str, Any] = {
-            "TableName": self.name_of(table),
-            "KeyConditionExpression": condition,
-            "ExpressionAttributeNames": rows.names_in(condition, fields),
-            "ExpressionAttributeValues": {f":{n}": rows.pack_value(v) for n, v in values.items()},
-            "ScanIndexForward": ascending,
-        }
-        if index is None:
-            request["ConsistentRead"] = True
-        else:
-            request["IndexName"] = index
-        if limit is not None:
-            request["Limit"] = limit
-        if fields:
-            request["ProjectionExpression"] = fields
-        if start is not None:
+    async def pages(self, query: Row, *, limit: int | None = None) -> AsyncIterator[list[Row]]:
+        """The rows of a query, at most a megabyte at a time."""
+        request = dict(query)
+        while limit is None or limit > 0:
+            if limit is not None:
+                request["Limit"] = limit
+            page, start = await self._page("query", request)
+            yield page
+            if start is None:
+                return
             request["ExclusiveStartKey"] = start
-        answer = await self.call("query", **request)
-        page = [rows.unpack(item) for item in answer["Items"]]
-        return page, answer.get("LastEvaluatedKey")
+            limit = None if limit is None else limit - len(page)
 
-    async def transact(self, writes: Sequence[Write]) -> None:
-        """All writes or none. Raises Cancelled if a row is not as a condition expects it.
+    async def scan_page(
+        self, table: str, *, limit: int, start: Row | None
+    ) -> tuple[list[Row], Row | None]:
+        """Some rows of a table, in no order, perhaps not as they are by now, and where to go on."""
+        request = rows.scan_request(table, limit=limit, start=start)
+        return await self._page("scan", request | {"ConsistentRead": False})
+
+    async def _page(self, operation: str, request: Row) -> tuple[list[Row], Row | None]:
+        answer = await self.call(operation, **self._named(request))
+        return [rows.unpack(item) for item in answer["Items"]], answer.get("LastEvaluatedKey")
+
+    async def transact(self, writes: Sequence[Write], *, tries_conflicts: bool = True) -> None:
+        """All writes or none. Raises Cancelled if a row is not as a condition expects it; without
+        `tries_conflicts` also if another transaction works on one of the rows.
 
         The token makes the request repeatable: if the first try got through and its answer was
-        lost, the second one is told so.
+        lost, or the database reported a fault of its own, the second one is told so.
         """
         assert 0 < len(writes) <= WRITES_MAX
-        items = [
-            {kind: body | {"TableName": self.name_of(body["TableName"])}}
-            for write in writes
-            for kind, body in write.items()
-        ]
-        await self.call(
-            "transact_write_items", TransactItems=items, ClientRequestToken=str(uuid.uuid4())
-        )
+        items = [{kind: self._named(body)} for write in writes for kind, body in write.items()]
+        try:
+            await self.call(
+                "transact_write_items",
+                tries_conflicts=tries_conflicts,
+                TransactItems=items,
+                ClientRequestToken=str(uuid.uuid4()),
+            )
+        except StoreUnavailable:
+            # It may have been carried out all the same.
+            self._doubtful |= shards_written(writes)
+            raise
+
+    def take_doubtful(self) -> set[int]:
+        """The shards of the outbox into which a commit may have gone without an answer."""
+        doubtful, self._doubtful = self._doubtful, set()
+        return doubtful
+
+    async def commit(self, writes: Sequence[Write]) -> bool:
+        """As `transact`; False: a row is not as a condition expects it, and nothing was written."""
+        try:
+            await self.transact(writes)
+        except Cancelled:
+            return False
+        return True
 
     async def write(self, write: Write, *, returned: str = "NONE") -> Row:
         """One write by itself, never tried again when its answer is lost.
@@ -339,9 +347,24 @@ class Database:
         """
         [(kind, body)] = write.items()
         operation = {"Put": "put_item", "Update": "update_item", "Delete": "delete_item"}[kind]
-        request = body | {"TableName": self.name_of(body["TableName"]), "ReturnValues": returned}
+        request = self._named(body) | {"ReturnValues": returned}
         answer = await self.call(operation, repeatable=False, **request)
         return rows.unpack(answer.get("Attributes", {}))
+
+    async def write_if(self, write: Write) -> bool:
+        """As `write`; False: its condition does not hold."""
+        try:
+            await self.write(write)
+        except ConditionFailed:
+            return False
+        return True
+
+    async def try_write(self, write: Write) -> bool:
+        """As `write_if`, for what does no harm if it gets lost: False also without an answer."""
+        try:
+            return await self.write_if(write)
+        except AnswerLost:
+            return False
 
     async def write_among(self, write: Write) -> None:
         """As `write`, but perhaps together with others that wait; each of another row.
@@ -389,6 +412,14 @@ class Database:
 
 def _key_values(table: str, row: Key) -> tuple[Value, ...]:
     return tuple(row[name] for name in schema.BY_NAME[table].keys)
+
+
+def shards_written(writes: Iterable[Write]) -> set[int]:
+    """The shards of the outbox in which writes put rows."""
+    puts = (write["Put"] for write in writes if "Put" in write)
+    return {
+        rows.unpack_value(put["Item"]["shard"]) for put in puts if put["TableName"] == schema.OUTBOX
+    }
 
 
 def _unmet(indexes: Iterable[int], cancelled: Cancelled) -> dict[int, ConditionFailed]:

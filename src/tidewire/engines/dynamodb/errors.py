@@ -47,7 +47,7 @@ OUR_BUGS: Final = frozenset(
 
 
 class AnswerLost(StoreUnavailable):
-    """A request without an answer: whoever sent it knows whether it may be sent again."""
+    """A request without an answer: its sender knows whether it may be sent again."""
 
     def __init__(self) -> None:
         super().__init__("the database did not answer in time; the same request may be sent again")
@@ -82,6 +82,12 @@ def hindrance(error: Exception) -> Hindrance | None:
     if isinstance(error, vendor.ClientError):
         return CODES.get(code_of(error))
     return None
+
+
+def translated_or_lost(error: Exception) -> Exception:
+    """Our error for a request that is not tried again, though it is not known what became of it."""
+    ours = translated(error)
+    return ours if isinstance(ours, StoreUnavailable) else AnswerLost()
 
 
 def translated(error: Exception) -> Exception:

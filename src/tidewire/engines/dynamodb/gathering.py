@@ -31,7 +31,7 @@ class Gatherer(Generic[Item, Found]):
         self._running: set[asyncio.Task[None]] = set()
 
     async def ask(self, items: Sequence[Item]) -> Sequence[Found]:
-        """Raises what `fetch` raises, to everybody who was in that request."""
+        """Raises what `fetch` raises, in all who were in that request."""
         assert len(items) <= self._items_max
         answer: asyncio.Future[Sequence[Found]] = asyncio.get_running_loop().create_future()
         self._waiting.append((items, answer))
@@ -49,7 +49,7 @@ class Gatherer(Generic[Item, Found]):
         self._start()
 
     def _take(self) -> list[tuple[Sequence[Item], asyncio.Future[Sequence[Found]]]]:
-        """Whole wishes, as many as fit, without those that nobody waits for any more."""
+        """Whole wishes, as many as fit, without those that are not waited for any more."""
         taken = []
         room = self._items_max
         while self._waiting and len(self._waiting[0][0]) <= room:
@@ -68,7 +68,7 @@ class Gatherer(Generic[Item, Found]):
         else:
             try:
                 found = await self._fetch(items)
-            except Exception as error:  # noqa: BLE001 - whoever asked gets it
+            except Exception as error:  # noqa: BLE001 - the callers get it
                 for _, answer in batch:
                     if not answer.done():
                         answer.set_exception(error)

@@ -4,26 +4,19 @@ Nothing holds the store still: what can change is read in the order that gives n
 (`ports.inspection`). The ids of all messages, and the keys of one chat, are kept in memory.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from tidewire.domain.chats import ChatType, pair_key
 from tidewire.domain.delivery import effective
 from tidewire.domain.errors import StoreUnavailable
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.engines.dynamodb import schema, values
+from tidewire.engines.dynamodb import marks, schema, schema_version, values
+from tidewire.engines.dynamodb.inspect_changes import ChangeInspection
 from tidewire.engines.dynamodb.looking import Tables
 from tidewire.engines.dynamodb.options import DynamoOptions
 from tidewire.engines.dynamodb.rows import Row
-from tidewire.ports.inspection import (
-    ChatRow,
-    EntryRow,
-    Inspector,
-    MemberRow,
-    MessageRow,
-    PairRow,
-    PositionRow,
-)
+from tidewire.ports import inspection
 
 TRIES_MAX: Final = 100
 """How often a chat is read again because its members changed meanwhile."""
@@ -36,6 +29,9 @@ class DynamoInspector:
         self._tables = Tables(options)
         row = self._tables.get(schema.STORE, {"name": "epoch"})
         self._epoch = "" if row is None else str(row["value"])
+        version = self._tables.get(schema.STORE, schema_version.KEY)
+        self._has_marks = schema_version.version_of(version) >= schema_version.MARKS
+        self._changes = ChangeInspection(self._tables)
 
     @property
     def epoch(self) -> str:
@@ -45,25 +41,21 @@ class DynamoInspector:
         self._tables.close()
 
     def messages_estimate(self) -> int:
-        return self._tables.count(schema.MESSAGES)
+        return self._tables.count(schema.MESSAGES) + self._tables.count(schema.AMENDMENTS)
 
-    def chats(self) -> Iterator[ChatRow]:
+    def chats(self) -> Iterator[inspection.ChatRow]:
         named = {
             ChatId(row["chat_id"])
             for table in (schema.CHATS, schema.COUNTERS)
-            for page in self._tables.scan(table)
-            for row in page
+            for row in self._tables.scan(table)
         }
         for chat_id in sorted(named):
             row = self._chat(chat_id)
             if row is not None:
                 yield row
 
-    def messages(self, chat: ChatRow) -> Iterator[Sequence[MessageRow]]:
-        if not chat.head:
-            return
-        between = (1, chat.head)
-        for page in self._tables.query(schema.MESSAGES, chat.chat_id, between=between):
+    def messages(self, chat: inspection.ChatRow) -> Iterator[Sequence[inspection.MessageRow]]:
+        for page in self._tables.log(chat.chat_id, chat.head):
             yield [
                 (
                     row["sequence"],
@@ -77,7 +69,7 @@ class DynamoInspector:
                 for row in page
             ]
 
-    def keys(self, chat: ChatRow) -> Iterator[Sequence[EntryRow]]:
+    def keys(self, chat: inspection.ChatRow) -> Iterator[Sequence[inspection.EntryRow]]:
         """A key that has expired is gone, or will be: its message stands for it."""
         entries: dict[tuple[str, int], str] = {
             (row["chat_id"], row["sequence"]): row["client_message_id"]
@@ -91,20 +83,30 @@ class DynamoInspector:
         if entries:
             yield sorted((key, identity) for identity, key in entries.items())
 
-    def message_ids(self) -> Iterator[Sequence[EntryRow]]:
+    def message_ids(self) -> Iterator[Sequence[inspection.EntryRow]]:
         entries = sorted(
             (row["message_id"], (row["chat_id"], row["sequence"]))
-            for page in self._tables.scan(schema.MESSAGES, index=schema.MESSAGE_ID_INDEX)
-            for row in page
+            for table in (schema.MESSAGES, schema.AMENDMENTS)
+            for row in self._tables.scan(table, index=schema.MESSAGE_ID_INDEX)
         )
         if entries:
             yield entries
 
-    def positions(self) -> Iterator[Sequence[PositionRow]]:
-        """Also for a member whose position has never moved: he stands at the beginning."""
-        for page in self._tables.scan(schema.POSITIONS):
+    def changes(
+        self, chat: inspection.ChatRow, is_sound: Callable[[inspection.ChangeRow], bool]
+    ) -> Iterator[Sequence[inspection.ChangeRow]]:
+        return self._changes.changes(chat.chat_id, is_sound)
+
+    def kept(
+        self, is_sound: Callable[[inspection.KeptRow], bool]
+    ) -> Iterator[Sequence[inspection.KeptRow]]:
+        return self._changes.kept(is_sound)
+
+    def positions(self) -> Iterator[Sequence[inspection.PositionRow]]:
+        """Also for a member whose position has never moved: it is at the beginning."""
+        for page in self._tables.scan_pages(schema.POSITIONS):
             yield self._bounded(page)
-        for page in self._tables.scan(schema.MEMBERSHIPS):
+        for page in self._tables.scan_pages(schema.MEMBERSHIPS):
             keys = [{"user_id": row["user_id"], "chat_id": row["chat_id"]} for row in page]
             found = self._tables.get_many(schema.POSITIONS, keys)
             unmoved = [key for key in keys if (key["user_id"], key["chat_id"]) not in found]
@@ -112,20 +114,54 @@ class DynamoInspector:
                 [key | {"last_acked_sequence": 0, "last_read_sequence": 0} for key in unmoved]
             )
 
-    def _bounded(self, page: Sequence[Row]) -> list[PositionRow]:
+    def _bounded(self, page: Sequence[Row]) -> list[inspection.PositionRow]:
         """Positions were read first, now heads, then counters: each bounds what is before it."""
         chat_keys = [{"chat_id": one} for one in {row["chat_id"] for row in page}]
         chats = self._tables.get_many(schema.CHATS, chat_keys)
         counters = self._tables.get_many(schema.COUNTERS, chat_keys)
         keys = [{"chat_id": row["chat_id"], "user_id": row["user_id"]} for row in page]
         members = self._tables.get_many(schema.MEMBERSHIPS, keys)
-        return [_position(row, chats, counters, members) for row in page]
+        found = []
+        for row in page:
+            chat_id, user_id = row["chat_id"], row["user_id"]
+            member = members.get((chat_id, user_id), {})
+            joined, marked = self._joined(row, member)
+            found.append(
+                inspection.PositionRow(
+                    user_id=user_id,
+                    chat_id=chat_id,
+                    delivered=row["last_acked_sequence"],
+                    read=row["last_read_sequence"],
+                    joined_sequence=marked,
+                    membership_joined=joined,
+                    head=chats.get((chat_id,), {}).get("last_sequence", 0),
+                    counter=counters.get((chat_id,), {}).get("sequence_counter"),
+                    chat_exists=(chat_id,) in chats,
+                    hidden_through=row.get("hidden_through"),
+                )
+            )
+        return found
 
-    def direct_pairs(self) -> Iterator[Sequence[PairRow]]:
+    def _joined(self, row: Row, member: Row) -> tuple[int | None, int | None]:
+        """Where the owner of a row of positions joined: by the membership, and by its mark."""
+        joined, marked = member.get("joined_sequence"), row.get(marks.MARK)
+        if not self._has_marks:
+            # The rows do not repeat it yet.
+            return joined, joined
+        if joined != marked:
+            # The two were read one after the other; a member may have come or gone between.
+            chat_id, user_id = ChatId(row["chat_id"]), UserId(row["user_id"])
+            both = self._tables.get_together(
+                (schema.MEMBERSHIPS, {"chat_id": chat_id, "user_id": user_id}),
+                (schema.POSITIONS, marks.position_key(chat_id, user_id)),
+            )
+            joined, marked = (None if one is None else one.get(marks.MARK) for one in both)
+        return joined, marked
+
+    def direct_pairs(self) -> Iterator[Sequence[inspection.PairRow]]:
         pairs = sorted(
             (row["pair_key"], ChatId(row["chat_id"]))
-            for page in self._tables.scan(schema.DIRECT_CHATS)
-            for row in page
+            for row in self._tables.scan(schema.DIRECT_CHATS)
         )
         keys = [{"chat_id": one} for one in {chat_id for _, chat_id in pairs}]
         chats = self._tables.get_many(schema.CHATS, keys)
@@ -134,7 +170,7 @@ class DynamoInspector:
             for pair, chat_id in pairs
         ]
 
-    def _chat(self, chat_id: ChatId) -> ChatRow | None:
+    def _chat(self, chat_id: ChatId) -> inspection.ChatRow | None:
         """A chat as of one membership version; None for a group that is still being made."""
         before = self._tables.get(schema.CHATS, {"chat_id": chat_id})
         for _ in range(TRIES_MAX):
@@ -147,7 +183,7 @@ class DynamoInspector:
             counter_row = self._tables.get(schema.COUNTERS, {"chat_id": chat_id})
             counter = None if counter_row is None else counter_row["sequence_counter"]
             if row is None:
-                return ChatRow(chat_id, None, 0, (), counter, 0, None, None, None)
+                return inspection.ChatRow(chat_id, None, 0, (), counter, 0, None, None, None)
             if row["status"] == values.PENDING:
                 return None
             if row["status"] == values.CLOSED:
@@ -167,15 +203,15 @@ class DynamoInspector:
         members: Sequence[Row],
         positions: dict[tuple[str, ...], Row],
         counter: int | None,
-    ) -> ChatRow:
+    ) -> inspection.ChatRow:
         chat_id = ChatId(row["chat_id"])
-        listed: list[MemberRow] = []
+        listed: list[inspection.MemberRow] = []
         for member in members:
             own = values.positions_of(positions.get((member["user_id"], chat_id)))
             joined = member["joined_sequence"]
             listed.append((member["user_id"], member["role"], joined, own.delivered, own.read))
         is_direct = row["chat_type"] == ChatType.DIRECT
-        return ChatRow(
+        return inspection.ChatRow(
             chat_id=chat_id,
             chat_type=row["chat_type"],
             member_count=row["member_count"],
@@ -212,29 +248,4 @@ class DynamoInspector:
         return sorted(blocked_id for _, blocked_id in self._tables.get_many(schema.BLOCKS, keys))
 
 
-def _position(
-    row: Row,
-    chats: dict[tuple[str, ...], Row],
-    counters: dict[tuple[str, ...], Row],
-    members: dict[tuple[str, ...], Row],
-) -> PositionRow:
-    chat_id = ChatId(row["chat_id"])
-    chat, counter = chats.get((chat_id,)), counters.get((chat_id,))
-    member = members.get((chat_id, row["user_id"]))
-    # The row does not repeat where its owner joined: there is one place only that says so.
-    joined = None if member is None else member["joined_sequence"]
-    return PositionRow(
-        user_id=row["user_id"],
-        chat_id=chat_id,
-        delivered=row["last_acked_sequence"],
-        read=row["last_read_sequence"],
-        joined_sequence=joined,
-        membership_joined=joined,
-        head=0 if chat is None else chat["last_sequence"],
-        counter=None if counter is None else counter["sequence_counter"],
-        chat_exists=chat is not None,
-        hidden_through=row.get("hidden_through"),
-    )
-
-
-_CONFORMS: type[Inspector] = DynamoInspector
+_CONFORMS: type[inspection.Inspector] = DynamoInspector

@@ -8,9 +8,6 @@ from tidewire.domain.accounts import Secret
 SENDS_PER_TRANSACTION_MAX: Final = 40
 """Two items a message, and two more; DynamoDB takes 100 items and 4 MB."""
 
-PLANE_BUDGET_MS: Final = 5_000
-"""How long the planes wait for the store (P-12)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamoOptions:
@@ -37,8 +34,6 @@ class DynamoOptions:
     def __post_init__(self) -> None:
         if not 0 < self.attempt_ms < self.budget_ms:
             raise ValueError("attempt_ms is below budget_ms")
-        if not 1 <= self.connections_max <= 10_000:
-            raise ValueError("connections_max is 1 to 10000")
         if bool(self.access_key) != (self.secret_key is not None):
             raise ValueError("access_key and secret_key come together")
 

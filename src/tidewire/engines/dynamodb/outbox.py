@@ -1,79 +1,82 @@
 """The outbox: what was committed and is not in the event log yet, and who sees to it."""
 
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidewire.domain.events import LoggedEvent, MessageAppended
 from tidewire.domain.outbox import LeaseTable, OutboxKey, OutboxRow, PersistedMessages, Unreadable
 from tidewire.engines.dynamodb import rows, schema, values
-from tidewire.engines.dynamodb.database import Database
-from tidewire.engines.dynamodb.errors import AnswerLost, ConditionFailed
-from tidewire.engines.dynamodb.outbox_rows import (
-    LEASES_OF,
-    lease_key,
-    lease_table_of,
-    outbox_row_of,
-    relay_key,
-    row_key,
-)
+from tidewire.engines.dynamodb.acts import Part, act
+from tidewire.engines.dynamodb.entries import entry_of
+from tidewire.ports.event_log import Outbox
+
+if TYPE_CHECKING:
+    from tidewire.domain.messages import Message
 
 _FREE: Final = "attribute_not_exists(#owner) OR #owner = :owner OR #until <= :now"
 
 
-async def read_outbox(
-    database: Database, shard: int, *, after: str | None, count_max: int
-) -> list[OutboxRow]:
-    """Rows of one shard, those of a chat in the order of their commits."""
-    found = await database.query(schema.OUTBOX, shard, above=after, limit=count_max)
-    return [outbox_row_of(row) for row in found]
+class OutboxPart(Part):
+    """Satisfies `ports.event_log.Outbox`."""
 
+    @act
+    async def outbox_rows(
+        self, shard: int, *, after: str | None, count_max: int
+    ) -> list[OutboxRow]:
+        """Rows of one shard, those of a chat in the order of their commits. Not read strongly: what
+        does not show itself yet is found the next time."""
+        found = await self._database.query(
+            schema.OUTBOX, shard, above=after, limit=count_max, is_strong=False
+        )
+        return [values.outbox_row_of(row) for row in found]
 
-async def read_events(database: Database, row: OutboxRow) -> list[LoggedEvent] | None:
-    """Whole or not at all: the row may show itself before the last message of its commit does."""
-    content = row.content
-    if isinstance(content, Unreadable):
-        return None
-    if not isinstance(content, PersistedMessages):
-        return [content]
-    found = await database.get_many(
-        [
-            (schema.MESSAGES, {"chat_id": content.chat_id, "sequence": sequence})
-            for sequence in content.sequences
+    @act
+    async def outbox_events(self, row: OutboxRow) -> list[LoggedEvent] | None:
+        """All or none: the row may show itself before the last message of its commit does.
+
+        The messages are read now: what was deleted since the commit is told as deleted."""
+        content = row.content
+        if isinstance(content, Unreadable):
+            return None
+        if not isinstance(content, PersistedMessages):
+            return [content]
+        found: dict[int, Message] = {}
+        # Most are messages: only what is none of them is looked for among the amendments.
+        for table in (schema.MESSAGES, schema.AMENDMENTS):
+            missing = [one for one in content.sequences if one not in found]
+            there = await self._database.get_many(
+                [(table, {"chat_id": content.chat_id, "sequence": one}) for one in missing]
+            )
+            found |= {row["sequence"]: entry_of(row) for row in there if row is not None}
+        if len(found) < len(content.sequences):
+            return None
+        return [
+            MessageAppended(found[sequence], content.membership_version, origin)
+            for sequence, origin in zip(content.sequences, content.origins, strict=True)
         ]
-    )
-    messages = [values.message_of(one) for one in found if one is not None]
-    if len(messages) < len(content.sequences):
-        return None
-    return [
-        MessageAppended(message, content.membership_version, origin)
-        for message, origin in zip(messages, content.origins, strict=True)
-    ]
 
+    @act
+    async def forget_published(self, keys: Sequence[OutboxKey]) -> None:
+        """Delete rows whose events the log has. One that stays is published again: that is safe."""
+        await self._database.delete_many(schema.OUTBOX, [values.outbox_key(key) for key in keys])
 
-async def forget_published(database: Database, keys: Sequence[OutboxKey]) -> None:
-    """Delete rows whose events the log has. A row that stays is published again, which is safe."""
-    await database.delete_many(schema.OUTBOX, [row_key(key) for key in keys])
+    def take_doubtful(self) -> set[int]:
+        return self._database.take_doubtful()
 
+    @act
+    async def lease_table(self, relay_id: str, *, until_ms: int, now_ms: int) -> LeaseTable:
+        here = values.relay_key(relay_id) | {"until": until_ms, schema.TTL: until_ms // 1000}
+        # Said, or said the next time.
+        await self._database.try_write(rows.put(schema.OUTBOX_LEASES, here))
+        found = await self._database.query(schema.OUTBOX_LEASES, values.LEASES_OF)
+        return values.lease_table_of(found, now_ms=now_ms)
 
-async def lease_table(
-    database: Database, relay_id: str, *, until_ms: int, now_ms: int
-) -> LeaseTable:
-    here = relay_key(relay_id) | {"until": until_ms, schema.TTL: until_ms // 1000}
-    with suppress(AnswerLost):  # Said, or said the next time.
-        await database.write(rows.put(schema.OUTBOX_LEASES, here))
-    found = await database.query(schema.OUTBOX_LEASES, LEASES_OF)
-    return lease_table_of(found, now_ms=now_ms)
-
-
-async def lease_shard(
-    database: Database, shard: int, relay_id: str, *, until_ms: int, now_ms: int
-) -> bool:
-    try:
-        await database.write(
+    @act
+    async def lease_shard(self, shard: int, relay_id: str, *, until_ms: int, now_ms: int) -> bool:
+        return await self._database.write_if(
             rows.update(
                 schema.OUTBOX_LEASES,
-                lease_key(shard),
+                values.lease_key(shard),
                 "SET #owner = :owner, #until = :until",
                 condition=_FREE,
                 owner=relay_id,
@@ -81,26 +84,21 @@ async def lease_shard(
                 now=now_ms,
             )
         )
-    except ConditionFailed:
-        return False
-    return True
 
-
-async def release_shards(database: Database, shards: Sequence[int], relay_id: str) -> None:
-    for shard in shards:
-        try:
-            await database.write(
-                rows.delete(
-                    schema.OUTBOX_LEASES,
-                    lease_key(shard),
-                    condition="#owner = :owner",
-                    owner=relay_id,
-                )
+    @act
+    async def release_shards(self, shards: Sequence[int], relay_id: str) -> None:
+        for shard in shards:
+            key = values.lease_key(shard)
+            await self._database.try_write(
+                rows.delete(schema.OUTBOX_LEASES, key, condition="#owner = :owner", owner=relay_id)
             )
-        except (ConditionFailed, AnswerLost):
-            continue
+
+    @act
+    async def leave_relays(self, relay_id: str) -> None:
+        # It runs out by itself.
+        await self._database.try_write(
+            rows.delete(schema.OUTBOX_LEASES, values.relay_key(relay_id))
+        )
 
 
-async def leave_relays(database: Database, relay_id: str) -> None:
-    with suppress(AnswerLost):  # It runs out by itself.
-        await database.write(rows.delete(schema.OUTBOX_LEASES, relay_key(relay_id)))
+_CONFORMS: type[Outbox] = OutboxPart

@@ -1,353 +1,392 @@
 """Delivered and read positions: moved forward by conditional writes, read with their chats."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
-import msgspec
-
-from tidewire.domain.chats import Chat
-from tidewire.domain.delivery import (
-    NOWHERE,
-    Advance,
-    Advanced,
-    AdvanceOutcome,
-    DeliveryStatus,
-    DigestEntry,
-    DigestPage,
-    Floors,
-    Positions,
-    effective,
-    is_hidden,
-    summarise,
-)
-from tidewire.domain.errors import NotAMember, SequenceAboveHead
-from tidewire.domain.events import PositionsAdvanced
+from tidewire.domain import delivery
+from tidewire.domain.advance import AdvanceDecision, decide_advances
+from tidewire.domain.errors import NotAMember, StoreUnavailable
+from tidewire.domain.events import Event, PositionsAdvanced
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.domain.limits import UNREAD_MAX, UNREAD_SCAN_MAX
-from tidewire.engines.dynamodb import rows, schema, values
-from tidewire.engines.dynamodb.backoff import CONDITION_FAILED, Hindrance
-from tidewire.engines.dynamodb.database import Database
-from tidewire.engines.dynamodb.errors import Cancelled
-from tidewire.engines.dynamodb.position_rows import position_write
-from tidewire.engines.dynamodb.reading import check_member
-from tidewire.engines.dynamodb.roster_cache import RosterCache
-from tidewire.engines.dynamodb.rosters import FullChat, read_full
-from tidewire.engines.dynamodb.rows import Write
+from tidewire.domain.news import ChatStanding
+from tidewire.engines.dynamodb import marks, rows, schema, values
+from tidewire.engines.dynamodb.acts import CONFLICT_STEPS_MAX, act
+from tidewire.engines.dynamodb.backoff import Hindrance
+from tidewire.engines.dynamodb.counting import Counting
+from tidewire.engines.dynamodb.database import Database, Wanted
+from tidewire.engines.dynamodb.errors import AnswerLost, Cancelled, ConditionFailed
+from tidewire.engines.dynamodb.known import Known, Place
+from tidewire.engines.dynamodb.own_moves import OwnMoves
+from tidewire.engines.dynamodb.rosters import FullChat, Rosters
+from tidewire.engines.dynamodb.rows import Value, Write
+from tidewire.engines.dynamodb.schema_version import MARKS, SeenVersion
 
 AT_ONCE_MAX: Final = 16
 """Requests of one call that are under way side by side."""
-TOGETHER_MAX: Final = 12
-"""Rows that one transaction moves: few enough that it is rarely one of them that is in the way."""
-UNREAD_PAGE: Final = 250
-
-Place = tuple[ChatId, UserId]
+TRIES_MAX: Final = 20
+"""Each lost race means that the row has grown; it cannot go on for long."""
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """What the advances of one user in one chat came to."""
-
-    outcomes: Sequence[AdvanceOutcome]
-    after: Positions
-    events: Sequence[PositionsAdvanced] = ()
+# Moving.
 
 
-def progress(
-    advances: Sequence[Advance], *, is_member: bool, head: int, before: Positions
-) -> Progress:
-    """Judge and apply, one after the other: membership first, then the bound."""
-    if not is_member:
-        return Progress([NotAMember() for _ in advances], before)
-    outcomes: list[AdvanceOutcome] = []
-    events = []
-    for advance in advances:
-        wanted = Positions(max(advance.delivered, advance.read), advance.read)
-        if wanted.delivered > head:
-            outcomes.append(SequenceAboveHead(sequence=wanted.delivered, head=head))
-            continue
-        after = before.merged(wanted)
-        outcomes.append(Advanced(after, moved=after != before))
-        if after != before:
-            events.append(PositionsAdvanced(advance.chat_id, advance.user_id, after))
-        before = after
-    return Progress(outcomes, before, events)
-
-
-class Standing(msgspec.Struct, frozen=True):
-    """What is known of a user in a chat before he moves."""
-
-    is_member: bool
-    head: int
-    before: Positions | None
-    """None: he has no row yet."""
-
-    def progress(self, advances: Sequence[Advance]) -> Progress:
-        start = NOWHERE if self.before is None else self.before
-        return progress(advances, is_member=self.is_member, head=self.head, before=start)
-
-
-async def _look(database: Database, places: Sequence[Place]) -> list[Standing]:
-    found = await database.get_many(
-        [
-            key
-            for chat_id, user_id in places
-            for key in (
-                (schema.CHATS, {"chat_id": chat_id}),
-                (schema.MEMBERSHIPS, {"chat_id": chat_id, "user_id": user_id}),
-                (schema.POSITIONS, {"user_id": user_id, "chat_id": chat_id}),
-            )
-        ]
+def position_write(
+    place: Place, before: delivery.Positions | None, after: delivery.Positions, *, now_ms: int
+) -> Write:
+    """The move, if the row stands where it was seen (None: there was none)."""
+    new: dict[str, Value] = {"delivered": after.delivered, "read": after.read, "now": now_ms}
+    condition = "attribute_not_exists(#user_id)"
+    if before is not None:
+        condition = "#last_acked_sequence = :old_delivered AND #last_read_sequence = :old_read"
+        new |= {"old_delivered": before.delivered, "old_read": before.read}
+    return rows.update(
+        schema.POSITIONS,
+        {"user_id": place[1], "chat_id": place[0]},
+        "SET #last_acked_sequence = :delivered, #last_read_sequence = :read, #updated_at = :now",
+        condition=condition,
+        **new,
     )
-    standings = []
-    for at in range(0, len(found), 3):
-        chat_row, member_row, row = found[at : at + 3]
-        chat = values.chat_of(chat_row)
-        standings.append(
-            Standing(
-                is_member=chat is not None and member_row is not None,
-                head=0 if chat is None else chat.head,
-                before=None if row is None else values.positions_of(row),
-            )
-        )
-    return standings
 
 
-def _writes(place: Place, before: Positions | None, after: Positions, now_ms: int) -> list[Write]:
-    """The move, while its owner is a member: checked again by the transaction that moves it."""
-    chat_id, user_id = place
-    membership: dict[str, rows.Value] = {"chat_id": chat_id, "user_id": user_id}
-    return [
-        rows.check(schema.MEMBERSHIPS, membership, "attribute_exists(#user_id)"),
-        position_write(user_id, chat_id, before, after, now_ms=now_ms),
-    ]
+def seen_positions(row: rows.Row | None) -> delivery.Positions | None:
+    """None: there is no row yet."""
+    return None if row is None else values.positions_of(row)
 
 
-async def advance_together(
-    database: Database, groups: Sequence[tuple[Place, Sequence[Advance]]], now_ms: int
-) -> list[Progress] | None:
-    """Move several rows, all or none. None: one of them was not as it had been seen."""
-    standings = await _look(database, [place for place, _ in groups])
-    results = [
-        standing.progress(advances)
-        for standing, (_, advances) in zip(standings, groups, strict=True)
-    ]
-    writes = [
-        write
-        for (place, _), standing, result in zip(groups, standings, results, strict=True)
-        if result.events
-        for write in _writes(place, standing.before, result.after, now_ms)
-    ]
-    if writes:
+async def move_own(
+    database: Database,
+    place: Place,
+    before: delivery.Positions | None,
+    move: Callable[[delivery.Positions], tuple[delivery.Positions, list[Event]]],
+    *,
+    now_ms: int,
+) -> list[Event]:
+    """Move a row to where `move` says, from where it stands at that instant; the events of that."""
+    for _ in range(TRIES_MAX):
+        start = before or delivery.NOWHERE
+        after, events = move(start)
+        if after == start:
+            return events
         try:
-            await database.transact(writes)
-        except Cancelled:
-            return None
-    return results
-
-
-async def advance_one(
-    database: Database, chat_id: ChatId, user_id: UserId, advances: Sequence[Advance], now_ms: int
-) -> Progress:
-    """Move one row, however often somebody else moves it meanwhile."""
-    [standing] = await _look(database, [(chat_id, user_id)])
-    tried = 0
-    while True:
-        result = standing.progress(advances)
-        if not result.events:
-            return result
-        writes = _writes((chat_id, user_id), standing.before, result.after, now_ms)
-        try:
-            await database.transact(writes)
-        except Cancelled as cancelled:
-            if cancelled.codes[0] == CONDITION_FAILED:
-                standing = msgspec.structs.replace(standing, is_member=False)
-            if cancelled.codes[1] == CONDITION_FAILED:
-                found = cancelled.rows[1]
-                before = None if found is None else values.positions_of(found)
-                standing = msgspec.structs.replace(standing, before=before)
-            await database.pause(Hindrance.CONFLICT, min(tried, 2))
-            tried += 1
+            await database.write_among(position_write(place, before, after, now_ms=now_ms))
+        except ConditionFailed as failed:
+            before = seen_positions(failed.row)
+        except AnswerLost:
+            key = {"user_id": place[1], "chat_id": place[0]}
+            before = seen_positions(await database.get(schema.POSITIONS, key))
+            if before == after:
+                return events
         else:
-            return result
+            return events
+    raise StoreUnavailable("a position could not be moved; the same request may be sent again")
 
 
+@dataclass(slots=True, eq=False)
 class Advances:
-    """A batch of advances: several users and chats in a request, many requests at once."""
+    """A batch of advances, each user and chat by itself, many at once.
 
-    def __init__(self, database: Database, advances: Sequence[Advance], now_ms: int) -> None:
-        self._database = database
-        self._now_ms = now_ms
-        self._gate = asyncio.Semaphore(AT_ONCE_MAX)
-        self._advances = advances
-        self._outcomes: dict[int, AdvanceOutcome] = {}
-        self.events: list[PositionsAdvanced] = []
-        """What has moved, also if the batch as a whole failed."""
+    A move is one conditional update of the row of its positions, which carries the mark of its
+    owner's membership. In a store whose rows may lack it, the membership is checked beside it.
+    """
 
-    async def carry_out(self) -> list[AdvanceOutcome]:
-        groups: dict[Place, list[int]] = {}
-        for index, advance in enumerate(self._advances):
-            groups.setdefault((advance.chat_id, advance.user_id), []).append(index)
-        items = list(groups.items())
+    database: Database
+    known: Known
+    own_moves: OwnMoves
+    advances: Sequence[delivery.Advance]
+    now_ms: int
+    has_marks: bool
+    events: list[PositionsAdvanced] = field(default_factory=list)
+    """What has moved, also if the batch as a whole failed."""
+    _outcomes: dict[int, delivery.AdvanceOutcome] = field(default_factory=dict)
+    _gate: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, AT_ONCE_MAX))
+
+    async def carry_out(self) -> list[delivery.AdvanceOutcome]:
+        indexes: dict[Place, list[int]] = {}
+        for index, advance in enumerate(self.advances):
+            indexes.setdefault((advance.chat_id, advance.user_id), []).append(index)
+        await self._know_heads()
         results = await asyncio.gather(
-            *(
-                self._together(items[at : at + TOGETHER_MAX])
-                for at in range(0, len(items), TOGETHER_MAX)
-            ),
-            return_exceptions=True,
+            *(self._move(place, own) for place, own in indexes.items()), return_exceptions=True
         )
         for failed in results:
             if isinstance(failed, BaseException):
                 raise failed
-        return [self._outcomes[index] for index in range(len(self._advances))]
+        return [self._outcomes[index] for index in range(len(self.advances))]
 
-    async def _together(self, groups: Sequence[tuple[Place, Sequence[int]]]) -> None:
-        """Move some rows in one transaction; each by itself if one of them stands in the way."""
+    async def _know_heads(self) -> None:
+        """Read the heads that wishes lie above, as far as is known: heads only grow."""
+        unknown = {
+            wish.chat_id
+            for wish in self.advances
+            if max(wish.delivered, wish.read) > (self.known.head(wish.chat_id) or 0)
+        }
+        if not unknown:
+            return
+        chat_ids = sorted(unknown)
+        found = await self.database.get_each(schema.CHATS, chat_ids)
+        for chat_id, row in zip(chat_ids, found, strict=True):
+            chat = values.chat_of(row)
+            if chat is None:
+                self.known.forget_head(chat_id)
+            else:
+                self.known.saw_head(chat_id, chat.head)
+
+    async def _move(self, place: Place, indexes: Sequence[int]) -> None:
         async with self._gate:
-            if len(groups) > 1:
-                with self._database.within_budget():
-                    results = await advance_together(
-                        self._database,
-                        [(place, self._wishes(indexes)) for place, indexes in groups],
-                        self._now_ms,
-                    )
-                if results is not None:
-                    for (_, indexes), result in zip(groups, results, strict=True):
-                        self._note(indexes, result)
-                    return
-            for place, indexes in groups:
-                with self._database.within_budget():
-                    wishes = self._wishes(indexes)
-                    result = await advance_one(self._database, *place, wishes, self._now_ms)
-                self._note(indexes, result)
-
-    def _wishes(self, indexes: Sequence[int]) -> list[Advance]:
-        return [self._advances[index] for index in indexes]
-
-    def _note(self, indexes: Sequence[int], result: Progress) -> None:
-        self.events += result.events
-        self._outcomes |= zip(indexes, result.outcomes, strict=True)
+            with self.database.within_budget():
+                head = self.known.head(place[0])
+                wishes = [self.advances[index] for index in indexes]
+                decision = AdvanceDecision([NotAMember() for _ in wishes], {})
+                if head is not None:
+                    known = self.known.positions(place) or delivery.NOWHERE
+                    own = self.own_moves.find(place)
+                    decision = await _Move(self, place, wishes, head, known, own).carry_out()
+                    if own is not None:
+                        self.own_moves.written(place, own)
+        for after in decision.moved.values():
+            self.known.saw_positions(place, after)
+        self.events += decision.events
+        self._outcomes |= zip(indexes, decision.outcomes, strict=True)
 
 
-# Reading.
+@dataclass(slots=True, eq=False)
+class _Move:
+    """The wishes of one user in one chat."""
 
+    batch: Advances
+    place: Place
+    wishes: Sequence[delivery.Advance]
+    head: int
+    known: delivery.Positions
+    """Where the user stands at least."""
+    own: delivery.Positions | None
+    """Where own messages have brought the user that the row does not show yet."""
+    _is_in_doubt: bool = False
+    """An answer was lost: what is found may be our own move."""
 
-async def read_floors(
-    database: Database, cache: RosterCache, chat_ids: Sequence[ChatId]
-) -> list[Floors | None]:
-    chats = await read_full(database, cache, chat_ids)
-    return [None if chat is None else chat.floors() for chat in chats]
+    async def carry_out(self) -> AdvanceDecision:
+        """Without a look at first, if there is something to move: the write says where it was."""
+        tried = 0
+        is_blind = self.batch.has_marks and (self.own is not None or self._wanted() is not None)
+        step = self._blindly if is_blind else self._from_a_look
+        while True:
+            decision = await step()
+            if decision is not None:
+                return decision
+            step = self._from_a_look
+            await self.batch.database.pause(Hindrance.CONFLICT, min(tried, CONFLICT_STEPS_MAX))
+            tried += 1
 
+    def _wanted(self) -> delivery.Positions | None:
+        """Where all wishes together go from what is known; None: nowhere."""
+        here = self._with_own(self.known)
+        return decide_advances(self.wishes, {self.place: (here, self.head)}).moved.get(self.place)
 
-async def read_status(
-    database: Database, cache: RosterCache, reader: UserId, chat_id: ChatId, sequence: int | None
-) -> DeliveryStatus:
-    [full] = await read_full(database, cache, [chat_id])
-    if full is None:
-        raise NotAMember
-    chat = full.chat
-    wanted = chat.head if sequence is None else sequence
-    row = await database.get(schema.MESSAGES, {"chat_id": chat_id, "sequence": wanted})
-    await check_member(database, chat_id, reader)
-    if wanted > chat.head:
-        raise SequenceAboveHead(sequence=wanted, head=chat.head)
-    return DeliveryStatus(
-        chat_id=chat_id,
-        chat_type=chat.chat_type,
-        member_count=len(full.deliveries),
-        summary=summarise(
-            wanted,
-            author_id=None if row is None else UserId(row["sender_id"]),
-            members=full.deliveries,
-        ),
-        members=full.deliveries,
-    )
+    def _with_own(self, positions: delivery.Positions) -> delivery.Positions:
+        return positions if self.own is None else positions.merged(self.own)
 
+    async def _blindly(self) -> AdvanceDecision | None:
+        """Move from wherever it stands; None: it has to be looked at."""
+        to = self._wanted() or self._with_own(self.known)
+        if self.own is None and to.read == self.known.read:
+            # Not wished for: it may stand higher than is known.
+            to = delivery.Positions(to.delivered, 0)
+        write = marks.forward(self.place, to, now_ms=self.batch.now_ms)
+        try:
+            row = await self.batch.database.write(write, returned="ALL_OLD")
+        except ConditionFailed as failed:
+            if not marks.is_marked(failed.row):
+                return self._decided(None)
+            # Something of it stands higher already.
+            return None
+        except AnswerLost:
+            self._is_in_doubt = True
+            return None
+        return self._decided(self._with_own(values.positions_of(row)))
 
-async def count_others(database: Database, chat: Chat, user_id: UserId, above: int) -> int:
-    """Messages of others above a position, as far as it is worth counting."""
-    count = scanned = 0
-    while above < chat.head and count < UNREAD_MAX and scanned < UNREAD_SCAN_MAX:
-        found = await database.query(
-            schema.MESSAGES,
-            chat.chat_id,
-            between=(above + 1, chat.head),
-            limit=min(UNREAD_PAGE, UNREAD_SCAN_MAX - scanned),
-            fields="#sequence, #sender_id",
+    async def _from_a_look(self) -> AdvanceDecision | None:
+        before = await self._look()
+        if before is None:
+            return self._decided(None)
+        here = self._with_own(before)
+        decision = self._decided(here)
+        to = decision.moved.get(self.place, here)
+        if to == before:
+            return decision
+        try:
+            await self._write(to)
+        except (Cancelled, ConditionFailed, AnswerLost) as failed:
+            self._is_in_doubt |= isinstance(failed, AnswerLost)
+            return None
+        return decision
+
+    async def _look(self) -> delivery.Positions | None:
+        """Where the user stands; None: not a member."""
+        chat_id, user_id = self.place
+        wanted: list[Wanted] = [(schema.POSITIONS, marks.position_key(chat_id, user_id))]
+        if not self.batch.has_marks:
+            wanted.append((schema.MEMBERSHIPS, {"chat_id": chat_id, "user_id": user_id}))
+        row, *membership = await self.batch.database.get_many(wanted)
+        is_member = membership[0] is not None if membership else marks.is_marked(row)
+        return values.positions_of(row) if is_member else None
+
+    async def _write(self, to: delivery.Positions) -> None:
+        write = marks.forward(
+            self.place, to, now_ms=self.batch.now_ms, needs_mark=self.batch.has_marks
         )
-        if not found:
-            break
-        count += sum(row["sender_id"] != user_id for row in found)
-        scanned += len(found)
-        above = found[-1]["sequence"]
-    return min(UNREAD_MAX, count)
+        if self.batch.has_marks:
+            await self.batch.database.write(write)
+            return
+        membership: dict[str, Value] = {"chat_id": self.place[0], "user_id": self.place[1]}
+        check = rows.check(schema.MEMBERSHIPS, membership, "attribute_exists(#user_id)")
+        await self.batch.database.transact([check, write])
+
+    def _decided(self, before: delivery.Positions | None) -> AdvanceDecision:
+        """What becomes of the wishes of a user who stood there; None: who is no member."""
+        members = {} if before is None else {self.place: (before, self.head)}
+        decision = decide_advances(self.wishes, members)
+        if self._is_in_doubt and before is not None and not decision.moved:
+            # Perhaps our own move: it is told, which does no harm twice.
+            decision.moved[self.place] = before
+        return decision
 
 
-async def _entry(database: Database, full: FullChat, user_id: UserId) -> DigestEntry | None:
-    state = full.members.get(user_id)
-    if state is None:
-        return None
-    chat, floors, own = full.chat, full.floors(), full.positions(user_id)
-    joined = state.member.joined_sequence
-    return DigestEntry(
-        chat_id=chat.chat_id,
-        chat_type=chat.chat_type,
-        head=chat.head,
-        membership_version=chat.shown_version,
-        joined_sequence=joined,
-        delivered=own.delivered,
-        read=own.read,
-        others_delivered=floors.delivered.boundary(user_id, chat.head),
-        others_read=floors.read.boundary(user_id, chat.head),
-        unread=await count_others(database, chat, user_id, effective(own.read, joined)),
-        is_hidden=is_hidden(full.hidden_through.get(user_id), chat.head),
-    )
+class PositionsPart(Rosters, Counting):
+    _version: SeenVersion
 
+    @act
+    async def advance(
+        self, advances: Sequence[delivery.Advance], *, now_ms: int
+    ) -> list[delivery.AdvanceOutcome]:
+        batch = Advances(
+            self._database,
+            self._known,
+            self._own_moves,
+            advances,
+            now_ms,
+            has_marks=await self._version.look_for(MARKS, self._database),
+        )
+        try:
+            return await batch.carry_out()
+        finally:
+            self._committed(batch.events)
 
-async def read_standing(
-    database: Database, cache: RosterCache, user_id: UserId, chat_id: ChatId
-) -> DigestEntry | None:
-    [full] = await read_full(database, cache, [chat_id])
-    return None if full is None else await _entry(database, full, user_id)
+    # Reading.
 
+    @act
+    async def floors(self, chat_ids: Sequence[ChatId]) -> list[delivery.Floors | None]:
+        chats = await self._full_chats(chat_ids)
+        return [None if chat is None else chat.floors() for chat in chats]
 
-async def read_digest(
-    database: Database,
-    cache: RosterCache,
-    user_id: UserId,
-    *,
-    after: ChatId | None,
-    count_max: int,
-) -> DigestPage:
-    own = await database.query(schema.USER_CHATS, user_id, above=after, limit=count_max + 1)
-    chat_ids = [ChatId(row["chat_id"]) for row in own[:count_max]]
-    gate = asyncio.Semaphore(AT_ONCE_MAX)
+    @act
+    async def standings(self, chat_ids: Sequence[ChatId]) -> list[ChatStanding | None]:
+        return [
+            None
+            if full is None
+            else ChatStanding(
+                full.chat.chat_id,
+                full.chat.membership_version,
+                full.chat.head,
+                {one.user_id: one.joined_sequence for one in full.deliveries},
+                {one.user_id: one.positions for one in full.deliveries},
+                has_block=any(state.is_blocked for state in full.members.values()),
+            )
+            for full in await self._full_chats(chat_ids)
+        ]
 
-    async def entry(full: FullChat) -> DigestEntry | None:
-        async with gate:
-            with database.within_budget():
-                return await _entry(database, full, user_id)
+    @act
+    async def unread(
+        self, user_id: UserId, chat_id: ChatId, *, above: int
+    ) -> tuple[int, int] | None:
+        row = await self._database.get(schema.CHATS, {"chat_id": chat_id})
+        chat = values.chat_of(row)
+        if row is None or chat is None:
+            return None
+        last_mention = values.last_mention(row)
+        return await self._unread(chat, user_id, above, last_mention=last_mention)
 
-    chats = await read_full(database, cache, chat_ids)
-    entries = await asyncio.gather(*(entry(full) for full in chats if full is not None))
-    return DigestPage(
-        [one for one in entries if one is not None],
-        chat_ids[-1] if len(own) > count_max else None,
-    )
+    def heard_head(self, chat_id: ChatId, head: int, membership_version: int) -> None:
+        self._known.saw_head(chat_id, head)
 
+    @act
+    async def delivery_status(
+        self, reader: UserId, chat_id: ChatId, sequence: int | None
+    ) -> delivery.DeliveryStatus:
+        [full] = await self._full_chats([chat_id])
+        if full is None:
+            raise NotAMember
+        chat = full.chat
+        wanted = chat.head if sequence is None else sequence
+        entry = await self._entry_at(chat_id, wanted)
+        await self._check_member(chat_id, reader)
+        return delivery.status_of(
+            chat_id,
+            chat.chat_type,
+            delivery.status_sequence(sequence, chat.head),
+            author_id=None if entry is None else entry.sender_id,
+            members=full.deliveries,
+        )
 
-async def read_moved_at(
-    database: Database, user_id: UserId, chat_ids: Sequence[ChatId]
-) -> dict[ChatId, int]:
-    """When the rows were last written; where there is none yet, when the user joined."""
-    keys = [{"user_id": user_id, "chat_id": chat_id} for chat_id in chat_ids]
-    found = await database.get_many(
-        [(table, key) for table in (schema.POSITIONS, schema.USER_CHATS) for key in keys]
-    )
-    moved: dict[ChatId, int] = {}
-    for index, chat_id in enumerate(chat_ids):
-        position, joined = found[index], found[len(keys) + index]
-        if position is not None:
-            moved[chat_id] = position["updated_at"]
-        elif joined is not None:
-            moved[chat_id] = joined["joined_at"]
-    return moved
+    async def _entry(self, full: FullChat, user_id: UserId) -> delivery.DigestEntry | None:
+        state = full.members.get(user_id)
+        if state is None:
+            return None
+        chat, floors, own = full.chat, full.floors(), full.positions(user_id)
+        joined = state.member.joined_sequence
+        read = delivery.effective(own.read, joined)
+        unread = await self._unread(chat, user_id, read, last_mention=full.last_mention)
+        self._known.saw_positions((chat.chat_id, user_id), own)
+        return delivery.DigestEntry(
+            chat_id=chat.chat_id,
+            chat_type=chat.chat_type,
+            head=chat.head,
+            membership_version=chat.shown_version,
+            joined_sequence=joined,
+            delivered=own.delivered,
+            read=own.read,
+            others_delivered=floors.delivered.boundary(user_id, chat.head),
+            others_read=floors.read.boundary(user_id, chat.head),
+            unread=unread.messages,
+            mentions_unread=unread.mentions,
+            is_hidden=delivery.is_hidden(full.hidden_through.get(user_id), chat.head),
+        )
+
+    @act
+    async def standing(self, user_id: UserId, chat_id: ChatId) -> delivery.DigestEntry | None:
+        [full] = await self._full_chats([chat_id])
+        return None if full is None else await self._entry(full, user_id)
+
+    @act
+    async def digest(
+        self, user_id: UserId, *, after: ChatId | None, count_max: int
+    ) -> delivery.DigestPage:
+        own = await self._database.query(
+            schema.USER_CHATS, user_id, above=after, limit=count_max + 1
+        )
+        chat_ids = [ChatId(row["chat_id"]) for row in own[:count_max]]
+        chats = [full for full in await self._full_chats(chat_ids) if full is not None]
+        entries = await self._side_by_side([self._entry(full, user_id) for full in chats])
+        return delivery.DigestPage(
+            [one for one in entries if one is not None],
+            chat_ids[-1] if len(own) > count_max else None,
+        )
+
+    @act
+    async def moved_at(self, user_id: UserId, chat_ids: Sequence[ChatId]) -> dict[ChatId, int]:
+        """When the rows were last written; where there is none yet, when the user joined."""
+        keys = [{"user_id": user_id, "chat_id": chat_id} for chat_id in chat_ids]
+        found = await self._database.get_many(
+            [(table, key) for table in (schema.POSITIONS, schema.USER_CHATS) for key in keys]
+        )
+        moved: dict[ChatId, int] = {}
+        for chat_id, position, joined in zip(
+            chat_ids, found[: len(keys)], found[len(keys) :], strict=True
+        ):
+            if position is not None:
+                moved[chat_id] = position["updated_at"]
+            elif joined is not None:
+                moved[chat_id] = joined["joined_at"]
+        return moved

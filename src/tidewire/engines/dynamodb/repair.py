@@ -30,8 +30,7 @@ class DynamoCounterRepair:
         tables = self._tables
         positions = [
             max(row["last_acked_sequence"], row["last_read_sequence"])
-            for page in tables.scan(schema.POSITIONS)
-            for row in page
+            for row in tables.scan(schema.POSITIONS)
             if row["chat_id"] == chat_id
         ]
         joined = [
@@ -39,14 +38,14 @@ class DynamoCounterRepair:
             for page in tables.query(schema.MEMBERSHIPS, chat_id)
             for row in page
         ]
-        newest = tables.newest_message(chat_id)
+        highest = tables.highest_entry(chat_id)
         chat = tables.get(schema.CHATS, {"chat_id": chat_id})
         counter = tables.get(schema.COUNTERS, {"chat_id": chat_id})
         head = 0 if chat is None else chat["last_sequence"]
         return CounterEvidence(
             chat_exists=chat is not None,
             counter=None if counter is None else counter["sequence_counter"],
-            highest_message=max(head, 0 if newest is None else newest["sequence"]),
+            highest_message=max(head, highest),
             highest_position=max([0, *positions, *joined]),
         )
 
@@ -61,7 +60,7 @@ class DynamoCounterRepair:
             try:
                 self._tables.write(rows.put_new(schema.COUNTERS, counter_row(chat_id, new)))
             except ConditionFailed:
-                # Somebody else has put it back: look again, and find nothing to do.
+                # Another process has put it back: look again, and find nothing to do.
                 continue
             return evidence
 

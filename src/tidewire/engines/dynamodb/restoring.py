@@ -1,19 +1,20 @@
 """After a restore from backup: make the tables agree again, and begin another life of the store.
 
-Tables are restored one by one, each as of its own second. The messages are what is true: heads are
-built from them, positions above them are lies now, and every counter jumps so far ahead that no
-number of the life before is given out again (P-02). Nobody may use the store meanwhile. Doing it
-again is safe.
+Tables are restored one by one, each as of its own second. The log is what is true: it is made whole
+(`mending`), heads are built from it, positions above it are lies now, and every counter jumps so
+far ahead that no number of the life before is given out again (P-02). Reads every entry once. No
+process may use the store meanwhile. Doing it again is safe.
 """
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import closing
 
-from tidewire.domain.ids import ChatId
+from tidewire.domain.ids import ChatId, UserId
 from tidewire.domain.limits import RESTORE_SEQUENCE_JUMP, SEQUENCE_MAX
-from tidewire.engines.dynamodb import rows, schema, values
+from tidewire.engines.dynamodb import marks, rows, schema, schema_version, values
 from tidewire.engines.dynamodb.looking import Tables
+from tidewire.engines.dynamodb.mending import LogEnd, LogMending
 from tidewire.engines.dynamodb.options import DynamoOptions
 from tidewire.engines.dynamodb.rows import Row
 from tidewire.engines.dynamodb.tables import EPOCH_BYTES
@@ -21,29 +22,21 @@ from tidewire.engines.dynamodb.tables import EPOCH_BYTES
 Progress = Callable[[int, int], None]
 
 
-@dataclass(slots=True)
 class Restored:
-    """What was done."""
+    """What was done. Entries are rows of the log and of what it says about messages; memberships
+    count if rows of users' lists were written or deleted for them; the events are rows of the
+    outbox: what was to be pushed in the life before."""
 
-    epoch: str = ""
-    chats: int = 0
-    heads_moved: int = 0
-    positions_lowered: int = 0
-    memberships_listed: int = 0
-    """Rows of users' lists that were written or deleted."""
-    events_forgotten: int = 0
-    """Rows of the outbox: what was to be pushed in the life before."""
-    sessions_ended: int = 0
+    epoch = ""
+    chats = heads_moved = entries_mended = positions_lowered = memberships_listed = 0
+    events_forgotten = sessions_ended = 0
 
 
 def after_restore(
     options: DynamoOptions, *, now_ms: int, keep_sessions: bool, progress: Progress
 ) -> Restored:
-    tables = Tables(options)
-    try:
+    with closing(Tables(options)) as tables:
         return _Restore(tables, now_ms).carry_out(keep_sessions=keep_sessions, progress=progress)
-    finally:
-        tables.close()
 
 
 class _Restore:
@@ -51,22 +44,24 @@ class _Restore:
         self._tables = tables
         self._now_ms = now_ms
         self._done = Restored()
-        self._heads: dict[str, int] = {}
+        self._ends: dict[str, LogEnd] = {}
         self._highest: dict[str, int] = {}
         """Per chat the highest number that any row has seen."""
         self._members: dict[str, int] = {}
         """Per chat how many there are."""
 
     def carry_out(self, *, keep_sessions: bool, progress: Progress) -> Restored:
-        chats = [row for page in self._tables.scan(schema.CHATS) for row in page]
+        chats = list(self._tables.scan(schema.CHATS))
         for index, chat in enumerate(chats):
-            newest = self._tables.newest_message(ChatId(chat["chat_id"]))
-            head = 0 if newest is None else newest["sequence"]
-            self._heads[chat["chat_id"]] = head
-            self._see(chat["chat_id"], max(head, chat["last_sequence"]))
+            chat_id = ChatId(chat["chat_id"])
+            highest = self._tables.highest_entry(chat_id)
+            end = self._ends[chat_id] = LogMending(self._tables, chat_id).carry_out()
+            self._done.entries_mended += end.rows_mended
+            self._see(chat_id, max(highest, chat["last_sequence"]))
             progress(index + 1, 2 * len(chats))
         self._bound_positions()
         self._list_memberships()
+        self._mark_members()
         for index, chat in enumerate(chats):
             self._mend(chat)
             progress(len(chats) + index + 1, 2 * len(chats))
@@ -78,37 +73,31 @@ class _Restore:
         self._tables.write(rows.put(schema.STORE, {"name": "epoch", "value": self._done.epoch}))
         return self._done
 
+    def _head(self, chat_id: str) -> int:
+        return self._ends[chat_id].head if chat_id in self._ends else 0
+
     def _see(self, chat_id: str, sequence: int) -> None:
         self._highest[chat_id] = max(self._highest.get(chat_id, 0), sequence)
 
     def _bound_positions(self) -> None:
-        """Nobody has received or read what is not there any more."""
-        for page in self._tables.scan(schema.POSITIONS):
-            for row in page:
-                head = self._heads.get(row["chat_id"], 0)
-                found = values.positions_of(row)
-                self._see(row["chat_id"], max(found.delivered, found.read))
-                hidden = row.get("hidden_through", 0)
-                if max(found.delivered, found.read, hidden) <= head:
-                    continue
-                lowered = {
-                    "last_acked_sequence": min(found.delivered, head),
-                    "last_read_sequence": min(found.read, head),
-                }
-                if "hidden_through" in row:
-                    lowered["hidden_through"] = min(hidden, head)
-                self._tables.write(rows.put(schema.POSITIONS, row | lowered))
-                self._done.positions_lowered += 1
+        """What is not there any more counts as not received and not read."""
+        for row in self._tables.scan(schema.POSITIONS):
+            head = self._head(row["chat_id"])
+            found = values.positions_of(row)
+            self._see(row["chat_id"], max(found.delivered, found.read))
+            hidden = row.get("hidden_through", 0)
+            if max(found.delivered, found.read, hidden) <= head:
+                continue
+            names = ("last_acked_sequence", "last_read_sequence", "hidden_through")
+            lowered = {name: min(row[name], head) for name in names if name in row}
+            self._tables.write(rows.put(schema.POSITIONS, row | lowered))
+            self._done.positions_lowered += 1
 
     def _list_memberships(self) -> None:
         """The memberships are what is true of who is in; users' lists of chats follow."""
         listed: set[tuple[str, str]] = set()
-        kinds = {
-            row["chat_id"]: row["chat_type"]
-            for page in self._tables.scan(schema.CHATS)
-            for row in page
-        }
-        for page in self._tables.scan(schema.MEMBERSHIPS):
+        kinds = {row["chat_id"]: row["chat_type"] for row in self._tables.scan(schema.CHATS)}
+        for page in self._tables.scan_pages(schema.MEMBERSHIPS):
             keys = [{"user_id": row["user_id"], "chat_id": row["chat_id"]} for row in page]
             found = self._tables.get_many(schema.USER_CHATS, keys)
             for row in page:
@@ -125,15 +114,31 @@ class _Restore:
                     }
                     self._tables.write(rows.put(schema.USER_CHATS, entry))
                     self._done.memberships_listed += 1
-        for page in self._tables.scan(schema.USER_CHATS):
-            for row in page:
-                if (row["user_id"], row["chat_id"]) not in listed:
-                    key = {"user_id": row["user_id"], "chat_id": row["chat_id"]}
-                    self._tables.write(rows.delete(schema.USER_CHATS, key))
-                    self._done.memberships_listed += 1
+        for row in self._tables.scan(schema.USER_CHATS):
+            if (row["user_id"], row["chat_id"]) not in listed:
+                key = schema.key_of(schema.USER_CHATS, row)
+                self._tables.write(rows.delete(schema.USER_CHATS, key))
+                self._done.memberships_listed += 1
+
+    def _mark_members(self) -> None:
+        """The rows of positions say who is a member, too: as the memberships do, and no other."""
+        members = {
+            (row["user_id"], row["chat_id"]): values.MEMBER.value(row)
+            for row in self._tables.scan(schema.MEMBERSHIPS)
+        }
+        for row in self._tables.scan(schema.POSITIONS):
+            user_id, chat_id = UserId(row["user_id"]), ChatId(row["chat_id"])
+            member = members.pop((user_id, chat_id), None)
+            joined = None if member is None else member.joined_sequence
+            if row.get(marks.MARK) != joined:
+                self._tables.write(rows.put(schema.POSITIONS, row | {marks.MARK: joined}))
+        for (_, chat_id), member in members.items():
+            self._tables.write(rows.put(schema.POSITIONS, marks.first_row(chat_id, member)))
+        newest = schema_version.KEY | {"value": schema_version.NEWEST}
+        self._tables.write(rows.put(schema.STORE, newest))
 
     def _bound_joining(self, row: Row) -> None:
-        head = self._heads.get(row["chat_id"], 0)
+        head = self._head(row["chat_id"])
         self._see(row["chat_id"], row["joined_sequence"])
         if row["joined_sequence"] > head:
             self._tables.write(rows.put(schema.MEMBERSHIPS, row | {"joined_sequence": head}))
@@ -141,13 +146,14 @@ class _Restore:
     def _mend(self, chat: Row) -> None:
         """One chat: its head, its counter, and a version above all that was known of it."""
         chat_id = chat["chat_id"]
-        head = self._heads[chat_id]
-        newest = self._tables.newest_message(ChatId(chat_id))
+        end = self._ends[chat_id]
         self._done.chats += 1
-        self._done.heads_moved += head != chat["last_sequence"]
+        self._done.heads_moved += end.head != chat["last_sequence"]
         mended = chat | {
-            "last_sequence": head,
-            "last_message_at": 0 if newest is None else newest["created_at"],
+            "last_sequence": end.head,
+            "last_message": None if end.last_message == end.head else end.last_message,
+            "last_message_at": end.last_message_at,
+            "last_mention": end.last_mention or None,
             "membership_version": chat["membership_version"] + RESTORE_SEQUENCE_JUMP,
             "member_count": 0 if chat["status"] == values.CLOSED else self._members.get(chat_id, 0),
         }
@@ -158,7 +164,8 @@ class _Restore:
             return
         highest = max(counter["sequence_counter"], self._highest.get(chat_id, 0))
         jumped = min(highest + RESTORE_SEQUENCE_JUMP, SEQUENCE_MAX)
-        moved = {"sequence_counter": jumped, "updated_at": self._now_ms}
+        # Numbers that were open at the time of the backup may have been used since.
+        moved = {"sequence_counter": jumped, "updated_at": self._now_ms, "open_above": None}
         self._tables.write(rows.put(schema.COUNTERS, counter | moved))
 
     def _end_sessions(self) -> None:
@@ -169,9 +176,7 @@ class _Restore:
     def _empty(self, table: str) -> int:
         """Delete all rows; how many there were."""
         count = 0
-        for page in self._tables.scan(table):
-            for row in page:
-                key = {name: row[name] for name in schema.BY_NAME[table].keys}
-                self._tables.write(rows.delete(table, key))
-                count += 1
+        for row in self._tables.scan(table):
+            self._tables.write(rows.delete(table, schema.key_of(table, row)))
+            count += 1
         return count

@@ -1,5 +1,5 @@
-"""Rows: plain dicts of Python values, DynamoDB's typed attributes and back, and the writes of a
-transaction. PURE.
+"""Rows: plain dicts of Python values, DynamoDB's typed attributes and back, structs as rows and
+back, and the writes of a transaction. PURE.
 
 In an expression every attribute is written `#name`, so that none can be one of DynamoDB's many
 reserved words, and every value `:name`.
@@ -8,7 +8,9 @@ reserved words, and every value `:name`.
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, assert_never
+from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, assert_never
+
+import msgspec
 
 from tidewire.engines.dynamodb import schema
 
@@ -29,7 +31,8 @@ def pack_value(value: Value) -> Attribute:
         case bool():
             return {"BOOL": value}
         case str():
-            return {"S": value}
+            # Of an enum, the plain text.
+            return {"S": str(value)}
         case int():
             return {"N": str(value)}
         case bytes():
@@ -73,6 +76,37 @@ def unpack(item: Item) -> Row:
     return {name: unpack_value(attribute) for name, attribute in item.items()}
 
 
+Struct = TypeVar("Struct", bound=msgspec.Struct)
+
+
+class Shape(Generic[Struct]):
+    """How a struct is a row: each field an attribute of its name, times without their unit."""
+
+    def __init__(self, kind: type[Struct], **renamed: str) -> None:
+        """`renamed`: attributes of another name."""
+        self._kind = kind
+        self._fields = [
+            (field.name, renamed.get(field.name, field.name.removesuffix("_ms")), field.required)
+            for field in msgspec.structs.fields(kind)
+        ]
+
+    def row(self, value: Struct) -> dict[str, Value]:
+        return {attribute: getattr(value, field) for field, attribute, _ in self._fields}
+
+    def changes(self, before: Struct, after: Struct) -> dict[str, Value]:
+        """The attributes that differ, as they are afterwards."""
+        old = self.row(before)
+        return {name: value for name, value in self.row(after).items() if value != old[name]}
+
+    def value(self, row: Mapping[str, Value]) -> Struct:
+        found = {
+            field: row.get(attribute)
+            for field, attribute, is_required in self._fields
+            if is_required or attribute in row
+        }
+        return msgspec.convert(found, self._kind)
+
+
 @lru_cache(EXPRESSIONS_MAX)
 def names_in(*expressions: str) -> Mapping[str, str]:
     """The attributes that expressions name."""
@@ -93,6 +127,46 @@ def update(
 ) -> Write:
     body = {"TableName": table, "Key": pack(key), "UpdateExpression": change}
     return {"Update": body | _condition(condition, change, values)}
+
+
+def change(
+    table: str,
+    key: Mapping[str, Value],
+    fields: Mapping[str, Value],
+    *,
+    where: Mapping[str, "Value | _Present"],
+    condition: str = "",
+    **values: Value,
+) -> Write:
+    """Set attributes, and remove those that become None, of a row whose attributes are as `where`
+    says: None is for one that is not there, PRESENT for one that is, whatever its value.
+
+    `condition` is a further one, with its own `values`.
+    """
+    new = {name: value for name, value in fields.items() if value is not None}
+    removed = [f"#{name}" for name, value in fields.items() if value is None]
+    steps = []
+    if new:
+        steps.append("SET " + ", ".join(f"#{name} = :{name}" for name in new))
+    if removed:
+        steps.append("REMOVE " + ", ".join(removed))
+    conditions = [condition] if condition else []
+    for name, value in where.items():
+        if value is None:
+            conditions.append(f"attribute_not_exists(#{name})")
+        elif isinstance(value, _Present):
+            conditions.append(f"attribute_exists(#{name})")
+        else:
+            conditions.append(f"#{name} = :was_{name}")
+            new[f"was_{name}"] = value
+    return update(table, key, " ".join(steps), condition=" AND ".join(conditions), **new, **values)
+
+
+class _Present:
+    """An attribute that is there."""
+
+
+PRESENT: Final = _Present()
 
 
 def delete(table: str, key: Mapping[str, Value], *, condition: str = "", **values: Value) -> Write:
@@ -117,3 +191,55 @@ def _condition(condition: str, change: str, values: Mapping[str, Value]) -> dict
             f":{name}": pack_value(value) for name, value in values.items()
         }
     return more
+
+
+class Range(TypedDict, total=False):
+    """Which rows of a partition, by their sort key."""
+
+    above: Value
+    between: tuple[int, int] | tuple[str, str]
+    """These included."""
+    ascending: bool
+    is_strong: bool
+    """As it is after every write that was answered; unless told otherwise."""
+    fields: str
+    """The attributes that are wanted, as an expression; without: all."""
+    index: str
+    """The partition of this index, which lags; without: of the table itself."""
+
+
+def query_request(table: str, partition: Value, **which: Unpack[Range]) -> Row:
+    keys, index, fields = schema.BY_NAME[table], which.get("index"), which.get("fields", "")
+    condition = f"#{keys.partition if index is None else keys.indexes[0].partition} = :partition"
+    values: dict[str, Value] = {"partition": partition}
+    if which.get("above") is not None:
+        condition += f" AND #{keys.sort} > :above"
+        values["above"] = which["above"]
+    if "between" in which:
+        condition += f" AND #{keys.sort} BETWEEN :low AND :high"
+        values["low"], values["high"] = which["between"]
+    request = scan_request(table, index=index) | {
+        "KeyConditionExpression": condition,
+        "ExpressionAttributeNames": names_in(condition, fields),
+        "ExpressionAttributeValues": {f":{n}": pack_value(v) for n, v in values.items()},
+        "ScanIndexForward": which.get("ascending", True),
+    }
+    if not which.get("is_strong", True):
+        request["ConsistentRead"] = False
+    return request | {"ProjectionExpression": fields} if fields else request
+
+
+def scan_request(
+    table: str, *, limit: int | None = None, start: Row | None = None, index: str | None = None
+) -> Row:
+    """Rows of a table or an index in no order, from where another request has ended."""
+    request: Row = {"TableName": table}
+    if index is None:
+        request["ConsistentRead"] = True
+    else:
+        request["IndexName"] = index
+    if limit is not None:
+        request["Limit"] = limit
+    if start is not None:
+        request["ExclusiveStartKey"] = start
+    return request

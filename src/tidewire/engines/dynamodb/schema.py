@@ -1,13 +1,14 @@
-"""The tables: their keys, indexes and expiry (contract-facts 4, with the additions of DESIGN 4).
+"""The tables: their keys, indexes and expiry (docs/data-model.md).
 PURE.
 
 Times are wall-clock milliseconds, except `ttl`, which DynamoDB wants in seconds. What a promise
 rests on is read from base tables: a global index lags.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 TTL: Final = "ttl"
 """When DynamoDB may delete a row, in seconds. It does so late: every reader compares by itself."""
@@ -38,6 +39,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 MESSAGE_ID_INDEX: Final = "message_id-index"
 
 MESSAGES: Final = "messages"
+AMENDMENTS: Final = "amendments"
+REACTIONS: Final = "reactions"
 COUNTERS: Final = "chat_counters"
 KEYS: Final = "idempotency_keys"
 CHATS: Final = "chats"
@@ -57,14 +60,20 @@ BLOCKS: Final = "blocks"
 REQUESTS: Final = "rest_requests"
 STORE: Final = "store"
 
+_ENTRIES: Final = Table(
+    name=MESSAGES,
+    partition="chat_id",
+    sort="sequence",
+    numbers=("sequence",),
+    indexes=(Index(MESSAGE_ID_INDEX, "message_id"),),
+)
+
 TABLES: Final = (
-    Table(
-        name=MESSAGES,
-        partition="chat_id",
-        sort="sequence",
-        numbers=("sequence",),
-        indexes=(Index(MESSAGE_ID_INDEX, "message_id"),),
-    ),
+    _ENTRIES,
+    # Entries of the same log that are no messages: edits, deletions, reactions.
+    replace(_ENTRIES, name=AMENDMENTS),
+    # What each user's last reaction with an emoji to a message was.
+    Table(name=REACTIONS, partition="chat_id", sort="reaction"),
     Table(name=COUNTERS, partition="chat_id"),
     Table(name=KEYS, partition="chat_id", sort="client_message_id", expires=True),
     # The head row: last_sequence and membership_version are what every write is fenced by.
@@ -88,6 +97,11 @@ TABLES: Final = (
 )
 
 BY_NAME: Final = {table.name: table for table in TABLES}
+
+
+def key_of(table: str, row: dict[str, Any]) -> dict[str, Any]:
+    """The key of a row of this table."""
+    return {name: row[name] for name in BY_NAME[table].keys}
 
 
 def definition(table: Table, prefix: str) -> dict[str, object]:

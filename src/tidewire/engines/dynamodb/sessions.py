@@ -1,61 +1,242 @@
-"""Logins. A user's sessions are opened and ended under the version of his row, so that neither the
-bound on them nor a changed password can be passed by two at once."""
+"""Logins. A user's sessions are opened and ended under the version of the user's row, so that
+neither the bound on them nor a changed password can be passed by two at once."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tidewire.domain.accounts import (
-    OpenedSession,
-    OpenSession,
-    RefreshOtherDevice,
-    RefreshOutcome,
-    RefreshReused,
-    RefreshRotated,
-    RefreshUnknown,
-    RotateRefresh,
-    Session,
-    SessionKind,
-)
-from tidewire.domain.errors import Forbidden, InvalidCredentials
+from tidewire.domain import accounts
+from tidewire.domain.errors import InvalidCredentials
 from tidewire.domain.ids import SessionId, UserId
 from tidewire.domain.login_places import decode_places, encode_places, remember_places
 from tidewire.domain.sessions import judge_refresh, make_room
-from tidewire.domain.users import as_deleted
-from tidewire.engines.dynamodb import rows, schema
-from tidewire.engines.dynamodb.backoff import Hindrance
-from tidewire.engines.dynamodb.database import Database
-from tidewire.engines.dynamodb.errors import AnswerLost, Cancelled, ConditionFailed
+from tidewire.domain.users import as_deleted, as_disabled, check_may_log_in
+from tidewire.engines.dynamodb import rows, schema, values
+from tidewire.engines.dynamodb.acts import act, until_committed
 from tidewire.engines.dynamodb.rows import Row, Value, Write
-from tidewire.engines.dynamodb.session_rows import (
-    moving_fields,
-    session_of,
-    session_row,
-    stored_of,
-    user_session_row,
-)
-from tidewire.engines.dynamodb.users import the_user_row
-from tidewire.engines.dynamodb.values import pending_key, user_of
+from tidewire.engines.dynamodb.users import Users
 
 ENDED_AT_ONCE_MAX: Final = 45
 """Sessions that end in one transaction: two rows each."""
 
+Fields = dict[str, Value]
+Change = tuple[Fields, Fields]
+"""Of a user's row: what changes beside the version, and what has to be as it is."""
+UNCHANGED: Final[Change] = ({}, {})
 
-async def read_session(database: Database, session_id: SessionId) -> Session | None:
-    row = await database.get(schema.SESSIONS, {"session_id": session_id})
-    return None if row is None else session_of(row)
 
+class Sessions(Users):
+    @act
+    async def session(self, session_id: SessionId) -> accounts.Session | None:
+        row = await self._database.get(schema.SESSIONS, {"session_id": session_id})
+        return None if row is None else values.SESSION.value(row)
 
-async def sessions_of(database: Database, user_id: UserId) -> list[Session]:
-    """All of a user's sessions, the oldest first."""
-    own = await database.query(schema.USER_SESSIONS, user_id)
-    found = await database.get_many(
-        [(schema.SESSIONS, {"session_id": row["session_id"]}) for row in own]
-    )
-    return sorted(
-        (session_of(row) for row in found if row is not None),
-        key=lambda session: (session.created_at_ms, session.session_id),
-    )
+    @act
+    async def sessions(self, user_id: UserId, *, now_ms: int) -> list[accounts.Session]:
+        own = await self._sessions_of(user_id)
+        return [session for session in own if session.expires_at_ms > now_ms]
+
+    async def _sessions_of(self, user_id: UserId) -> list[accounts.Session]:
+        """All of a user's sessions, the oldest first."""
+        own = await self._database.query(schema.USER_SESSIONS, user_id)
+        session_ids = [row["session_id"] for row in own]
+        found = await self._database.get_each(schema.SESSIONS, session_ids)
+        return sorted(
+            (values.SESSION.value(row) for row in found if row is not None),
+            key=lambda session: (session.created_at_ms, session.session_id),
+        )
+
+    # Opening.
+
+    @act
+    async def open_session(
+        self, command: accounts.OpenSession, *, sessions_max: int, now_ms: int
+    ) -> accounts.OpenedSession:
+        ended: list[SessionId] = []
+        while True:
+            with self._database.within_budget():
+                session, chunk = await self._open(command, sessions_max, now_ms)
+            ended += chunk
+            if session is not None:
+                return accounts.OpenedSession(session, ended)
+
+    @until_committed
+    async def _open(
+        self, command: accounts.OpenSession, sessions_max: int, now_ms: int
+    ) -> tuple[accounts.Session | None, list[SessionId]]:
+        """The session, and those that end for it; None: these had to go first, because all of them
+        together are too many for one transaction."""
+        session = command.session
+        known = await self.session(session.session_id)
+        if known is not None:
+            return known, []
+        user = await self._user_row(session.user_id)
+        _check_may_open(user, command)
+        own = await self._sessions_of(session.user_id)
+        gone, ended = make_room(own, session, sessions_max=sessions_max, now_ms=now_ms)
+        leaving = [*gone, *ended]
+        if len(leaving) > ENDED_AT_ONCE_MAX:
+            chunk = leaving[:ENDED_AT_ONCE_MAX]
+            ending = _ending(session.user_id, chunk)
+            await self._database.transact([_next_version(user, {}, {}), *ending])
+            return None, [one for one in chunk if one in ended]
+        row = values.session_row(session, refresh_hash=command.refresh_hash)
+        await self._database.transact(
+            [
+                _opening(user, command),
+                rows.put_new(schema.SESSIONS, row),
+                rows.put(schema.USER_SESSIONS, values.user_session_row(session)),
+                *_ending(session.user_id, leaving),
+            ]
+        )
+        return session, ended
+
+    # Ending.
+
+    async def _end_sessions(
+        self,
+        user_id: UserId,
+        *,
+        keep: SessionId | None = None,
+        bots: bool = True,
+        change: Callable[[Row], Change] = lambda _: UNCHANGED,
+        beside: Sequence[Write] = (),
+    ) -> list[SessionId]:
+        """End a user's sessions, with a change of the user's row; those that ended.
+
+        `change` is asked for the row as it is, and may raise. `beside` is written with it.
+        """
+        ended: list[SessionId] = []
+        while True:
+            chunk, is_last = await self._end_some(user_id, keep, bots, change, beside)
+            ended += chunk
+            if is_last:
+                return sorted(ended)
+            # The row is changed now: a login from here on is judged by it.
+            change, beside = (lambda _: UNCHANGED), ()
+
+    @until_committed
+    async def _end_some(
+        self,
+        user_id: UserId,
+        keep: SessionId | None,
+        bots: bool,
+        change: Callable[[Row], Change],
+        beside: Sequence[Write],
+    ) -> tuple[list[SessionId], bool]:
+        """As many as one transaction ends, and whether these are all."""
+        user = await self._user_row(user_id)
+        fields, where = change(user)
+        waiting = sorted(
+            own.session_id
+            for own in await self._sessions_of(user_id)
+            if own.session_id != keep and (bots or own.kind is accounts.SessionKind.LOGIN)
+        )
+        chunk = waiting[:ENDED_AT_ONCE_MAX]
+        version = _next_version(user, fields, where)
+        await self._database.transact([version, *beside, *_ending(user_id, chunk)])
+        return chunk, len(chunk) == len(waiting)
+
+    @act
+    async def set_password(
+        self,
+        user_id: UserId,
+        password_hash: str,
+        *,
+        expected_hash: str | None,
+        keep: SessionId | None,
+        now_ms: int,
+    ) -> list[SessionId]:
+        def change(user: Row) -> Change:
+            if expected_hash is None:
+                return {"password_hash": password_hash}, {}
+            if user.get("password_hash") != expected_hash:
+                raise InvalidCredentials
+            return {"password_hash": password_hash}, {"password_hash": expected_hash}
+
+        return await self._end_sessions(user_id, keep=keep, bots=False, change=change)
+
+    @act
+    async def disable_user(self, user_id: UserId, *, now_ms: int) -> list[SessionId]:
+        def change(row: Row) -> Change:
+            user = values.USER.value(row)
+            return values.USER.changes(user, as_disabled(user, now_ms=now_ms)), {}
+
+        return await self._end_sessions(user_id, change=change)
+
+    @act
+    async def begin_deletion(
+        self, user_id: UserId, *, now_ms: int, erases: bool = False
+    ) -> list[SessionId]:
+        def change(row: Row) -> Change:
+            user = values.USER.value(row)
+            changed = values.USER.changes(user, as_deleted(user, now_ms=now_ms))
+            return changed | {"password_hash": None, "known_places": None}, {}
+
+        if values.USER.value(await self._user_row(user_id)).deleted_at_ms is not None:
+            return await self._end_sessions(user_id)
+        named = {"user_id": user_id, "erases": erases or None}
+        pending = rows.put(schema.USERNAMES, values.pending_key(user_id) | named)
+        return await self._end_sessions(user_id, change=change, beside=[pending])
+
+    @act
+    async def revoke_session(self, user_id: UserId, session_id: SessionId) -> bool:
+        session = await self.session(session_id)
+        if session is None or session.user_id != user_id:
+            return False
+        key = {"session_id": session_id}
+        listed = {"user_id": user_id, "session_id": session_id}
+        return await self._database.commit(
+            [
+                rows.delete(schema.SESSIONS, key, condition="attribute_exists(#session_id)"),
+                rows.delete(schema.USER_SESSIONS, listed),
+            ]
+        )
+
+    @act
+    async def revoke_sessions(self, user_id: UserId, *, keep: SessionId | None) -> list[SessionId]:
+        """End all logins of a user but one; of a user who is not known, none."""
+        own = await self._database.query(schema.USER_SESSIONS, user_id, limit=1)
+        return await self._end_sessions(user_id, keep=keep, bots=False) if own else []
+
+    # Refreshing.
+
+    @act
+    @until_committed
+    async def rotate_refresh(
+        self, command: accounts.RotateRefresh, *, now_ms: int
+    ) -> accounts.RefreshOutcome:
+        row = await self._database.get(schema.SESSIONS, {"session_id": command.session_id})
+        stored = None if row is None else values.stored_session_of(row)
+        outcome = judge_refresh(stored, command, now_ms=now_ms)
+        if row is None or isinstance(
+            outcome, accounts.RefreshUnknown | accounts.RefreshOtherDevice
+        ):
+            return outcome
+        session = outcome.session
+        if isinstance(outcome, accounts.RefreshReused):
+            await self._database.transact(_ending(session.user_id, [session.session_id]))
+        elif outcome.repeated:
+            await self._database.write(_rotation(row, command, outcome, now_ms))
+        else:
+            # The list of the user's sessions must not expire before the session does.
+            listed = rows.put(schema.USER_SESSIONS, values.user_session_row(session))
+            await self._database.transact([_rotation(row, command, outcome, now_ms), listed])
+        return outcome
+
+    @act
+    async def touch_sessions(self, session_ids: Sequence[SessionId], *, now_ms: int) -> None:
+        touches = [
+            rows.update(
+                schema.SESSIONS,
+                {"session_id": session_id},
+                "SET #last_active_at = :now",
+                condition="#last_active_at < :now",
+                now=now_ms,
+            )
+            for session_id in session_ids
+        ]
+        # Gone, or newer already, or perhaps lost: the next use notes it again.
+        await self._side_by_side([self._database.try_write(touch) for touch in touches])
 
 
 def _ending(user_id: UserId, session_ids: Sequence[SessionId]) -> list[Write]:
@@ -69,280 +250,51 @@ def _ending(user_id: UserId, session_ids: Sequence[SessionId]) -> list[Write]:
     ]
 
 
-# Opening.
-
-
-async def open_session(
-    database: Database, command: OpenSession, *, sessions_max: int, now_ms: int
-) -> OpenedSession:
-    session = command.session
-    tried = 0
-    while True:
-        known = await read_session(database, session.session_id)
-        if known is not None:
-            return OpenedSession(known, ())
-        user = await the_user_row(database, session.user_id)
-        _check_may_open(user, command)
-        gone, ended = make_room(
-            await sessions_of(database, session.user_id),
-            session,
-            sessions_max=sessions_max,
-            now_ms=now_ms,
-        )
-        leaving = [*ended, *gone]
-        if len(leaving) > ENDED_AT_ONCE_MAX:
-            # Too many for one transaction: the expired ones, which nobody misses, go first.
-            await database.transact(_ending(session.user_id, gone[:ENDED_AT_ONCE_MAX]))
-            continue
-        try:
-            await database.transact(
-                [
-                    _opening(user, command),
-                    rows.put_new(
-                        schema.SESSIONS, session_row(session, refresh_hash=command.refresh_hash)
-                    ),
-                    rows.put(schema.USER_SESSIONS, user_session_row(session)),
-                    *_ending(session.user_id, leaving),
-                ]
-            )
-        except Cancelled:
-            await database.pause(Hindrance.CONFLICT, min(tried, 2))
-            tried += 1
-        else:
-            return OpenedSession(session, ended)
-
-
-def _check_may_open(user: Row, command: OpenSession) -> None:
-    if user.get("disabled_at") is not None:
-        raise Forbidden("this account is disabled; ask whoever runs this server")
+def _check_may_open(user: Row, command: accounts.OpenSession) -> None:
+    check_may_log_in(values.USER.value(user))
     if command.password_hash is not None and user.get("password_hash") != command.password_hash:
         raise InvalidCredentials
 
 
-def _opening(user: Row, command: OpenSession) -> Write:
-    """The user is as he was when this was decided: not disabled, with the same password."""
-    change = "SET #logins_version = :next"
-    condition = "#logins_version = :version AND attribute_not_exists(#disabled_at)"
-    fields: dict[str, Value] = {
-        "version": user["logins_version"],
-        "next": user["logins_version"] + 1,
-    }
-    if command.password_hash is not None:
-        condition += " AND #password_hash = :checked"
-        change += ", #password_hash = :password"
-        fields["checked"] = command.password_hash
-        fields["password"] = command.rehashed or command.password_hash
-        change += ", #known_places = :places"
-        known = decode_places(user.get("known_places", ""))
-        fields["places"] = encode_places(remember_places(known, command.places))
-    key = {"user_id": user["user_id"]}
-    return rows.update(schema.USERS, key, change, condition=condition, **fields)
-
-
-# Ending.
-
-
-async def end_sessions(
-    database: Database,
-    user_id: UserId,
-    *,
-    keep: SessionId | None,
-    bots: bool,
-    change: Callable[[Row], tuple[str, str, dict[str, Value]]] | None = None,
-    beside: Write | None = None,
-) -> list[SessionId]:
-    """End a user's sessions, with a change of his row if there is one; those that ended.
-
-    `change` gives an update, a condition and their values for the row as it is; it may raise.
-    `beside` is written with it.
-    """
-    ended: list[SessionId] = []
-    tried = 0
-    while True:
-        user = await the_user_row(database, user_id)
-        update, condition, fields = ("", "", {}) if change is None else change(user)
-        waiting = sorted(
-            own.session_id
-            for own in await sessions_of(database, user_id)
-            if own.session_id != keep and (bots or own.kind is SessionKind.LOGIN)
-        )
-        chunk = waiting[:ENDED_AT_ONCE_MAX]
-        version = rows.update(
-            schema.USERS,
-            {"user_id": user_id},
-            "SET #logins_version = :next" + update,
-            condition="#logins_version = :version" + condition,
-            version=user["logins_version"],
-            next=user["logins_version"] + 1,
-            **fields,
-        )
-        try:
-            more = [] if beside is None else [beside]
-            await database.transact([version, *more, *_ending(user_id, chunk)])
-        except Cancelled:
-            await database.pause(Hindrance.CONFLICT, min(tried, 2))
-            tried += 1
-            continue
-        ended += chunk
-        if len(chunk) == len(waiting):
-            return sorted(ended)
-        # The row is changed now: whoever comes in from here on is judged by it.
-        change, beside = None, None
-
-
-async def set_password(
-    database: Database,
-    user_id: UserId,
-    password_hash: str,
-    *,
-    expected_hash: str | None,
-    keep: SessionId | None,
-) -> list[SessionId]:
-    def change(user: Row) -> tuple[str, str, dict[str, Value]]:
-        fields: dict[str, Value] = {"password": password_hash}
-        if expected_hash is None:
-            return ", #password_hash = :password", "", fields
-        if user.get("password_hash") != expected_hash:
-            raise InvalidCredentials
-        fields["expected"] = expected_hash
-        return ", #password_hash = :password", " AND #password_hash = :expected", fields
-
-    return await end_sessions(database, user_id, keep=keep, bots=False, change=change)
-
-
-async def disable_user(database: Database, user_id: UserId, *, now_ms: int) -> list[SessionId]:
-    def change(user: Row) -> tuple[str, str, dict[str, Value]]:
-        if user.get("disabled_at") is not None:
-            return "", "", {}
-        return ", #disabled_at = :now", "", {"now": now_ms}
-
-    return await end_sessions(database, user_id, keep=None, bots=True, change=change)
-
-
-async def begin_deletion(database: Database, user_id: UserId, *, now_ms: int) -> list[SessionId]:
-    user = user_of(await the_user_row(database, user_id))
-    if user.deleted_at_ms is not None:
-        return await end_sessions(database, user_id, keep=None, bots=True)
-
-    def change(row: Row) -> tuple[str, str, dict[str, Value]]:
-        gone = as_deleted(user_of(row), now_ms=now_ms)
-        assert gone.disabled_at_ms is not None
-        assert gone.deleted_at_ms is not None
-        update = (
-            ", #display_name = :name, #updated_at = :updated, #disabled_at = :disabled"
-            ", #deleted_at = :deleted REMOVE #password_hash, #known_places"
-        )
-        fields: dict[str, Value] = {
-            "name": gone.display_name,
-            "updated": gone.updated_at_ms,
-            "disabled": gone.disabled_at_ms,
-            "deleted": gone.deleted_at_ms,
-        }
-        return update, "", fields
-
-    pending = rows.put(schema.USERNAMES, pending_key(user_id) | {"user_id": user_id})
-    return await end_sessions(
-        database, user_id, keep=None, bots=True, change=change, beside=pending
+def _next_version(user: Row, fields: Fields, where: Fields) -> Write:
+    """A user's row as it was when this was decided, with whatever changes."""
+    version = user["logins_version"]
+    return rows.change(
+        schema.USERS,
+        {"user_id": user["user_id"]},
+        fields | {"logins_version": version + 1},
+        where=where | {"logins_version": version},
     )
 
 
-async def revoke_session(database: Database, user_id: UserId, session_id: SessionId) -> bool:
-    session = await read_session(database, session_id)
-    if session is None or session.user_id != user_id:
-        return False
-    key = {"session_id": session_id}
-    listed = {"user_id": user_id, "session_id": session_id}
-    try:
-        await database.transact(
-            [
-                rows.delete(schema.SESSIONS, key, condition="attribute_exists(#session_id)"),
-                rows.delete(schema.USER_SESSIONS, listed),
-            ]
-        )
-    except Cancelled:
-        return False
-    return True
-
-
-# Refreshing.
-
-
-async def rotate_refresh(
-    database: Database, command: RotateRefresh, *, now_ms: int
-) -> RefreshOutcome:
-    key = {"session_id": command.session_id}
-    tried = 0
-    while True:
-        row = await database.get(schema.SESSIONS, key)
-        stored = None if row is None else stored_of(row)
-        outcome = judge_refresh(stored, command, now_ms=now_ms)
-        if row is None or isinstance(outcome, RefreshUnknown | RefreshOtherDevice):
-            return outcome
-        session = outcome.session
-        try:
-            if isinstance(outcome, RefreshReused):
-                await database.transact(_ending(session.user_id, [session.session_id]))
-            elif outcome.repeated:
-                await database.write(_rotation(row, command, outcome, now_ms))
-            else:
-                # The list of the user's sessions must not expire before the session does.
-                listed = rows.put(schema.USER_SESSIONS, user_session_row(session))
-                await database.transact([_rotation(row, command, outcome, now_ms), listed])
-        except (Cancelled, ConditionFailed):
-            await database.pause(Hindrance.CONFLICT, min(tried, 2))
-            tried += 1
-        else:
-            return outcome
-
-
-def _rotation(row: Row, command: RotateRefresh, outcome: RefreshRotated, now_ms: int) -> Write:
-    change = "SET #refresh_token_hash = :next"
-    fields: dict[str, Value] = {
-        "next": command.next_hash,
-        "current": row["refresh_token_hash"],
-        "generation": row["token_generation"],
+def _opening(user: Row, command: accounts.OpenSession) -> Write:
+    """The user is as when this was decided: not disabled, with the same password."""
+    where: Fields = {"disabled_at": None}
+    if command.password_hash is None:
+        return _next_version(user, {}, where)
+    known = decode_places(user.get("known_places", ""))
+    fields: Fields = {
+        "password_hash": command.rehashed or command.password_hash,
+        "known_places": encode_places(remember_places(known, command.places)),
     }
+    return _next_version(user, fields, where | {"password_hash": command.password_hash})
+
+
+def _rotation(
+    row: Row, command: accounts.RotateRefresh, outcome: accounts.RefreshRotated, now_ms: int
+) -> Write:
+    current = row["refresh_token_hash"]
+    fields: Fields = {"refresh_token_hash": command.next_hash}
     if not outcome.repeated:
-        change += (
-            ", #prev_token_hash = :current, #rotated_at = :now, #token_generation = :following"
-        )
-        fields["now"] = now_ms
-        fields["following"] = outcome.session.generation
-        for name, value in moving_fields(outcome.session).items():
-            change += f", #{name} = :{name}"
-            fields[name] = value
-    return rows.update(
+        fields |= {
+            "prev_token_hash": current,
+            "rotated_at": now_ms,
+            "token_generation": outcome.session.generation,
+        }
+        fields |= values.moving_fields(outcome.session)
+    return rows.change(
         schema.SESSIONS,
         {"session_id": command.session_id},
-        change,
-        condition="#refresh_token_hash = :current AND #token_generation = :generation",
-        **fields,
+        fields,
+        where={"refresh_token_hash": current, "token_generation": row["token_generation"]},
     )
-
-
-async def touch_sessions(
-    database: Database, session_ids: Sequence[SessionId], *, now_ms: int
-) -> None:
-    async def touch(session_id: SessionId) -> None:
-        write = rows.update(
-            schema.SESSIONS,
-            {"session_id": session_id},
-            "SET #last_active_at = :now",
-            condition="#last_active_at < :now",
-            now=now_ms,
-        )
-        try:
-            await database.write(write)
-        except (ConditionFailed, AnswerLost):
-            # Gone, or newer already, or perhaps lost: the next use notes it again.
-            return
-
-    await asyncio.gather(*(touch(session_id) for session_id in session_ids))
-
-
-async def revoke_sessions(
-    database: Database, user_id: UserId, *, keep: SessionId | None
-) -> list[SessionId]:
-    """End all logins of a user but one; of somebody who is not known, none."""
-    own = await database.query(schema.USER_SESSIONS, user_id, limit=1)
-    return await end_sessions(database, user_id, keep=keep, bots=False) if own else []

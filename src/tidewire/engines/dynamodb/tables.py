@@ -7,9 +7,8 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from tidewire.domain.errors import StoreUnavailable, StoreUnusable
-from tidewire.engines.dynamodb import rows, schema
+from tidewire.engines.dynamodb import rows, schema, schema_version
 from tidewire.engines.dynamodb.database import Database
-from tidewire.engines.dynamodb.errors import AnswerLost, Cancelled, ConditionFailed
 from tidewire.engines.dynamodb.schema import TABLES, TTL, Table
 
 EPOCH_BYTES: Final = 8
@@ -18,7 +17,8 @@ READY_PAUSE_SECONDS: Final = 0.25
 
 
 async def create_tables(database: Database) -> list[str]:
-    """Make what is missing, and the epoch; what was made. What is there stays as it is."""
+    """Make what is missing, and the epoch; what was made. What is there stays as it is, also the
+    schema version: processes of an earlier release may use the store still."""
     made = []
     for table in TABLES:
         if await _described(database, table) is None:
@@ -34,13 +34,10 @@ async def create_tables(database: Database) -> list[str]:
                 TimeToLiveSpecification={"Enabled": True, "AttributeName": TTL},
             )
     epoch: rows.Row = {"name": "epoch", "value": secrets.token_hex(EPOCH_BYTES)}
-    try:
-        with database.within_budget():
-            await database.transact([rows.put_new(schema.STORE, epoch)])
-    except Cancelled:
-        pass
-    else:
-        made.append("epoch")
+    with database.within_budget():
+        new_store = [rows.put_new(schema.STORE, epoch), schema_version.newest_row()]
+        if await database.commit(new_store):
+            made.append("epoch")
     return made
 
 
@@ -61,7 +58,28 @@ async def check_tables(database: Database) -> list[str]:
         with database.within_budget():
             if await database.get(schema.STORE, {"name": "epoch"}) is None:
                 faults.append("store: there is no epoch")
+        version = await schema_version.read_version(database)
+        if version != schema_version.NEWEST:
+            faults.append(
+                f"store: its schema version is {version}, that of this release "
+                f"{schema_version.NEWEST}; when every process is of this release, "
+                "run 'tidewire cluster upgrade'"
+            )
     return faults
+
+
+async def check_there(database: Database) -> list[str]:
+    """Raises StoreUnusable if a table is missing."""
+    for table in TABLES:
+        if await _described(database, table) is None:
+            raise StoreUnusable(f"the table {table.name} is missing; run 'tidewire cluster init'")
+    return []
+
+
+async def upgrade(database: Database) -> list[str]:
+    """Let processes write what this release knows and the one before did not; what was done."""
+    await check_there(database)
+    return await schema_version.raise_version(database)
 
 
 async def read_epoch(database: Database) -> str:
@@ -73,40 +91,8 @@ async def read_epoch(database: Database) -> str:
     return epoch
 
 
-async def agree(database: Database, name: str, value: str) -> str:
-    """Note a value that all processes must share; the one that was noted first."""
-    row: rows.Row = {"name": name, "value": value}
-    with database.within_budget():
-        try:
-            await database.transact([rows.put_new(schema.STORE, row)])
-        except Cancelled:
-            found = await database.get(schema.STORE, {"name": name})
-            assert found is not None
-            row = found
-    agreed: str = row["value"]
-    return agreed
-
-
-async def agree_anew(database: Database, name: str, expected: str, value: str) -> None:
-    """Note another value, if it is still this one: of two that come at once, one is heard."""
-    write = rows.update(
-        schema.STORE,
-        {"name": name},
-        "SET #value = :value",
-        condition="#value = :expected",
-        value=value,
-        expected=expected,
-    )
-    with database.within_budget():
-        try:
-            await database.write(write)
-        except (ConditionFailed, AnswerLost):
-            # Another was quicker, or it has happened: whoever looks again sees.
-            return
-
-
 async def disagree(database: Database, name: str) -> list[str]:
-    """Forget such a value: who comes first notes his."""
+    """Forget a value that all processes share (`DynamoStorage.agree`): one notes another."""
     with database.within_budget():
         await database.write(rows.delete(schema.STORE, {"name": name}))
     return [name]
@@ -133,7 +119,7 @@ async def _created(database: Database, table: Table) -> None:
     try:
         await _ask(database, "create_table", **schema.definition(table, database.name_of("")))
     except StoreUnavailable:
-        # Somebody else may have been faster, or the answer was lost: it is there, or it is not.
+        # Another process may have been faster, or the answer was lost: it is there, or it is not.
         if await _described(database, table) is None:
             raise
 

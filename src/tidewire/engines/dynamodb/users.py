@@ -10,231 +10,236 @@ from tidewire.domain.accounts import Credentials, ExternalIdentity, Invite, NewA
 from tidewire.domain.errors import InvalidInvite, StoreUnavailable, UsernameTaken, UserNotFound
 from tidewire.domain.ids import UserId
 from tidewire.domain.login_places import decode_places
-from tidewire.domain.users import User, check_enable
+from tidewire.domain.users import PendingDeletion, User, as_enabled, as_erased
 from tidewire.engines.dynamodb import rows, schema, values
-from tidewire.engines.dynamodb.backoff import CONDITION_FAILED, Hindrance
-from tidewire.engines.dynamodb.database import Database
-from tidewire.engines.dynamodb.errors import AnswerLost, Cancelled, ConditionFailed
-from tidewire.engines.dynamodb.rows import Row, Write
+from tidewire.engines.dynamodb.acts import Part, act, until_answered, until_committed
+from tidewire.engines.dynamodb.backoff import CONDITION_FAILED
+from tidewire.engines.dynamodb.errors import Cancelled, ConditionFailed
+from tidewire.engines.dynamodb.rows import Row, Value, Write
 
 INITIALS: Final = "-.0123456789:_abcdefghijklmnopqrstuvwxyz"
 """What a name can begin with, folded, in the order in which names are listed."""
 
 
-async def _user_row(database: Database, user_id: UserId) -> Row | None:
-    return await database.get(schema.USERS, {"user_id": user_id})
+class Users(Part):
+    async def _user_row(self, user_id: UserId) -> Row:
+        row = await self._database.get(schema.USERS, {"user_id": user_id})
+        if row is None:
+            raise UserNotFound(user_id)
+        return row
 
+    @act
+    async def add_user(self, user: User) -> User:
+        return await self._add_user(user)
 
-async def the_user_row(database: Database, user_id: UserId) -> Row:
-    row = await _user_row(database, user_id)
-    if row is None:
-        raise UserNotFound(user_id)
-    return row
-
-
-async def add_user(
-    database: Database, user: User, *, password_hash: str | None = None, invite: Write | None = None
-) -> User:
-    """Make a user with a name that nobody has; the same user_id again is found."""
-    writes = [
-        rows.put_new(schema.USERS, values.user_row(user, password_hash=password_hash)),
-        rows.put_new(schema.USERNAMES, values.name_row(user)),
-    ]
-    try:
-        await database.transact(writes if invite is None else [*writes, invite])
-    except Cancelled as cancelled:
-        known = await _user_row(database, user.user_id)
-        if known is not None:
-            return values.user_of(known)
-        if invite is not None and cancelled.codes[2] == CONDITION_FAILED:
-            raise InvalidInvite from cancelled
-        raise UsernameTaken(user.username) from cancelled
-    return user
-
-
-async def register(database: Database, account: NewAccount, *, now_ms: int) -> User:
-    invite = None
-    if account.invite_hash is not None:
-        invite = rows.update(
-            schema.INVITES,
-            {"code_hash": account.invite_hash},
-            "SET #used_by = :user",
-            condition="attribute_exists(#code_hash) AND attribute_not_exists(#used_by)"
-            " AND #expires_at > :now",
-            user=account.user.user_id,
-            now=now_ms,
-        )
-    return await add_user(
-        database, account.user, password_hash=account.password_hash, invite=invite
-    )
-
-
-async def add_invite(database: Database, invite: Invite) -> None:
-    row: dict[str, rows.Value] = {
-        "code_hash": invite.code_hash,
-        "created_by": invite.created_by,
-        "created_at": invite.created_at_ms,
-        "expires_at": invite.expires_at_ms,
-        "ttl": -(-invite.expires_at_ms // 1000),
-    }
-    try:
-        await database.transact([rows.put_new(schema.INVITES, row)])
-    except Cancelled:
-        return
-
-
-async def is_invite_open(database: Database, code_hash: bytes, *, now_ms: int) -> bool:
-    row = await database.get(schema.INVITES, {"code_hash": code_hash})
-    return row is not None and row.get("used_by") is None and row["expires_at"] > now_ms
-
-
-async def users(database: Database, user_ids: Sequence[UserId]) -> list[User]:
-    wanted = dict.fromkeys(user_ids)
-    found = await database.get_many([(schema.USERS, {"user_id": one}) for one in wanted])
-    return [values.user_of(row) for row in found if row is not None]
-
-
-async def users_named(database: Database, usernames: Sequence[str]) -> list[User]:
-    names = dict.fromkeys(username.casefold() for username in usernames if username)
-    found = await database.get_many([(schema.USERNAMES, values.name_key(name)) for name in names])
-    return await users(database, [UserId(row["user_id"]) for row in found if row is not None])
-
-
-async def list_users(database: Database, *, after: str | None, count_max: int) -> list[User]:
-    """By name, from one first letter to the next."""
-    last = "" if after is None else after.casefold()
-    user_ids: list[UserId] = []
-    for initial in INITIALS:
-        if initial < last[:1] or len(user_ids) >= count_max:
-            continue
-        found = await database.query(
-            schema.USERNAMES,
-            initial,
-            above=last if initial == last[:1] else None,
-            limit=count_max - len(user_ids),
-        )
-        user_ids += [UserId(row["user_id"]) for row in found]
-    known = {user.user_id: user for user in await users(database, user_ids)}
-    return [known[user_id] for user_id in user_ids if user_id in known]
-
-
-async def change_user(
-    database: Database, user_id: UserId, change: str, **fields: rows.Value
-) -> User:
-    """Change a user's row, and do it again if the answer is lost: the same twice is the same."""
-    write = rows.update(
-        schema.USERS,
-        {"user_id": user_id},
-        change,
-        condition="attribute_exists(#user_id) AND attribute_not_exists(#deleted_at)",
-        **fields,
-    )
-    tried = 0
-    while True:
+    async def _add_user(
+        self, user: User, *, password_hash: str | None = None, invite: Write | None = None
+    ) -> User:
+        """Make a user with a name that is free; the same user_id again is found."""
+        writes = [
+            rows.put_new(schema.USERS, values.user_row(user, password_hash=password_hash)),
+            rows.put_new(schema.USERNAMES, values.name_row(user)),
+        ]
         try:
-            return values.user_of(await database.write(write, returned="ALL_NEW"))
-        except ConditionFailed as failed:
-            raise UserNotFound(user_id) from failed
-        except AnswerLost:
-            await database.pause(Hindrance.LOST, tried)
-            tried += 1
+            await self._database.transact(writes if invite is None else [*writes, invite])
+        except Cancelled as cancelled:
+            known = await self._database.get(schema.USERS, {"user_id": user.user_id})
+            if known is not None:
+                return values.USER.value(known)
+            if invite is not None and cancelled.codes[2] == CONDITION_FAILED:
+                raise InvalidInvite from cancelled
+            raise UsernameTaken(user.username) from cancelled
+        return user
 
+    @act
+    async def register(self, account: NewAccount, *, now_ms: int) -> User:
+        invite = None
+        if account.invite_hash is not None:
+            invite = rows.change(
+                schema.INVITES,
+                {"code_hash": account.invite_hash},
+                {"used_by": account.user.user_id},
+                where={"used_by": None},
+                condition="#expires_at > :now",
+                now=now_ms,
+            )
+        return await self._add_user(
+            account.user, password_hash=account.password_hash, invite=invite
+        )
 
-async def enable_user(database: Database, user_id: UserId, *, now_ms: int) -> User:
-    tried = 0
-    while True:
-        user = values.user_of(await the_user_row(database, user_id))
-        if user.disabled_at_ms is None:
-            return user
-        check_enable(user)
-        enabled_at_ms = max(now_ms, (user.enabled_at_ms or user.created_at_ms) + 1)
-        write = rows.update(
+    @act
+    async def add_invite(self, invite: Invite) -> None:
+        row: dict[str, Value] = {
+            "code_hash": invite.code_hash,
+            "created_by": invite.created_by,
+            "created_at": invite.created_at_ms,
+            "expires_at": invite.expires_at_ms,
+            "ttl": values.expiry(invite.expires_at_ms),
+        }
+        await self._database.commit([rows.put_new(schema.INVITES, row)])
+
+    @act
+    async def is_invite_open(self, code_hash: bytes, *, now_ms: int) -> bool:
+        row = await self._database.get(schema.INVITES, {"code_hash": code_hash})
+        return row is not None and row.get("used_by") is None and row["expires_at"] > now_ms
+
+    @act
+    async def users(self, user_ids: Sequence[UserId]) -> list[User]:
+        found = await self._database.get_each(schema.USERS, dict.fromkeys(user_ids))
+        return [values.USER.value(row) for row in found if row is not None]
+
+    async def user_named(self, username: str) -> User | None:
+        found = await self.users_named([username])
+        return found[0] if found else None
+
+    @act
+    async def users_named(self, usernames: Sequence[str]) -> list[User]:
+        names = dict.fromkeys(username.casefold() for username in usernames if username)
+        found = await self._database.get_many(
+            [(schema.USERNAMES, values.name_key(name)) for name in names]
+        )
+        return await self.users([UserId(row["user_id"]) for row in found if row is not None])
+
+    @act
+    async def list_users(self, *, after: str | None, count_max: int) -> list[User]:
+        """By name, from one first letter to the next."""
+        last = "" if after is None else after.casefold()
+        user_ids: list[UserId] = []
+        for initial in INITIALS:
+            if initial < last[:1] or len(user_ids) >= count_max:
+                continue
+            found = await self._database.query(
+                schema.USERNAMES,
+                initial,
+                above=last if initial == last[:1] else None,
+                limit=count_max - len(user_ids),
+            )
+            user_ids += [UserId(row["user_id"]) for row in found]
+        known = {user.user_id: user for user in await self.users(user_ids)}
+        return [known[user_id] for user_id in user_ids if user_id in known]
+
+    @act
+    @until_answered
+    async def set_display_name(self, user_id: UserId, display_name: str, *, now_ms: int) -> User:
+        write = rows.change(
             schema.USERS,
             {"user_id": user_id},
-            "SET #enabled_at = :now REMOVE #disabled_at",
-            condition="#disabled_at = :disabled",
-            now=enabled_at_ms,
-            disabled=user.disabled_at_ms,
+            {"display_name": display_name, "updated_at": now_ms},
+            where={"user_id": rows.PRESENT, "deleted_at": None},
         )
         try:
-            return values.user_of(await database.write(write, returned="ALL_NEW"))
-        except (ConditionFailed, AnswerLost):
-            await database.pause(Hindrance.LOST, tried)
-            tried += 1
+            return values.USER.value(await self._database.write(write, returned="ALL_NEW"))
+        except ConditionFailed as failed:
+            raise UserNotFound(user_id) from failed
+
+    @act
+    @until_answered
+    @until_committed
+    async def enable_user(self, user_id: UserId, *, now_ms: int) -> User:
+        user = values.USER.value(await self._user_row(user_id))
+        enabled = as_enabled(user, now_ms=now_ms)
+        if enabled == user:
+            return user
+        write = rows.change(
+            schema.USERS,
+            {"user_id": user_id},
+            values.USER.changes(user, enabled),
+            where={"disabled_at": user.disabled_at_ms},
+        )
+        return values.USER.value(await self._database.write(write, returned="ALL_NEW"))
+
+    @act
+    @until_answered
+    async def erase_name(self, user_id: UserId, *, now_ms: int) -> User:
+        user = values.USER.value(await self._user_row(user_id))
+        erased = as_erased(user, now_ms=now_ms)
+        if erased == user:
+            return user
+        # Nothing else changes a deleted account, so a commit that fails was made already.
+        await self._database.commit(
+            [
+                rows.change(
+                    schema.USERS,
+                    {"user_id": user_id},
+                    values.USER.changes(user, erased),
+                    where={"username": user.username},
+                ),
+                rows.delete(schema.USERNAMES, values.name_key(user.username)),
+                rows.put_new(schema.USERNAMES, values.name_row(erased)),
+            ]
+        )
+        return erased
+
+    @act
+    async def pending_deletions(self, *, count_max: int) -> list[PendingDeletion]:
+        found = await self._database.query(
+            schema.USERNAMES, values.PENDING_DELETIONS, limit=count_max
+        )
+        erases = {UserId(row["username"]): row.get("erases", False) for row in found}
+        users = await self.users(list(erases))
+        return [PendingDeletion(user, erases[user.user_id]) for user in users]
+
+    @act
+    async def finish_deletion(self, user_id: UserId) -> None:
+        await self._database.write(rows.delete(schema.USERNAMES, values.pending_key(user_id)))
+
+    @act
+    async def credentials(self, username: str) -> Credentials | None:
+        if not username:
+            return None
+        row = await self._database.get(schema.USERNAMES, values.name_key(username))
+        return None if row is None else await self.credentials_of(UserId(row["user_id"]))
+
+    @act
+    async def credentials_of(self, user_id: UserId) -> Credentials | None:
+        row = await self._database.get(schema.USERS, {"user_id": user_id})
+        if row is None:
+            return None
+        return Credentials(
+            user=values.USER.value(row),
+            password_hash=row.get("password_hash"),
+            places=decode_places(row.get("known_places", "")),
+        )
+
+    # People of another identity provider.
+
+    @act
+    async def external_user(self, identity: ExternalIdentity) -> User | None:
+        key = {"identity": _identity_key(identity)}
+        row = await self._database.get(schema.EXTERNAL_USERS, key)
+        if row is None:
+            return None
+        return values.USER.value(await self._user_row(UserId(row["user_id"])))
+
+    @act
+    async def ensure_external_user(
+        self, identity: ExternalIdentity, user: User, *, fallback_username: str
+    ) -> User:
+        link: dict[str, Value] = {
+            "identity": _identity_key(identity),
+            "issuer": identity.issuer,
+            "subject": identity.subject,
+            "user_id": user.user_id,
+        }
+        for username in (user.username, fallback_username):
+            named = msgspec.structs.replace(user, username=username)
+            known = await self.external_user(identity)
+            if known is not None:
+                return known
+            writes = [
+                rows.put_new(schema.EXTERNAL_USERS, link),
+                rows.put_new(schema.USERS, values.user_row(named)),
+                rows.put_new(schema.USERNAMES, values.name_row(named)),
+            ]
+            if await self._database.commit(writes):
+                return named
+        known = await self.external_user(identity)
+        if known is None:
+            raise StoreUnavailable("no name is free for a user of another identity provider")
+        return known
 
 
-async def pending_deletions(database: Database, *, count_max: int) -> list[User]:
-    found = await database.query(schema.USERNAMES, values.PENDING_DELETIONS, limit=count_max)
-    return await users(database, [UserId(row["username"]) for row in found])
-
-
-async def finish_deletion(database: Database, user_id: UserId) -> None:
-    await database.write(rows.delete(schema.USERNAMES, values.pending_key(user_id)))
-
-
-def credentials_of(row: Row | None) -> Credentials | None:
-    if row is None:
-        return None
-    return Credentials(
-        user=values.user_of(row),
-        password_hash=row.get("password_hash"),
-        places=decode_places(row.get("known_places", "")),
-    )
-
-
-async def credentials_by_id(database: Database, user_id: UserId) -> Credentials | None:
-    return credentials_of(await _user_row(database, user_id))
-
-
-async def credentials_by_name(database: Database, username: str) -> Credentials | None:
-    if not username:
-        return None
-    row = await database.get(schema.USERNAMES, values.name_key(username))
-    return None if row is None else await credentials_by_id(database, UserId(row["user_id"]))
-
-
-# People of another identity provider.
-
-
-def identity_key(identity: ExternalIdentity) -> str:
+def _identity_key(identity: ExternalIdentity) -> str:
     """Issuers and subjects can be long: a key of bounded length, different for every pair."""
     text = msgspec.json.encode([identity.issuer, identity.subject])
     return hashlib.sha256(text).hexdigest()
-
-
-async def external_user(database: Database, identity: ExternalIdentity) -> User | None:
-    row = await database.get(schema.EXTERNAL_USERS, {"identity": identity_key(identity)})
-    if row is None:
-        return None
-    return values.user_of(await the_user_row(database, UserId(row["user_id"])))
-
-
-async def ensure_external_user(
-    database: Database, identity: ExternalIdentity, user: User, *, fallback_username: str
-) -> User:
-    link: dict[str, rows.Value] = {
-        "identity": identity_key(identity),
-        "issuer": identity.issuer,
-        "subject": identity.subject,
-        "user_id": user.user_id,
-    }
-    for username in (user.username, fallback_username):
-        named = msgspec.structs.replace(user, username=username)
-        known = await external_user(database, identity)
-        if known is not None:
-            return known
-        try:
-            await database.transact(
-                [
-                    rows.put_new(schema.EXTERNAL_USERS, link),
-                    rows.put_new(schema.USERS, values.user_row(named)),
-                    rows.put_new(schema.USERNAMES, values.name_row(named)),
-                ]
-            )
-        except Cancelled:
-            continue
-        return named
-    known = await external_user(database, identity)
-    if known is None:
-        raise StoreUnavailable("no name is free for a user of another identity provider")
-    return known

@@ -1,145 +1,74 @@
-"""Rows of the tables as values of the domain, and back. PURE."""
+"""Rows of the tables as values of the domain, and back; those of the log are in `entries`. PURE."""
 
-import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
-from tidewire.domain.chats import Chat, ChatType, Member, Role
+from tidewire.domain import outbox
+from tidewire.domain.accounts import Session, StoredRequest
+from tidewire.domain.chats import Chat, Member
 from tidewire.domain.delivery import Positions
-from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
-from tidewire.domain.messages import Appended, Message, SendMessage
+from tidewire.domain.events import (
+    ChangeEvent,
+    ChatClosed,
+    ChatCreated,
+    ChatRenamed,
+    MembershipChanged,
+)
+from tidewire.domain.ids import ChatId, ConnectionId
+from tidewire.domain.messages import Message
+from tidewire.domain.sessions import StoredSession
 from tidewire.domain.users import User
-from tidewire.engines.dynamodb.rows import Row, Value
-
-KEY_LIFE_SECONDS: Final = 7 * 24 * 3600
-"""How long a client_message_id is remembered (ADR-004)."""
+from tidewire.engines.dynamodb.rows import Row, Shape, Value
 
 ACTIVE: Final = "active"
 PENDING: Final = "pending"
-"""A group that is still being filled: nobody sees it."""
+"""A group that is still being filled: its members do not see it yet."""
 CLOSED: Final = "closed"
-"""A group that was closed: there is no member any more, so nobody sees it either."""
+"""A group that was closed: it has no member any more, and is not seen either."""
 PENDING_DELETIONS: Final = "#deletions"
 """The part of the names that holds deletions which were begun; no name begins with #."""
 
-
-# Messages and their keys.
-
-
-def message_row(message: Message) -> dict[str, Value]:
-    return {
-        "chat_id": message.chat_id,
-        "sequence": message.sequence,
-        "prev_sequence": message.prev_sequence,
-        "message_id": message.message_id,
-        "sender_id": message.sender_id,
-        "client_message_id": message.client_message_id,
-        "content": message.content,
-        "content_type": message.content_type,
-        "created_at": message.created_at_ms,
-    }
-
-
-def message_of(row: Row) -> Message:
-    return Message(
-        chat_id=ChatId(row["chat_id"]),
-        sequence=row["sequence"],
-        prev_sequence=row["prev_sequence"],
-        message_id=MessageId(row["message_id"]),
-        sender_id=UserId(row["sender_id"]),
-        client_message_id=ClientMessageId(row["client_message_id"]),
-        content=row["content"],
-        content_type=row["content_type"],
-        created_at_ms=row["created_at"],
-    )
-
-
-class StoredKey(msgspec.Struct, frozen=True):
-    """What is remembered of a message under its client_message_id."""
-
-    sender_id: UserId
-    content_hash: bytes
-    answer: Appended
-
-
-def content_hash(content: str, content_type: str) -> bytes:
-    return hashlib.sha256(f"{content_type}\0{content}".encode()).digest()
-
-
-def key_row(message: Message) -> dict[str, Value]:
-    return {
-        "chat_id": message.chat_id,
-        "client_message_id": message.client_message_id,
-        "message_id": message.message_id,
-        "sequence": message.sequence,
-        "prev_sequence": message.prev_sequence,
-        "sender_id": message.sender_id,
-        "content_hash": content_hash(message.content, message.content_type),
-        "created_at": message.created_at_ms,
-        "ttl": message.created_at_ms // 1000 + KEY_LIFE_SECONDS,
-    }
-
-
-def key_of(row: Row | None, *, now_ms: int) -> StoredKey | None:
-    """The key, unless there is none or it has expired: DynamoDB deletes up to two days late."""
-    if row is None or has_expired(row, now_ms=now_ms):
-        return None
-    answer = Appended(
-        message_id=MessageId(row["message_id"]),
-        sequence=row["sequence"],
-        prev_sequence=row["prev_sequence"],
-        created_at_ms=row["created_at"],
-        deduplicated=True,
-    )
-    return StoredKey(UserId(row["sender_id"]), row["content_hash"], answer)
-
-
-def has_expired(row: Row, *, now_ms: int) -> bool:
-    return bool(row["ttl"] <= now_ms // 1000)
-
-
-def is_same(send: SendMessage, key: StoredKey) -> bool:
-    return content_hash(send.content, send.content_type) == key.content_hash
+CHAT: Final = Shape(Chat, head="last_sequence")
+MEMBER: Final = Shape(Member)
+USER: Final = Shape(User)
+REQUEST: Final = Shape(StoredRequest)
+SESSION: Final = Shape(Session, generation="token_generation")
 
 
 # Chats and members.
 
 
 def chat_of(row: Row | None) -> Chat | None:
-    """The chat, unless there is none that anybody may see, yet or any more."""
-    if row is None or row["status"] != ACTIVE:
-        return None
-    return Chat(
-        chat_id=ChatId(row["chat_id"]),
-        chat_type=ChatType(row["chat_type"]),
-        name=row.get("name"),
-        created_by=UserId(row["created_by"]),
-        created_at_ms=row["created_at"],
-        updated_at_ms=row["updated_at"],
-        membership_version=row["membership_version"],
-        member_count=row["member_count"],
-        head=row["last_sequence"],
-        block_changes=row.get("block_changes", 0),
-    )
+    """The chat, unless there is none that can be seen, yet or any more."""
+    return CHAT.value(row) if row is not None and row["status"] == ACTIVE else None
+
+
+def any_chat_of(row: Row | None) -> Chat | None:
+    """The same, also if it was closed: what the server itself writes goes there as well."""
+    return CHAT.value(row) if row is not None and row["status"] != PENDING else None
 
 
 def chat_row(chat: Chat, *, status: str = ACTIVE) -> dict[str, Value]:
-    return {
-        "chat_id": chat.chat_id,
-        "chat_type": chat.chat_type.value,
-        "name": chat.name,
-        "created_by": chat.created_by,
-        "created_at": chat.created_at_ms,
-        "updated_at": chat.updated_at_ms,
+    return CHAT.row(chat) | {
         "status": status,
-        "member_count": chat.member_count,
-        "membership_version": chat.membership_version,
-        "last_sequence": chat.head,
         # Most chats have none, and need no attribute for it.
         "block_changes": chat.block_changes or None,
         "last_message_at": 0,
     }
+
+
+def last_message(row: Row) -> int:
+    """The sequence of the last message of a chat's head row; absent: its last entry is one."""
+    found: int = row["last_message"] if "last_message" in row else row["last_sequence"]
+    return found
+
+
+def last_mention(row: Row) -> int:
+    """The sequence of the last message of a chat that mentions members; 0: there is none."""
+    found: int = row.get("last_mention", 0)
+    return found
 
 
 class MemberState(msgspec.Struct, frozen=True):
@@ -150,36 +79,17 @@ class MemberState(msgspec.Struct, frozen=True):
 
 
 def member_row(chat_id: ChatId, member: Member, *, is_blocked: bool = False) -> dict[str, Value]:
-    return {
-        "chat_id": chat_id,
-        "user_id": member.user_id,
-        "role": member.role.value,
-        "joined_at": member.joined_at_ms,
-        "joined_sequence": member.joined_sequence,
-        "added_by": member.added_by,
-        "muted_until": member.muted_until_ms,
-        "blocked": True if is_blocked else None,
-    }
+    return MEMBER.row(member) | {"chat_id": chat_id, "blocked": True if is_blocked else None}
 
 
 def member_of(row: Row | None) -> Member | None:
-    if row is None:
-        return None
-    return Member(
-        user_id=UserId(row["user_id"]),
-        role=Role(row["role"]),
-        joined_at_ms=row["joined_at"],
-        joined_sequence=row["joined_sequence"],
-        added_by=UserId(row["added_by"]),
-        muted_until_ms=row.get("muted_until"),
-    )
+    return None if row is None else MEMBER.value(row)
 
 
 def member_state_of(row: Row | None) -> MemberState | None:
-    member = member_of(row)
-    if row is None or member is None:
+    if row is None:
         return None
-    return MemberState(member, is_blocked=row.get("blocked", False))
+    return MemberState(MEMBER.value(row), is_blocked=row.get("blocked", False))
 
 
 def user_chat_row(chat: Chat, member: Member) -> dict[str, Value]:
@@ -187,7 +97,7 @@ def user_chat_row(chat: Chat, member: Member) -> dict[str, Value]:
     return {
         "user_id": member.user_id,
         "chat_id": chat.chat_id,
-        "chat_type": chat.chat_type.value,
+        "chat_type": chat.chat_type,
         "joined_at": member.joined_at_ms,
     }
 
@@ -203,32 +113,11 @@ def positions_of(row: Row | None) -> Positions:
 
 
 def user_row(user: User, *, password_hash: str | None = None) -> dict[str, Value]:
-    return {
-        "user_id": user.user_id,
-        "username": user.username,
-        "display_name": user.display_name,
-        "created_at": user.created_at_ms,
-        "updated_at": user.updated_at_ms,
-        "disabled_at": user.disabled_at_ms,
-        "enabled_at": user.enabled_at_ms,
-        "deleted_at": user.deleted_at_ms,
+    return USER.row(user) | {
         "password_hash": password_hash,
         "logins_version": 0,
         "blocks_count": 0,
     }
-
-
-def user_of(row: Row) -> User:
-    return User(
-        user_id=UserId(row["user_id"]),
-        username=row["username"],
-        display_name=row["display_name"],
-        created_at_ms=row["created_at"],
-        updated_at_ms=row["updated_at"],
-        disabled_at_ms=row.get("disabled_at"),
-        enabled_at_ms=row.get("enabled_at"),
-        deleted_at_ms=row.get("deleted_at"),
-    )
 
 
 def name_key(username: str) -> dict[str, Value]:
@@ -239,7 +128,7 @@ def name_key(username: str) -> dict[str, Value]:
 
 def can_join(row: Row | None) -> bool:
     """Whether the user of this row can be put into a chat."""
-    return row is not None and user_of(row).can_join
+    return row is not None and USER.value(row).can_join
 
 
 def pending_key(user_id: str) -> dict[str, Value]:
@@ -249,3 +138,143 @@ def pending_key(user_id: str) -> dict[str, Value]:
 
 def name_row(user: User) -> dict[str, Value]:
     return name_key(user.username) | {"user_id": user.user_id}
+
+
+# Sessions.
+
+
+def session_row(session: Session, *, refresh_hash: bytes | None) -> dict[str, Value]:
+    return SESSION.row(session) | {
+        "refresh_token_hash": refresh_hash,
+        "rotated_at": 0,
+        "ttl": expiry(session.expires_at_ms),
+    }
+
+
+def moving_fields(session: Session) -> dict[str, Value]:
+    """What a refresh changes, its tokens aside."""
+    row = session_row(session, refresh_hash=None)
+    names = ("last_active_at", "expires_at", "ttl", "address", "client")
+    return {name: row[name] for name in names if row[name] is not None}
+
+
+def user_session_row(session: Session) -> dict[str, Value]:
+    """What lists a user's sessions: an index that does not lag."""
+    return {
+        "user_id": session.user_id,
+        "session_id": session.session_id,
+        "ttl": expiry(session.expires_at_ms),
+    }
+
+
+def stored_session_of(row: Row) -> StoredSession:
+    return StoredSession(
+        session=SESSION.value(row),
+        refresh_hash=row.get("refresh_token_hash"),
+        previous_hash=row.get("prev_token_hash"),
+        rotated_at_ms=row["rotated_at"],
+    )
+
+
+def expiry(expires_at_ms: int) -> int:
+    """The `ttl` of a row: the second after it has expired, so that it is never deleted early."""
+    return -(-expires_at_ms // 1000)
+
+
+# The outbox and its leases. All leases lie in one partition, beside the relays that are there to
+# hold them, so that one query shows who looks after what.
+
+LEASES_OF: Final = "outbox"
+"""The partition of the leases."""
+_SHARD: Final = "shard#"
+_RELAY: Final = "relay#"
+
+_KINDS: Final[dict[str, type[ChangeEvent]]] = {
+    kind.__name__: kind for kind in (ChatCreated, ChatRenamed, MembershipChanged, ChatClosed)
+}
+
+
+def messages_row(
+    messages: Sequence[Message],
+    origins: Sequence[ConnectionId | None],
+    *,
+    membership_version: int,
+    now_ms: int,
+) -> dict[str, Value]:
+    chat_id = messages[0].chat_id
+    return outbox_key(outbox.messages_key(chat_id, messages[0].sequence)) | {
+        "chat_id": chat_id,
+        "sequences": [message.sequence for message in messages],
+        "membership_version": membership_version,
+        "origins": [origin or "" for origin in origins],
+        "created_at": now_ms,
+    }
+
+
+def change_row(event: ChangeEvent, *, now_ms: int) -> dict[str, Value]:
+    key = outbox.change_key(event.chat.chat_id, event.chat.membership_version)
+    return outbox_key(key) | {
+        "chat_id": event.chat.chat_id,
+        "kind": type(event).__name__,
+        "event": msgspec.json.encode(event),
+        "created_at": now_ms,
+    }
+
+
+def outbox_row_of(row: Row) -> outbox.OutboxRow:
+    """A row that is not one of ours must not keep the others from being read."""
+    key = outbox.OutboxKey(row["shard"], row["row"])
+    try:
+        created_at_ms = msgspec.convert(row["created_at"], int)
+        content = _messages_of(row) if "sequences" in row else _change_of(row)
+    except (KeyError, TypeError, ValueError) as error:
+        # The kind of fault and no more: the row may hold what people have written.
+        return outbox.OutboxRow(key, 0, outbox.Unreadable(type(error).__name__))
+    return outbox.OutboxRow(key, created_at_ms, content)
+
+
+def _messages_of(row: Row) -> outbox.PersistedMessages:
+    fields = {name: row[name] for name in ("chat_id", "sequences", "membership_version")}
+    origins = [origin or None for origin in row["origins"]]
+    content = msgspec.convert(fields | {"origins": origins}, outbox.PersistedMessages)
+    if not 0 < len(content.sequences) == len(content.origins):
+        raise ValueError("each message has an origin")
+    return content
+
+
+def _change_of(row: Row) -> ChangeEvent:
+    return msgspec.json.decode(row["event"], type=_KINDS[row["kind"]])
+
+
+def outbox_key(key: outbox.OutboxKey) -> dict[str, Value]:
+    return {"shard": key.shard, "row": key.row}
+
+
+def lease_key(shard: int) -> dict[str, Value]:
+    return {"leases_of": LEASES_OF, "lease": f"{_SHARD}{shard:04d}"}
+
+
+def relay_key(relay_id: str) -> dict[str, Value]:
+    return {"leases_of": LEASES_OF, "lease": _RELAY + relay_id}
+
+
+def lease_table_of(rows: Iterable[Row], *, now_ms: int) -> outbox.LeaseTable:
+    """What has run out counts as absent: DynamoDB deletes it late. A lease lasts for as long as its
+    owner is there, so that one row has to be renewed and not one for each shard."""
+    rows = list(rows)
+    until = {
+        row["lease"].removeprefix(_RELAY): row["until"]
+        for row in rows
+        if row["lease"].startswith(_RELAY)
+    }
+    relays, leases = [], []
+    for row in rows:
+        name: str = row["lease"]
+        if name.startswith(_RELAY):
+            if row["until"] > now_ms:
+                relays.append(name.removeprefix(_RELAY))
+            continue
+        until_ms = max(row["until"], until.get(row["owner"], 0))
+        if until_ms > now_ms:
+            leases.append(outbox.Lease(int(name.removeprefix(_SHARD)), row["owner"], until_ms))
+    return outbox.LeaseTable(tuple(relays), tuple(leases))

@@ -9,58 +9,76 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Final
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tidewire.engines.kafka import schema
-from tidewire.engines.kafka.brokers import is_given_up
-from tidewire.engines.kafka.lag import lag_of
-from tidewire.engines.kafka.options import KafkaOptions
-from tidewire.engines.kafka.thread import LoopThread
+from tidewire.engines.kafka.options import HEARTBEATS_PER_SESSION, STATISTICS_MS, KafkaOptions
+from tidewire.engines.kafka.statistics import decode_statistics
+from tidewire.engines.kafka.unread import Place
 from tidewire.ports.event_log import LogReader, LogRecord
 
 READ_S_MAX: Final = 0.5
 """How long a read waits for a first record."""
 TELL_S: Final = 0.1
-"""The brokers are told of progress at most this often: each telling is a write for them. Whoever
-reads on after a crash repeats that much more."""
-STATISTICS_MS: Final = 5_000
+"""The brokers are told of progress at most this often: each telling is a write for them. A reader
+that goes on after a crash repeats that much more."""
 CLOSE_S_MAX: Final = 3.0
 FETCH_KILOBYTES_MAX: Final = 16_384
 """What is fetched ahead: bounded, because readers may be slower than the log."""
 
-Place = tuple[str, int]
+Result = TypeVar("Result")
 
 _logger = logging.getLogger(__name__)
 
 
 class ReaderCounters:
-    """What has happened so far, as plain numbers for whoever shows them."""
+    """What has happened so far, and how many partitions this reader looks after now.
 
-    __slots__ = (
-        "commits",
-        "commits_failed",
-        "partitions",
-        "rebalances",
-        "records",
-        "renewals",
-        "rewinds",
-    )
+    Commits that failed are those that the brokers did not take: they are told again with the next.
+    `renewals` says how often the client had given up on the brokers and was made anew.
+    """
 
-    def __init__(self) -> None:
-        self.records = 0
-        self.commits = 0
-        self.commits_failed = 0
-        """Offsets that the brokers did not take; they are told again with the next."""
-        self.rewinds = 0
-        self.rebalances = 0
-        self.partitions = 0
-        """How many this reader looks after now."""
-        self.renewals = 0
-        """How often the client had given up on the brokers and was made anew."""
+    partitions = commits = commits_failed = rewinds = renewals = 0
+
+
+class LoopThread:
+    """A thread that does one thing after the other for an event loop.
+
+    Unlike a pool's, it never keeps the process from ending: the vendor's client holds its thread
+    for as long as a broker is gone.
+    """
+
+    def __init__(self, name: str) -> None:
+        # Bounded by its callers: each waits for what it has asked for.
+        self._work: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    async def do(self, work: Callable[[], Result]) -> Result:
+        """What the work returns or raises."""
+        done: Future[Result] = Future()
+        # From here on it cannot be cancelled: a caller may stop waiting, the work is done still.
+        done.set_running_or_notify_cancel()
+        self._work.put((work, done))
+        return await asyncio.wrap_future(done)
+
+    def end(self) -> None:
+        """After what it was asked to do."""
+        self._work.put(None)
+
+    def _run(self) -> None:
+        while (asked := self._work.get()) is not None:
+            work, done = asked
+            try:
+                done.set_result(work())
+            except Exception as error:  # noqa: BLE001 - the caller is told
+                done.set_exception(error)
 
 
 class KafkaLogReader:
@@ -85,7 +103,7 @@ class KafkaLogReader:
 
     @property
     def group(self) -> str:
-        return self._options.topic_prefix + self._options.group
+        return self._options.topic_prefix + schema.GROUP
 
     @property
     def reader_id(self) -> str:
@@ -103,9 +121,17 @@ class KafkaLogReader:
     def lag(self) -> Mapping[Place, int]:
         return self._lag
 
+    @property
+    def lag_by_topic(self) -> Mapping[str, int]:
+        """How many records wait in each topic."""
+        by_topic: Counter[str] = Counter()
+        for (topic, _), count in self._lag.items():
+            by_topic[topic] += count
+        return by_topic
+
     async def close(self) -> None:
-        """Leave the group at once, so that others need not wait for this reader's session. Nobody
-        may be reading any more."""
+        """Leave the group at once, so that others need not wait for this reader's session. Call
+        it when nothing reads any more."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -132,7 +158,7 @@ class KafkaLogReader:
                 # The sticky ones count partitions alone: one reader may end up with all messages.
                 "partition.assignment.strategy": "roundrobin",
                 "session.timeout.ms": options.session_ms,
-                "heartbeat.interval.ms": options.session_ms // 3,
+                "heartbeat.interval.ms": options.session_ms // HEARTBEATS_PER_SESSION,
                 "max.poll.interval.ms": options.poll_interval_ms,
                 "queued.max.messages.kbytes": FETCH_KILOBYTES_MAX,
                 "statistics.interval.ms": STATISTICS_MS,
@@ -175,11 +201,10 @@ class KafkaLogReader:
         if records and not self._is_reached:
             self._is_reached = True
             _logger.warning("the event log is read again")
-        self.counters.records += len(records)
         return records
 
     def _renew(self) -> None:
-        """Let go of a client that asks nobody any more. Its group has given its partitions away."""
+        """Let go of a client that asks no broker any more; its partitions are with others."""
         _logger.warning("the reader had given up on the brokers of the event log and is made anew")
         self.counters.renewals += 1
         self._is_given_up = False
@@ -240,7 +265,6 @@ class KafkaLogReader:
 
     def _assigned(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
         """They are read from where their last reader has committed."""
-        self.counters.rebalances += 1
         self._hold(self._held | {_place_of(one) for one in places})
 
     def _revoked(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -271,9 +295,9 @@ class KafkaLogReader:
                 del self._progress[_place_of(one)]
 
     def _told_statistics(self, statistics: str) -> None:
-        self._is_given_up = is_given_up(statistics.encode())
-        lag = lag_of(statistics.encode())
-        self._lag = {place: count for place, count in lag.items() if place in self._held}
+        told = decode_statistics(statistics)
+        self._is_given_up = told.is_given_up
+        self._lag = {place: count for place, count in told.lag.items() if place in self._held}
 
     def _told_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:

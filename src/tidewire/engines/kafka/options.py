@@ -5,9 +5,16 @@ from enum import StrEnum
 from typing import Final
 
 from tidewire.domain.accounts import Secret
+from tidewire.domain.limits import check
 
-POLL_INTERVAL_MS_MIN: Final = 6_000
-"""A broker takes no shorter session, and a poll interval is no shorter than that."""
+SESSION_MS_MIN: Final = 6_000
+"""A broker takes no shorter session unless it is told to (`group.min.session.timeout.ms`)."""
+HEARTBEATS_PER_SESSION: Final = 6
+"""How often a reader says that it is there. In the answer it learns that another one has gone, and
+only then all of them share anew: so a second of this counts for pushes that wait."""
+
+STATISTICS_MS: Final = 2_000
+"""How often the vendor's clients tell of themselves."""
 
 
 class SecurityProtocol(StrEnum):
@@ -25,8 +32,6 @@ class KafkaOptions:
     """Some of the brokers, as host:port; they name the others."""
     topic_prefix: str = ""
     """Before the name of every topic and of the group: several clusters can share the brokers."""
-    group: str = "fanout-workers"
-    """The readers that share the work."""
 
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     """How to talk to the brokers, as Kafka's clients name it: PLAINTEXT, SSL, SASL_PLAINTEXT or
@@ -51,41 +56,32 @@ class KafkaOptions:
     insync_replicas_min: int = 2
     """With a single broker both are 1."""
 
-    linger_ms: int = 5
-    """How long the producer gathers records before it sends them."""
     delivery_ms: int = 10_000
     """How long an event may take into the log; past it, it is left to the relays."""
     queue_records_max: int = 50_000
     """How many records may wait for the brokers; beyond it the outbox takes over."""
-    queue_kilobytes_max: int = 65_536
-    """What may wait in this process for the brokers; past either, events are left to the relays."""
 
     batch_records_max: int = 500
     """How many records a reader takes at once."""
-    session_ms: int = 30_000
-    """After this long without a sign of life a reader's partitions go to others."""
+    session_ms: int = SESSION_MS_MIN
+    """After this long without a sign of life a reader's partitions go to others: as long, and a
+    second or so, pushes of their chats wait when it was killed."""
     poll_interval_ms: int = 300_000
     """The same for a reader that lives and does not read."""
 
     def __post_init__(self) -> None:
-        _check(all(":" in one for one in self.bootstrap_servers), "bootstrap_servers are host:port")
-        _check(bool(self.group), "group has a name")
+        check(all(":" in one for one in self.bootstrap_servers), "bootstrap_servers are host:port")
         is_sasl = self.security_protocol.startswith("sasl")
         has_login = bool(self.sasl_username) and self.sasl_password is not None
-        _check(is_sasl == has_login, "sasl_username and sasl_password belong to a sasl protocol")
-        for name in ("message_partitions", "change_partitions", "dead_letter_partitions"):
-            _check(getattr(self, name) >= 1, f"{name} is at least 1")
-        _check(
+        check(is_sasl == has_login, "sasl_username and sasl_password belong to a sasl protocol")
+        check(self.message_partitions >= 1, "message_partitions is at least 1")
+        check(
             1 <= self.insync_replicas_min <= self.replication_factor,
             "insync_replicas_min is 1 to replication_factor",
         )
-        _check(0 <= self.linger_ms < self.delivery_ms, "linger_ms is below delivery_ms")
-        _check(self.queue_records_max >= 1, "queue_records_max is at least 1")
-        _check(self.queue_kilobytes_max >= 1, "queue_kilobytes_max is at least 1")
-        _check(1 <= self.batch_records_max <= 10_000, "batch_records_max is 1 to 10000")
-        _check(
-            POLL_INTERVAL_MS_MIN <= self.session_ms <= self.poll_interval_ms,
-            f"session_ms is at least {POLL_INTERVAL_MS_MIN} and at most poll_interval_ms",
+        check(
+            SESSION_MS_MIN <= self.session_ms <= self.poll_interval_ms,
+            f"session_ms is {SESSION_MS_MIN} to {self.poll_interval_ms}",
         )
 
     def common_settings(self) -> dict[str, str | int | float | bool]:
@@ -113,17 +109,14 @@ class KafkaOptions:
             "enable.idempotence": True,
             "acks": "all",
             "compression.type": "lz4",
-            "linger.ms": self.linger_ms,
+            # How long it gathers records before it sends them: a push is late by as much.
+            "linger.ms": 5,
             "batch.size": 65_536,
             "delivery.timeout.ms": self.delivery_ms,
             "retry.backoff.ms": 100,
             # As Java's: clients of all languages agree on the partition of a chat (K-01).
             "partitioner": "murmur2_random",
             "queue.buffering.max.messages": self.queue_records_max,
-            "queue.buffering.max.kbytes": self.queue_kilobytes_max,
+            # What may wait in this process for the brokers; past it, events are left to the relays.
+            "queue.buffering.max.kbytes": 65_536,
         }
-
-
-def _check(holds: bool, sentence: str) -> None:
-    if not holds:
-        raise ValueError(sentence)

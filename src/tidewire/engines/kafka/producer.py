@@ -11,59 +11,66 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Message as Record
 
 from tidewire.domain.errors import LogUnavailable
 from tidewire.domain.events import LoggedEvent
 from tidewire.domain.ids import EVENT_PREFIX, UlidSource
+from tidewire.domain.lag import Behind, subject_of
+from tidewire.domain.messages import Message
 from tidewire.engines.kafka import schema
-from tidewire.engines.kafka.brokers import is_given_up
-from tidewire.engines.kafka.options import KafkaOptions
-from tidewire.ports.event_log import DeadLetters, EventLog, PublishDone
-from tidewire.ports.runtime import Clock
+from tidewire.engines.kafka.offsets import GroupOffsets
+from tidewire.engines.kafka.options import STATISTICS_MS, KafkaOptions
+from tidewire.engines.kafka.statistics import decode_statistics
+from tidewire.engines.kafka.texts import Owner, Texts, owner_of
+from tidewire.engines.kafka.unread import Unread
+from tidewire.ports.event_log import DeadLetters, EventLog, LateLog, PublishDone
+from tidewire.ports.runtime import Clock, resolve
 from tidewire.wire.event_records import encode_record, record_of
 
 POLL_S: Final = 0.1
-STATISTICS_MS: Final = 5_000
 CLOSE_S_MAX: Final = 2.0
 """Shorter than a process has for its end, also when the brokers are gone."""
 PURGE_S_MAX: Final = 2.0
+WITHDRAW_S: Final = 0.5
+"""How long a text that was deleted may still be on its way: usually the brokers have it by then."""
+CONFIRM_MS: Final = 1_000
+"""How old a record is before the brokers are asked whether the readers have dealt with it."""
 TRACE_BYTES: Final = 8
 
 _logger = logging.getLogger(__name__)
 
 
 class ProducerCounters:
-    """What has happened so far, as plain numbers for whoever shows them."""
+    """What has happened so far to records: the brokers did not take those that `failed` in time,
+    those that were `refused` found the queue of this process full. `fatal` says how often the
+    client was beyond help and had to be made anew, `withdrawn` how often that was done because a
+    text that waited in it was deleted."""
 
-    __slots__ = ("acked", "failed", "fatal", "refused", "sent")
-
-    def __init__(self) -> None:
-        self.sent = 0
-        self.acked = 0
-        self.failed = 0
-        """Records that the brokers did not take in time."""
-        self.refused = 0
-        """Records that found the queue of this process full."""
-        self.fatal = 0
-        """Times that the client was beyond help and had to be made anew."""
+    sent = acked = failed = refused = fatal = withdrawn = 0
 
 
+@dataclass(slots=True)
 class _Waiting:
     """Records that are reported together."""
 
-    __slots__ = ("done", "error", "left")
-
-    def __init__(self, left: int, done: PublishDone) -> None:
-        self.left = left
-        self.error: LogUnavailable | None = None
-        self.done = done
+    left: int
+    done: PublishDone
+    texts: Sequence[Owner] = ()
+    event: LoggedEvent | None = None
+    """One of them. None: they are no events."""
+    since_ms: int = 0
+    error: LogUnavailable | None = None
 
 
 class KafkaEventLog:
-    """Satisfies `ports.event_log.EventLog` and `DeadLetters`. Made on the loop that it serves."""
+    """Satisfies `ports.event_log.EventLog`, `LateLog` and `DeadLetters`. Made on the loop that it
+    serves."""
 
     def __init__(self, options: KafkaOptions, *, clock: Clock, producer_id: str) -> None:
         self.counters = ProducerCounters()
@@ -74,10 +81,14 @@ class KafkaEventLog:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         # Guarded by the lock: reports on their way to the loop.
-        self._reports: deque[tuple[_Waiting, KafkaError | None]] = deque()
+        self._reports: deque[tuple[_Waiting, KafkaError | None, Record]] = deque()
         self._is_closed = False
         self._is_fatal = False
         self._is_reached = True
+        self._texts = Texts()
+        self._unread = Unread()
+        self._offsets = GroupOffsets(options)
+        self._withdrawing: asyncio.TimerHandle | None = None
         self._producer = self._made()
         self._thread = threading.Thread(target=self._poll, name="kafka-producer", daemon=True)
         self._thread.start()
@@ -99,7 +110,11 @@ class KafkaEventLog:
         now_ms = self._clock.wall_ms()
         trace_id = secrets.token_hex(TRACE_BYTES)
         records = []
-        for event in events:
+        texts = []
+        for event in map(self._texts.current, events):
+            owner = owner_of(event)
+            if owner is not None:
+                texts.append(owner)
             record = record_of(
                 event,
                 event_id=EVENT_PREFIX + self._ids.next_ulid(now_ms),
@@ -109,39 +124,39 @@ class KafkaEventLog:
             )
             topic = self._options.topic_prefix + schema.topic_of(event)
             records.append((topic, record.partition_key.encode(), encode_record(record)))
-        self._produce(records, done)
+        self._produce(records, done, texts, events[0])
 
-    async def publish(self, events: Sequence[LoggedEvent]) -> None:
-        published, done = self._promise()
-        self.publish_nowait(events, done)
-        await published
+    def withdraw(self, deletions: Sequence[Message]) -> None:
+        for deletion in deletions:
+            self._texts.deleted(deletion)
+        if self._texts.is_deleted_waiting and self._withdrawing is None:
+            self._withdrawing = self._loop.call_later(WITHDRAW_S, self._take_back)
+
+    def _take_back(self) -> None:
+        """The vendor's client takes nothing back but everything. Then nothing goes through it
+        anyway: the relays publish what it held, as it is in the store by then."""
+        self._withdrawing = None
+        if self._texts.is_deleted_waiting and not self._is_closed:
+            self.counters.withdrawn += 1
+            self._replace_client()
 
     async def bury(self, key: bytes | None, letter: bytes) -> None:
-        buried, done = self._promise()
+        buried: asyncio.Future[None] = self._loop.create_future()
         topic = self._options.topic_prefix + schema.DEAD_LETTERS
-        self._produce([(topic, key, letter)], done)
+        self._produce([(topic, key, letter)], partial(resolve, buried))
         await buried
 
-    def _promise(self) -> tuple[asyncio.Future[None], PublishDone]:
-        promise: asyncio.Future[None] = self._loop.create_future()
-
-        def done(error: LogUnavailable | None) -> None:
-            if promise.done():
-                return  # Whoever waited has given up.
-            if error is None:
-                promise.set_result(None)
-            else:
-                promise.set_exception(error)
-
-        return promise, done
-
     def _produce(
-        self, records: Sequence[tuple[str, bytes | None, bytes]], done: PublishDone
+        self,
+        records: Sequence[tuple[str, bytes | None, bytes]],
+        done: PublishDone,
+        texts: Sequence[Owner] = (),
+        event: LoggedEvent | None = None,
     ) -> None:
-        waiting = _Waiting(len(records), done)
+        waiting = _Waiting(len(records), done, texts, event, self._clock.monotonic_ms())
 
-        def delivered(error: KafkaError | None, _message: Message) -> None:
-            self._report(waiting, error)
+        def delivered(error: KafkaError | None, record: Record) -> None:
+            self._report(waiting, error, record)
 
         if self._is_closed:
             self._loop.call_soon(done, LogUnavailable("the event log is closed"))
@@ -149,6 +164,8 @@ class KafkaEventLog:
         if self._is_fatal:
             self._renew()
         self.counters.sent += len(records)
+        for owner in texts:
+            self._texts.leaves(owner)
         for index, (topic, key, value) in enumerate(records):
             try:
                 self._producer.produce(topic, value, key, on_delivery=delivered)
@@ -158,15 +175,16 @@ class KafkaEventLog:
                 # Those before it are on their way; the rest is not, and is reported here.
                 waiting.left -= len(records) - index
                 if not waiting.left:
-                    self._loop.call_soon(waiting.done, waiting.error)
+                    self._loop.call_soon(self._end, waiting)
                 return
 
     def _take_reports(self) -> None:
         with self._lock:
             reports, self._reports = self._reports, deque()
-        for waiting, error in reports:
+        for waiting, error, record in reports:
             if error is None:
                 self.counters.acked += 1
+                self._await_readers(waiting, record)
                 if not self._is_reached:
                     self._is_reached = True
                     _logger.warning("the event log takes events again")
@@ -175,12 +193,46 @@ class KafkaEventLog:
                 waiting.error = LogUnavailable(f"the event log took too long: {error.name()}")
             waiting.left -= 1
             if not waiting.left:
-                waiting.done(waiting.error)
+                self._end(waiting)
+
+    def _await_readers(self, waiting: _Waiting, record: Record) -> None:
+        topic, partition, offset = record.topic(), record.partition(), record.offset()
+        # Where it lies is not known if the brokers had it already when it came again.
+        if (
+            waiting.event is None
+            or topic is None
+            or partition is None
+            or offset is None
+            or offset < 0
+        ):
+            return
+        chat_id, former = subject_of(waiting.event)
+        self._unread.logged((topic, partition), offset, chat_id, former, waiting.since_ms)
+
+    async def late(self, late_ms: int) -> Behind | None:
+        now_ms = self._clock.monotonic_ms()
+        # Long before it is late: brokers that go away take what they know along.
+        places = self._unread.places(now_ms - min(late_ms, CONFIRM_MS))
+        if places:
+            try:
+                self._unread.handled(await self._offsets.next_offsets(places))
+            except LogUnavailable as error:
+                _logger.debug("%s", error)
+        return self._unread.since(now_ms - late_ms)
+
+    def _end(self, waiting: _Waiting) -> None:
+        for owner in waiting.texts:
+            self._texts.arrived(owner)
+        waiting.done(waiting.error)
 
     def _renew(self) -> None:
         """After a fatal error a client takes nothing any more, and one that has given up
-        on the brokers sends nothing; what it holds is reported failed."""
+        on the brokers sends nothing."""
         self.counters.fatal += 1
+        self._replace_client()
+
+    def _replace_client(self) -> None:
+        """What the old one holds is reported failed, whatever the brokers may have of it."""
         self._is_fatal = False
         old, self._producer = self._producer, self._made()
         threading.Thread(target=_let_go, args=(old,), name="kafka-renewal", daemon=True).start()
@@ -192,7 +244,7 @@ class KafkaEventLog:
 
     @property
     def queued(self) -> int:
-        """Records of which nobody knows yet whether the brokers have them."""
+        """Records of which it is not known yet whether the brokers have them."""
         counters = self.counters
         return counters.sent - counters.acked - counters.failed - counters.refused
 
@@ -202,11 +254,15 @@ class KafkaEventLog:
         if self._is_closed:
             return
         self._is_closed = True
-        await self._loop.run_in_executor(None, self._finish)
+        if self._withdrawing is not None:
+            self._withdrawing.cancel()
+        self._offsets.close()
+        patience_s = 0.0 if self._texts.is_deleted_waiting else CLOSE_S_MAX
+        await self._loop.run_in_executor(None, self._finish, patience_s)
         self._take_reports()
 
-    def _finish(self) -> None:
-        self._producer.flush(CLOSE_S_MAX)
+    def _finish(self, patience_s: float) -> None:
+        self._producer.flush(patience_s)
         _let_go(self._producer)
         self._thread.join()
 
@@ -216,10 +272,10 @@ class KafkaEventLog:
         while not self._is_closed:
             self._producer.poll(POLL_S)
 
-    def _report(self, waiting: _Waiting, error: KafkaError | None) -> None:
+    def _report(self, waiting: _Waiting, error: KafkaError | None, record: Record) -> None:
         with self._lock:
             is_first = not self._reports
-            self._reports.append((waiting, error))
+            self._reports.append((waiting, error, record))
         if is_first and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._take_reports)
 
@@ -234,7 +290,7 @@ class KafkaEventLog:
             _logger.error("no broker of the event log can be reached; events wait in the outbox")
 
     def _told_statistics(self, statistics: str) -> None:
-        if not self._is_fatal and is_given_up(statistics.encode()):
+        if not self._is_fatal and decode_statistics(statistics).is_given_up:
             self._is_fatal = True
             _logger.warning(
                 "the producer had given up on the brokers of the event log and is made anew"
@@ -242,7 +298,7 @@ class KafkaEventLog:
 
 
 def _let_go(producer: Producer) -> None:
-    """Have it report what it held; it is gone when nobody holds it any more."""
+    """Have it report what it held; it is gone when nothing refers to it any more."""
     producer.purge()
     producer.flush(PURGE_S_MAX)
 
@@ -255,3 +311,4 @@ def _why_refused(error: BufferError | KafkaException) -> str:
 
 _CONFORMS: type[EventLog] = KafkaEventLog
 _CONFORMS_AS_DEAD_LETTERS: type[DeadLetters] = KafkaEventLog
+_CONFORMS_AS_LATE_LOG: type[LateLog] = KafkaEventLog

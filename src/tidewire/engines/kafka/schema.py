@@ -1,4 +1,4 @@
-"""The topics: their partitions, how long they keep what, and who is in which (contract-facts 5.1).
+"""The topics: their partitions, how long they keep what, and who is in which (docs/data-model.md).
 PURE.
 """
 
@@ -17,6 +17,9 @@ DEAD_LETTERS: Final = "dead_letters"
 
 READ: Final = (MESSAGES, MEMBERSHIPS, CHATS)
 """What the fan-out reads."""
+
+GROUP: Final = "fanout-workers"
+"""The readers that share the work, after the prefix of the topics."""
 
 DAY_MS: Final = 86_400_000
 GB: Final = 1_000_000_000

@@ -3,11 +3,13 @@
 These calls wait: they are for the command line, not for a server.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-# What this module offers to everybody, mypy takes for its own affair.
+# What this module offers to all, mypy takes for its own affair.
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -25,11 +27,19 @@ if TYPE_CHECKING:
 ANSWER_S_MAX: Final = 20.0
 
 
+@contextmanager
+def _admin(options: KafkaOptions) -> Iterator[AdminClient]:
+    try:
+        yield AdminClient(options.common_settings())
+    except KafkaException as error:
+        fault: KafkaError = error.args[0]
+        raise LogUnavailable(f"the event log: {fault.str()} ({fault.name()})") from error
+
+
 def create_topics(options: KafkaOptions) -> list[str]:
     """Make what is missing; what was made. What is there stays as it is. Raises LogUnavailable."""
-    admin = AdminClient(options.common_settings())
-    try:
-        there = _names(admin)
+    with _admin(options) as admin:
+        there = admin.list_topics(timeout=ANSWER_S_MAX).topics
         missing = [topic for topic in topics(options) if topic.name not in there]
         if not missing:
             return []
@@ -39,14 +49,11 @@ def create_topics(options: KafkaOptions) -> list[str]:
             request_timeout=ANSWER_S_MAX,
         )
         return [topic.name for topic in missing if _is_made(made[topic.name])]
-    except KafkaException as error:
-        raise _translated(error) from error
 
 
 def delete_topics(options: KafkaOptions) -> None:
     """Take away topics that were made for a while. Raises LogUnavailable."""
-    admin = AdminClient(options.common_settings())
-    try:
+    with _admin(options) as admin:
         gone = admin.delete_topics(
             [topic.name for topic in topics(options)],
             operation_timeout=ANSWER_S_MAX,
@@ -54,23 +61,14 @@ def delete_topics(options: KafkaOptions) -> None:
         )
         for future in gone.values():
             future.result()
-    except KafkaException as error:
-        raise _translated(error) from error
 
 
 def check_topics(options: KafkaOptions) -> list[str]:
     """What differs from what is needed, in words. Raises LogUnavailable."""
-    admin = AdminClient(options.common_settings())
-    try:
+    with _admin(options) as admin:
         return [
             fault for topic in topics(options) for fault in differences(topic, _found(admin, topic))
         ]
-    except KafkaException as error:
-        raise _translated(error) from error
-
-
-def _names(admin: AdminClient) -> set[str]:
-    return {*admin.list_topics(timeout=ANSWER_S_MAX).topics}
 
 
 def _new(topic: Topic) -> NewTopic:
@@ -83,7 +81,7 @@ def _new(topic: Topic) -> NewTopic:
 
 
 def _is_made(future: "Future[None]") -> bool:
-    """False if somebody else was faster."""
+    """False if another process was faster."""
     try:
         future.result()
     except KafkaException as error:
@@ -102,8 +100,3 @@ def _found(admin: AdminClient, topic: Topic) -> FoundTopic | None:
     settings = {name: str(entry.value) for name, entry in answer.result().items()}
     replicas = min(len(one.replicas) for one in described.partitions.values())
     return FoundTopic(len(described.partitions), replicas, settings)
-
-
-def _translated(error: KafkaException) -> LogUnavailable:
-    fault: KafkaError = error.args[0]
-    return LogUnavailable(f"the event log: {fault.str()} ({fault.name()})")

@@ -15,7 +15,7 @@ async def check_redis(options: RedisOptions) -> list[str]:
     if options.url is None:
         return ["redis.url is not set"]
     try:
-        link = Link(options.url, key_prefix=options.key_prefix, timeout_ms=options.timeout_ms)
+        link = Link(options)
     except ValueError:
         # What is wrong with it is not said: it may hold a password.
         return ["redis.url is no address of a Redis: redis://host:port/0 is one"]

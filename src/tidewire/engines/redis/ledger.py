@@ -2,7 +2,7 @@
 
 Every entry carries its number, and the counter says how many there are. A step other than +1, a
 counter that went back, or entries that are there by the counter and do not come: each means that
-something was lost, whatever it was, and everybody connected here has to sync again.
+something was lost, whatever it was, and all clients connected here have to sync again.
 """
 
 

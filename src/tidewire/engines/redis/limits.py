@@ -1,19 +1,22 @@
 """Exchanges with Redis what the processes of a cluster have used of their limits.
 
-Nobody waits for it: limits are decided at once from what was last heard. Without Redis every
-process holds its own limits, and nothing more (contract-facts 6.1: open).
+Nothing waits for it: limits are decided at once from what was last heard. Without Redis every
+process holds its own limits, and nothing more.
 """
 
 import asyncio
 import logging
 from collections.abc import Mapping
 from hashlib import blake2b
+from typing import Final
 
-from tidewire.domain.accounts import Secret
-from tidewire.domain.shared_limits import SharedView
+from tidewire.domain.rates import SharedView
 from tidewire.engines.redis.link import Argument, Link, RedisLost
 from tidewire.engines.redis.options import RedisOptions
 from tidewire.ports.runtime import Clock, Tasks
+
+KEYS_MAX: Final = 2_000
+"""How many limits are exchanged in one call."""
 
 _logger = logging.getLogger(__name__)
 
@@ -35,9 +38,7 @@ class LimitExchange:
         self._views = dict(views)
         self._clock = clock
         self._tasks = tasks
-        self._link = Link(
-            options.url or Secret(""), key_prefix=options.key_prefix, timeout_ms=options.timeout_ms
-        )
+        self._link = Link(options)
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self._ended.set()
@@ -55,12 +56,12 @@ class LimitExchange:
         """Tell what was used here, and hear what all have used. Raises RedisLost; what was to be
         told is then forgotten, as if Redis had lost it."""
         for name, view in self._views.items():
-            used = view.take_used(self._options.limits_keys_max)
+            used = view.take_used(KEYS_MAX)
             if not used:
                 continue
             arguments: list[Argument] = []
             for key, count in used:
-                arguments += (_name_of(name, key), view.interval_us, count)
+                arguments += (_name_of(name, key), view.rate.interval_us, count)
             left = await self._link.run("limits", *arguments)
             now_ms = self._clock.monotonic_ms()
             for (key, _), left_us in zip(used, left, strict=True):

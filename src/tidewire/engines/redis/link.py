@@ -1,6 +1,7 @@
 """The way to Redis: scripts and streams, with one error for everything that can go wrong."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
@@ -12,6 +13,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 
 from tidewire.domain.accounts import Secret
+from tidewire.engines.redis.options import RedisOptions
 
 Argument = bytes | str | int
 
@@ -43,16 +45,25 @@ def script(name: str) -> Script:
     return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
+@contextmanager
+def _asking(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, OSError, TimeoutError) as error:
+        raise RedisLost(f"{what}: {type(error).__name__}: {error}") from error
+
+
 class Link:
     """Makes connections as they are needed. Nothing is tried twice: the callers know better."""
 
-    def __init__(self, url: Secret, *, key_prefix: str, timeout_ms: int, block_ms: int = 0) -> None:
-        """`block_ms` is how much longer than a call a read may wait for something to come."""
-        self.key_prefix = key_prefix
+    def __init__(self, options: RedisOptions, *, block_ms: int = 0) -> None:
+        """`block_ms` is how much longer than a call a read may wait for something to come. Raises
+        ValueError if the URL is none of a Redis."""
+        self.key_prefix = options.key_prefix
         self._client = Redis.from_url(
-            url.reveal(),
-            socket_timeout=(timeout_ms + block_ms) / 1000,
-            socket_connect_timeout=timeout_ms / 1000,
+            (options.url or Secret("")).reveal(),
+            socket_timeout=(options.timeout_ms + block_ms) / 1000,
+            socket_connect_timeout=options.timeout_ms / 1000,
             retry=Retry(NoBackoff(), 0),
             protocol=2,
         )
@@ -60,14 +71,12 @@ class Link:
     async def run(self, name: str, *arguments: Argument) -> list[Any]:
         """What a script returns. Raises RedisLost."""
         known = script(name)
-        try:
+        with _asking(name):
             try:
                 answer = await self._client.evalsha(known.sha, 1, self.key_prefix, *arguments)
             except NoScriptError:
                 # It was started or emptied since; it keeps the script when it has seen it.
                 answer = await self._client.eval(known.source, 1, self.key_prefix, *arguments)
-        except (RedisError, OSError, TimeoutError) as error:
-            raise RedisLost(f"{name}: {type(error).__name__}: {error}") from error
         return answer if isinstance(answer, list) else [answer]
 
     async def read(
@@ -75,10 +84,8 @@ class Link:
     ) -> Sequence[Entry]:
         """The entries of a stream after one, at most so many; waits for the first. Raises
         RedisLost."""
-        try:
+        with _asking("xread"):
             answer: Any = await self._client.xread({stream: after}, count=count, block=block_ms)
-        except (RedisError, OSError, TimeoutError) as error:
-            raise RedisLost(f"xread: {type(error).__name__}: {error}") from error
         if not answer:
             return ()
         [(_, entries)] = answer
@@ -86,10 +93,8 @@ class Link:
 
     async def describe(self) -> dict[str, Any]:
         """What Redis says about itself (INFO). Raises RedisLost."""
-        try:
+        with _asking("info"):
             told: dict[str, Any] = await self._client.info()
-        except (RedisError, OSError, TimeoutError) as error:
-            raise RedisLost(f"info: {type(error).__name__}: {error}") from error
         return told
 
     async def close(self) -> None:

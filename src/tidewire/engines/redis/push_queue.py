@@ -1,7 +1,7 @@
 """What waits to be pushed to other processes: in order, bounded, never lost in silence. PURE.
 
-What cannot be kept or brought is dropped as a whole, and from then on the queue owes everybody the
-word that pushes were lost: it goes out before anything else.
+What cannot be kept or brought is dropped as a whole, and from then on the queue owes all clients
+the word that pushes were lost: it goes out before anything else.
 """
 
 from collections import deque
@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from tidewire.domain.ids import ConnectionId, UserId
+from tidewire.engines.redis.options import RedisOptions
 
 _USER_BYTES: Final = 64
 """About what a user id takes, with what Python adds."""
@@ -23,11 +24,12 @@ class Kind(StrEnum):
     PUSH = "push"
     RESYNC = "resync"
     LOST = "lost"
-    """Everybody syncs again, and whatever else such entries tell is looked up again."""
+    """All clients sync again, and whatever else such entries tell is looked up again."""
     REVOKE = "revoke"
-    CLOSE_USER = "close_user"
     DUPLICATE = "duplicate"
     FORGET_ROSTER = "forget_roster"
+    NEWS = "news"
+    """Only for gateways other than the one that tells, and that know what it is."""
 
 
 class Parcel(NamedTuple):
@@ -38,10 +40,14 @@ class Parcel(NamedTuple):
     """None: every gateway is told."""
     body: bytes = b""
     except_connection: ConnectionId | None = None
+    news: bytes = b""
+    """What comes with a push."""
 
     @property
     def size(self) -> int:
-        return _PUSH_BYTES + len(self.body) + _USER_BYTES * len(self.user_ids or ())
+        return (
+            _PUSH_BYTES + len(self.body) + len(self.news) + _USER_BYTES * len(self.user_ids or ())
+        )
 
 
 LOST: Final = Parcel(Kind.LOST, None)
@@ -55,20 +61,8 @@ class Batch(NamedTuple):
 class PushQueue:
     """One batch is under way at a time."""
 
-    def __init__(
-        self,
-        *,
-        bytes_max: int,
-        batch_pushes_max: int,
-        batch_users_max: int,
-        batch_bytes_max: int,
-        attempts_max: int,
-    ) -> None:
-        self._bytes_max = bytes_max
-        self._batch_pushes_max = batch_pushes_max
-        self._batch_users_max = batch_users_max
-        self._batch_bytes_max = batch_bytes_max
-        self._attempts_max = attempts_max
+    def __init__(self, options: RedisOptions) -> None:
+        self._options = options
         self._waiting: deque[Parcel] = deque()
         self._batch: Batch | None = None
         self._attempts = 0
@@ -79,15 +73,15 @@ class PushQueue:
         self.done_count = 0
         """How many of them are out of our hands: the first so many."""
         self.losses = 0
-        """How often everything was dropped."""
+        """How often everything that waited was dropped, and all clients told."""
         self._dropped_since = False
         self.owes_word = False
-        """Something was dropped, and nobody has been told yet."""
+        """Something was dropped, and the clients have not been told yet."""
 
     def put(self, parcel: Parcel) -> None:
         """Add one to the end; if there is no room, everything that waits is dropped."""
         self.put_count += 1
-        if self.bytes_count + parcel.size > self._bytes_max:
+        if self.bytes_count + parcel.size > self._options.queue_bytes_max:
             self._drop()
             return
         self._waiting.append(parcel)
@@ -118,7 +112,7 @@ class PushQueue:
         """The batch may not have been pushed: it is tried again, for a while."""
         assert self._batch is not None
         self._attempts += 1
-        if self.owes_word or self._attempts >= self._attempts_max:
+        if self.owes_word or self._attempts >= self._options.attempts_max:
             self._batch = None
             self._drop()
             self._attempts = 0
@@ -129,11 +123,12 @@ class PushQueue:
         if self.owes_word:
             parcels.append(LOST)
             self._dropped_since = False
-        while self._waiting and len(parcels) < self._batch_pushes_max:
+        options = self._options
+        while self._waiting and len(parcels) < options.batch_pushes_max:
             parcel = self._waiting[0]
             users += len(parcel.user_ids or ())
             size += parcel.size
-            if parcels and (users > self._batch_users_max or size > self._batch_bytes_max):
+            if parcels and (users > options.batch_users_max or size > options.batch_bytes_max):
                 break
             parcels.append(self._waiting.popleft())
         return parcels

@@ -1,4 +1,4 @@
-"""The routes of one gateway: those to be made known, those that are, those nobody is sure of. PURE.
+"""The routes of one gateway: those to be made known, those that are, those not sure. PURE.
 
 A route whose registration was not answered may be known or not, and a push may have gone past it:
 its connection syncs again once the route has been asserted. The same goes for one that was missing.
@@ -6,7 +6,7 @@ its connection syncs again once the route has been asserted. The same goes for o
 
 from collections.abc import Collection, Sequence
 
-from tidewire.domain.ids import ConnectionId
+from tidewire.domain.ids import ConnectionId, UserId
 from tidewire.ports.router import Route
 
 
@@ -18,6 +18,10 @@ class RouteBook:
         self._to_unregister: dict[ConnectionId, Route] = {}
         self._under_way: dict[ConnectionId, Route] = {}
         self._unsure: set[ConnectionId] = set()
+        # Routes that are known for sure, and since when each user has one without interruption.
+        self._sure: set[ConnectionId] = set()
+        self._sure_by_user: dict[UserId, tuple[int, int]] = {}
+        self._interrupted: dict[UserId, None] = {}
 
     def __len__(self) -> int:
         return len(self._to_register) + len(self._under_way) + len(self._known)
@@ -26,12 +30,40 @@ class RouteBook:
     def has_wishes(self) -> bool:
         return bool(self._to_register or self._to_unregister)
 
+    def routed_at_ms(self, user_id: UserId) -> int | None:
+        """Since when this user has a route that is known for sure; None: there is none."""
+        found = self._sure_by_user.get(user_id)
+        return None if found is None else found[1]
+
+    def take_interrupted(self) -> list[UserId]:
+        """The users who had no such route for a moment, or have none any more, since last time."""
+        interrupted, self._interrupted = list(self._interrupted), {}
+        return interrupted
+
+    def _is_sure(self, route: Route, now_ms: int) -> None:
+        if route.connection_id in self._sure:
+            return
+        self._sure.add(route.connection_id)
+        count, since_ms = self._sure_by_user.get(route.user_id, (0, now_ms))
+        self._sure_by_user[route.user_id] = (count + 1, since_ms)
+
+    def _is_unsure(self, route: Route) -> None:
+        if route.connection_id not in self._sure:
+            return
+        self._sure.remove(route.connection_id)
+        count, since_ms = self._sure_by_user.pop(route.user_id)
+        if count > 1:
+            self._sure_by_user[route.user_id] = (count - 1, since_ms)
+        else:
+            self._interrupted[route.user_id] = None
+
     def register(self, route: Route) -> None:
         self._to_register[route.connection_id] = route
 
     def unregister(self, route: Route) -> None:
-        """Nobody looks for it any more, however far its registration has come."""
+        """It is not looked for any more, however far its registration has come."""
         connection_id = route.connection_id
+        self._is_unsure(route)
         self._unsure.discard(connection_id)
         if self._to_register.pop(connection_id, None) is not None:
             return
@@ -47,24 +79,27 @@ class RouteBook:
             self._under_way[route.connection_id] = route
         return taken
 
-    def registered(self, routes: Sequence[Route]) -> None:
+    def registered(self, routes: Sequence[Route], now_ms: int) -> None:
         for route in routes:
             # It may have been unregistered meanwhile.
             if self._under_way.pop(route.connection_id, None) is not None:
                 self._known[route.connection_id] = route
+                if route.connection_id not in self._unsure:
+                    self._is_sure(route, now_ms)
 
     def not_registered(self, routes: Sequence[Route]) -> None:
         """There was no answer: the next assertion makes them known, and they sync again then."""
         self._unsure |= {
             one.connection_id for one in routes if one.connection_id in self._under_way
         }
-        self.registered(routes)
+        self.registered(routes, 0)
 
     def doubt(self, route: Route) -> None:
         """Its connection could not wait for the registration: it syncs again after it."""
         connection_id = route.connection_id
         if any(connection_id in one for one in (self._to_register, self._under_way, self._known)):
             self._unsure.add(connection_id)
+            self._is_unsure(route)
 
     def take_to_unregister(self, count_max: int) -> list[Route]:
         """The next routes to forget. If that fails, they expire by themselves."""
@@ -84,14 +119,16 @@ class RouteBook:
         return [known[one] for one in connection_ids if one in known]
 
     def asserted(
-        self, routes: Sequence[Route], missing: Collection[ConnectionId]
+        self, routes: Sequence[Route], missing: Collection[ConnectionId], now_ms: int
     ) -> list[ConnectionId]:
         """These routes are known from here on; answers which connections have to sync again."""
         told = []
-        for connection_id, _, _ in routes:
-            if connection_id in self._known and (
-                connection_id in missing or connection_id in self._unsure
-            ):
-                told.append(connection_id)
+        for route in routes:
+            connection_id = route.connection_id
+            if connection_id in self._known:
+                if connection_id in missing or connection_id in self._unsure:
+                    told.append(connection_id)
+                    self._is_unsure(route)
+                self._is_sure(route, now_ms)
             self._unsure.discard(connection_id)
         return told

@@ -10,14 +10,16 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from tidewire.domain.accounts import Secret
-from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
+from tidewire.domain.errors import Unavailable
+from tidewire.domain.ids import ChatId, SessionId, UserId
+from tidewire.domain.news import ChatNews
 from tidewire.domain.resync import ResyncReason
 from tidewire.engines.redis.link import Argument, Link, RedisLost
 from tidewire.engines.redis.options import RedisOptions
 from tidewire.engines.redis.push_queue import Batch, Kind, Parcel, PushQueue
-from tidewire.ports.router import Router
+from tidewire.ports.router import Push, Router
 from tidewire.ports.runtime import Tasks
+from tidewire.wire.chat_news import encode_news
 
 PRESENCE_USERS_MAX: Final = 2_000
 """How many users are looked up in one call."""
@@ -28,19 +30,10 @@ _logger = logging.getLogger(__name__)
 
 
 class RouterCounters:
-    """What has happened so far, as plain numbers for whoever shows them."""
+    """What has happened so far: `failures` are calls that Redis did not answer, `entries` those
+    appended to streams, one a push and gateway."""
 
-    __slots__ = ("batches", "entries", "entries_refused", "failures", "pushes")
-
-    def __init__(self) -> None:
-        self.pushes = 0
-        self.batches = 0
-        self.entries = 0
-        """Entries appended to streams: one a push and gateway."""
-        self.entries_refused = 0
-        """Entries for gateways whose keys were gone: those tell their connections themselves."""
-        self.failures = 0
-        """Calls that Redis did not answer."""
+    pushes = batches = entries = failures = 0
 
 
 class RedisRouter:
@@ -52,30 +45,13 @@ class RedisRouter:
         self._options = options
         self._router_id = router_id
         self._tasks = tasks
-        self._link = Link(
-            options.url or Secret(""), key_prefix=options.key_prefix, timeout_ms=options.timeout_ms
-        )
-        self._queue = PushQueue(
-            bytes_max=options.queue_bytes_max,
-            batch_pushes_max=options.batch_pushes_max,
-            batch_users_max=options.batch_users_max,
-            batch_bytes_max=options.batch_bytes_max,
-            attempts_max=options.attempts_max,
-        )
+        self._link = Link(options)
+        self.queue = PushQueue(options)
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._is_closing = False
         self._ended = asyncio.Event()
         self._ended.set()
-
-    @property
-    def queue_bytes(self) -> int:
-        return self._queue.bytes_count
-
-    @property
-    def losses(self) -> int:
-        """How often everything that waited was dropped, and everybody told."""
-        return self._queue.losses
 
     def start(self) -> None:
         """Begin to push. What was pushed before waits until now."""
@@ -83,7 +59,7 @@ class RedisRouter:
         self._tasks.start_service("redis-router", self._run())
 
     async def stop(self) -> None:
-        """Push what waits if Redis answers, and end. Call it after whoever pushes has ended."""
+        """Push what waits if Redis answers, and end. Call it when nothing is pushed any more."""
         self._is_closing = True
         self._wake.set()
         await self._ended.wait()
@@ -91,16 +67,11 @@ class RedisRouter:
 
     # `ports.router.Router`.
 
-    def push(
-        self,
-        user_ids: Sequence[UserId],
-        framed: bytes,
-        *,
-        except_connection: ConnectionId | None = None,
-    ) -> None:
-        if user_ids:
+    def push(self, push: Push) -> None:
+        if push.user_ids:
             self.counters.pushes += 1
-            self._put(Parcel(Kind.PUSH, user_ids, framed, except_connection))
+            news = b"" if push.news is None else encode_news(push.news)
+            self._put(Parcel(Kind.PUSH, push.user_ids, push.framed, push.except_connection, news))
 
     def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
         self._put(Parcel(Kind.RESYNC, user_ids, reason.encode()))
@@ -112,17 +83,16 @@ class RedisRouter:
             asked = unique[start : start + PRESENCE_USERS_MAX]
             try:
                 counts = await self._link.run("presence", *asked)
-            except RedisLost:
-                # Status updates are all that is asked for; the digest heals one that is not told.
+            except RedisLost as error:
                 self.counters.failures += 1
-                return {}
+                raise Unavailable(f"Redis does not say who is connected: {error}") from error
             found |= {one: count for one, count in zip(asked, counts, strict=True) if count}
         return found
 
     async def settled(self) -> None:
-        queue = self._queue
+        queue = self.queue
         target = queue.put_count
-        # A word that is owed is known to this process alone: whoever waits may not forget before.
+        # A word that is owed is known to this process alone: those who wait may not forget before.
         while queue.done_count < target or queue.owes_word:
             self._progress.clear()
             await self._progress.wait()
@@ -135,29 +105,29 @@ class RedisRouter:
             named = session_ids[start : start + SESSIONS_MAX]
             self._put(Parcel(Kind.REVOKE, None, " ".join(named).encode()))
 
-    def close_user(self, user_id: UserId) -> None:
-        """Have every gateway close a user's connections."""
-        self._put(Parcel(Kind.CLOSE_USER, None, user_id.encode()))
-
     def forget_roster(self, chat_id: ChatId) -> None:
         """The members of a chat changed in a way that no event tells of."""
         self._put(Parcel(Kind.FORGET_ROSTER, None, chat_id.encode()))
 
+    def spread(self, news: ChatNews, user_ids: Sequence[UserId]) -> None:
+        """Tell the other gateways at which these users are connected."""
+        self._put(Parcel(Kind.NEWS, user_ids, encode_news(news)))
+
     # Inside.
 
     def _put(self, parcel: Parcel) -> None:
-        self._queue.put(parcel)
+        self.queue.put(parcel)
         self._wake.set()
 
     async def _run(self) -> None:
         try:
             while True:
-                batch = self._queue.take()
+                batch = self.queue.take()
                 if batch is not None:
                     is_pushed = await self._push(batch)
                     self._progress.set()
                     if not is_pushed:
-                        if self._is_closing and self._queue.owes_word:
+                        if self._is_closing and self.queue.owes_word:
                             return
                         await asyncio.sleep(self._options.retry_ms / 1000)
                 elif self._is_closing:
@@ -176,8 +146,8 @@ class RedisRouter:
             options.stream_entries_max,
             options.life_ms,
         ]
-        for kind, user_ids, body, except_connection in batch.parcels:
-            arguments += (kind.value, except_connection or "", body)
+        for kind, user_ids, body, except_connection, news in batch.parcels:
+            arguments += (kind.value, except_connection or "", body, news)
             if user_ids is None:
                 arguments.append(-1)
             else:
@@ -185,19 +155,18 @@ class RedisRouter:
                 arguments += user_ids
         counters = self.counters
         try:
-            appended, refused = await self._link.run("push", *arguments)
+            appended, _ = await self._link.run("push", *arguments)
         except RedisLost as error:
             counters.failures += 1
-            losses = self._queue.losses
-            owed_word = self._queue.owes_word
-            self._queue.failed()
-            if self._queue.losses > losses and not owed_word:
-                _logger.warning("pushes were dropped, everybody will sync again: %s", error)
+            losses = self.queue.losses
+            owed_word = self.queue.owes_word
+            self.queue.failed()
+            if self.queue.losses > losses and not owed_word:
+                _logger.warning("pushes were dropped, all clients will sync again: %s", error)
             return False
         counters.batches += 1
         counters.entries += appended
-        counters.entries_refused += refused
-        self._queue.done()
+        self.queue.done()
         return True
 
 

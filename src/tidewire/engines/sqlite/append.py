@@ -1,8 +1,8 @@
 """The append: dedup, membership, sequence, message, counter and the author's positions, as one act.
 
-The hot path of the store. Whatever concerns the whole batch is asked in one statement, which reads
-its questions out of one JSON array: a fifth of the cost of a statement each. All answers come in
-one row, for the reason that `bulk` gives.
+The hot path of the store. Whatever concerns the whole batch is asked in one statement: a fifth of
+the cost of a statement each. Authors are asked for once, as long as what is
+`known` of them stays true.
 """
 
 from collections.abc import Sequence
@@ -10,34 +10,40 @@ from typing import Any, Final
 
 import apsw
 import msgspec
+from msgspec.structs import astuple
 
-from tidewire.domain.access import blocked
-from tidewire.domain.damage import message_checksum
-from tidewire.domain.delivery import Positions, positions_after_append, read_by_reply
-from tidewire.domain.errors import CounterMissing, KeyReused, NotAMember
-from tidewire.domain.events import Event, MessageAppended, PositionsAdvanced
-from tidewire.domain.ids import ChatId, ClientMessageId, UserId
-from tidewire.domain.limits import APPEND_SENDS_MAX, SEQUENCE_MAX
-from tidewire.domain.messages import Appended, AppendOutcome, Message, SendMessage
-from tidewire.engines.sqlite.bulk import execute_rows, for_rows
-from tidewire.engines.sqlite.positions import MOVE_POSITIONS
-from tidewire.engines.sqlite.stored import checked_head, message_of_row, whole
+from tidewire.domain.amendments import NO_FACTS
+from tidewire.domain.append import AppendDecision, Author, ChatEnd, decide_append
+from tidewire.domain.damage import message_checksum, plain_checksum
+from tidewire.domain.delivery import NOWHERE, Positions
+from tidewire.domain.events import Event
+from tidewire.domain.ids import SYSTEM, ChatId, ClientMessageId
+from tidewire.domain.limits import APPEND_SENDS_MAX
+from tidewire.domain.messages import AppendOutcome, Message, SendMessage
+from tidewire.domain.rows import NOT_PLAIN, row_of
+from tidewire.engines.sqlite.amendments import Found, find_facts, messages_before, write_amendments
+from tidewire.engines.sqlite.database import ask_rows, execute_rows, for_questions, for_rows
+from tidewire.engines.sqlite.known import Known
+from tidewire.engines.sqlite.positions import move_positions
+from tidewire.engines.sqlite.stored import COLUMNS, checked_head, message_of_row, whole
 
-FIND_KEYS: Final = """
-SELECT question.key, message.chat_id, message.sequence, message.prev_sequence,
-    message.message_id, message.sender_id, message.client_message_id, message.content,
-    message.content_type, message.created_at, message.checksum
-FROM json_each(?) AS question
+FIND_KEYS: Final = for_questions(
+    f"""
+WITH question (number, chat_id, client_message_id) AS (VALUES {{rows}})
+SELECT number, {", ".join(f"message.{column}" for column in COLUMNS)}
+FROM question
 CROSS JOIN messages AS message
-    ON message.chat_id = question.value ->> 0
-    AND message.client_message_id = question.value ->> 1
-"""
+    ON message.chat_id = question.chat_id
+    AND message.client_message_id = question.client_message_id
+""",  # noqa: S608 - constants
+    columns=2,
+)
 
 FIND_AUTHORS: Final = """
 SELECT json_group_array(json_array(
     question.key, chat.membership_version, counter.sequence_counter,
     (SELECT max(sequence) FROM messages WHERE chat_id = chat.chat_id),
-    member.joined_sequence, member.blocked_at IS NOT NULL,
+    member.joined_sequence, member.blocked_at IS NOT NULL, member.role IN ('owner', 'admin'),
     state.last_acked_sequence, state.last_read_sequence
 ))
 FROM json_each(?) AS question
@@ -49,19 +55,27 @@ CROSS JOIN delivery_state AS state
 LEFT JOIN chat_counters AS counter ON counter.chat_id = chat.chat_id
 """
 
+FIND_END: Final = """
+SELECT membership_version,
+    (SELECT sequence_counter FROM chat_counters WHERE chat_counters.chat_id = chats.chat_id),
+    (SELECT max(sequence) FROM messages WHERE messages.chat_id = chats.chat_id)
+FROM chats WHERE chat_id = ?
+"""
+
 # The index alone: where the row of a key is, whatever the row has become.
 FIND_KEY: Final = """
 SELECT position FROM messages INDEXED BY messages_by_key
 WHERE chat_id = ? AND client_message_id = ?
 """
 
+_INSERT: Final = "INSERT OR FAIL INTO messages ({columns}) VALUES {{rows}}"
+_PLAIN_COLUMNS: Final = (*COLUMNS[:NOT_PLAIN], "checksum")
 INSERT_MESSAGES: Final = for_rows(
-    """
-INSERT OR FAIL INTO messages (chat_id, sequence, prev_sequence, message_id, sender_id,
-    client_message_id, content, content_type, created_at, checksum)
-VALUES {rows}
-""",
-    columns=10,
+    _INSERT.format(columns=", ".join(_PLAIN_COLUMNS)), columns=len(_PLAIN_COLUMNS)
+)
+_ENTRY_COLUMNS: Final = (*COLUMNS, "message_before")
+INSERT_ENTRIES: Final = for_rows(
+    _INSERT.format(columns=", ".join(_ENTRY_COLUMNS)), columns=len(_ENTRY_COLUMNS)
 )
 
 MOVE_COUNTERS: Final = for_rows(
@@ -76,74 +90,32 @@ FROM moved WHERE chat_counters.chat_id = moved.chat_id
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_authors: Final = msgspec.json.Decoder(
-    list[tuple[int, int, int | None, int | None, int, int, int, int]]
+    list[tuple[int, int, int | None, int | None, int, int, int, int, int]]
 ).decode
 
 
-class _ChatState:
-    """A chat as this batch leaves it."""
-
-    __slots__ = ("counter", "head", "membership_version", "moved")
-
-    def __init__(self, membership_version: int, counter: int | None, head: int | None) -> None:
-        self.membership_version = membership_version
-        self.counter = counter
-        self.head = head or 0
-        self.moved = False
-
-    @property
-    def is_writable(self) -> bool:
-        """A counter that is gone, or behind its own messages, would give a sequence out twice."""
-        return self.counter is not None and self.head <= self.counter < SEQUENCE_MAX
-
-
-class _Author:
-    """A member as this batch leaves him."""
-
-    __slots__ = ("chat", "is_blocked", "joined_sequence", "moved", "positions")
-
-    def __init__(
-        self, chat: _ChatState, joined_sequence: int, is_blocked: int, positions: Positions
-    ) -> None:
-        self.chat = chat
-        self.joined_sequence = joined_sequence
-        self.is_blocked = is_blocked
-        self.positions = positions
-        self.moved = False
-
-
 def append(
-    database: apsw.Connection, sends: Sequence[SendMessage], now_ms: int
+    database: apsw.Connection, sends: Sequence[SendMessage], now_ms: int, known: Known
 ) -> tuple[list[AppendOutcome], list[Event]]:
     """Inside the caller's transaction. See `MessageStore.append` for the contract."""
     assert len(sends) <= APPEND_SENDS_MAX
     keys = [(send.chat_id, send.client_message_id) for send in sends]
     assert len(set(keys)) == len(keys), "one key twice in a batch"
+    known.look()
     stored = _find_keys(database, keys)
-    authors = _find_authors(database, sends)
-    outcomes: list[AppendOutcome] = []
-    events: list[Event] = []
-    rows: list[tuple[str | int, ...]] = []
-    for index, send in enumerate(sends):
-        first = stored.get(index) if stored else None
-        if first is not None and first.sender_id == send.sender_id:
-            outcomes.append(_own_key(send, first))
-            continue
-        author = authors.get((send.chat_id, send.sender_id))
-        if author is None:
-            outcomes.append(NotAMember())
-        elif author.is_blocked:
-            outcomes.append(blocked())
-        elif not author.chat.is_writable:
-            outcomes.append(CounterMissing(send.chat_id))
-        elif first is not None:
-            # Who sent a damaged one is not known either: a member may be its sender.
-            outcomes.append(_own_key(send, first) if first.is_damaged else KeyReused())
-        else:
-            outcomes.append(_place(send, author, now_ms, rows, events))
-    if rows:
-        _write(database, rows, authors, now_ms)
-    return outcomes, events
+    _find_authors(database, sends, known)
+    amending = [
+        send
+        for send in sends
+        if send.amends is not None or send.reply_to is not None or send.mentions
+    ]
+    found = find_facts(database, amending) if amending else None
+    facts = NO_FACTS if found is None else found.facts
+    decision = decide_append(sends, stored, known.authors, now_ms, facts)
+    if decision.messages:
+        _write(database, decision, now_ms, found)
+    known.keep()
+    return decision.outcomes, decision.events
 
 
 def _find_keys(
@@ -152,8 +124,8 @@ def _find_keys(
     """The messages that are stored under these keys already, by the key's place in the list."""
     found: dict[int, Message | None] = {}
     try:
-        for row in database.execute(FIND_KEYS, (_encode(keys).decode(),)):
-            found[row[0]] = whole(row[1:])
+        for index, row in ask_rows(database, FIND_KEYS, keys):
+            found[index] = whole(row)
     except UnicodeDecodeError:
         # Text that is none any more: nothing of the statement's answer can be had.
         found = dict.fromkeys(range(len(keys)))
@@ -174,111 +146,62 @@ def _find_key(
     return None if position is None else message_of_row(database, chat_id, position)
 
 
-def _find_authors(
-    database: apsw.Connection, sends: Sequence[SendMessage]
-) -> dict[tuple[ChatId, UserId], _Author]:
-    """The senders that are members, with what the chats and their positions are now."""
-    pairs = list(dict.fromkeys([(send.chat_id, send.sender_id) for send in sends]))
-    chats: dict[ChatId, _ChatState] = {}
-    authors = {}
+def _find_authors(database: apsw.Connection, sends: Sequence[SendMessage], known: Known) -> None:
+    """Have the senders that are members known, with what the chats and their positions are now."""
+    authors, chats = known.authors, known.chats
+    wanted = dict.fromkeys([(send.chat_id, send.sender_id) for send in sends])
+    pairs = [pair for pair in wanted if pair not in authors]
+    if not pairs:
+        return
+    for pair in pairs:
+        if pair[1] == SYSTEM and (end := chats.get(pair[0]) or _find_end(database, pair[0])):
+            chats[pair[0]] = end
+            authors[pair] = Author(end, 0, NOWHERE, is_blocked=False, is_admin=True)
     found = _decode_authors(database.execute(FIND_AUTHORS, (_encode(pairs).decode(),)).get)
-    for index, version, counter, head, joined, is_blocked, delivered, read in found:
+    for index, version, counter, head, joined, is_blocked, is_admin, delivered, read in found:
         pair = pairs[index]
         chat = chats.get(pair[0])
         if chat is None:
             if head != counter and (head or 0) != counter:
                 # A new message names the one before it: a wrong number would break the chain.
                 head = checked_head(database, pair[0], head, counter)
-            chat = chats[pair[0]] = _ChatState(version, counter, head)
-        authors[pair] = _Author(chat, joined, is_blocked, Positions(delivered, read))
-    return authors
+            chat = chats[pair[0]] = ChatEnd(version, counter, head or 0)
+        authors[pair] = Author(
+            chat,
+            joined,
+            Positions(delivered, read),
+            is_blocked=bool(is_blocked),
+            is_admin=bool(is_admin),
+        )
 
 
-def _own_key(send: SendMessage, first: Message) -> AppendOutcome:
-    """The answer to an id that its own sender has used before."""
-    original = Appended(
-        first.message_id,
-        first.sequence,
-        first.prev_sequence,
-        first.created_at_ms,
-        deduplicated=True,
-    )
-    is_same = first.content == send.content and first.content_type == send.content_type
-    # Of a damaged one nothing is left to compare.
-    if is_same or first.is_damaged:
-        return original
-    return KeyReused(original)
-
-
-def _place(
-    send: SendMessage,
-    author: _Author,
-    now_ms: int,
-    rows: list[tuple[str | int, ...]],
-    events: list[Event],
-) -> Appended:
-    """Give the message its place and move its author along."""
-    chat = author.chat
-    assert chat.counter is not None
-    prev = chat.head
-    sequence = chat.counter = chat.head = chat.counter + 1
-    chat.moved = True
-    fields = (
-        send.chat_id,
-        sequence,
-        prev,
-        send.message_id,
-        send.sender_id,
-        send.client_message_id,
-        send.content,
-        send.content_type,
-        now_ms,
-    )
-    message = Message(*fields)
-    rows.append((*fields, message_checksum(*fields)))
-    events.append(MessageAppended(message, chat.membership_version, send.origin_connection_id))
-    before = author.positions
-    author.positions = after = positions_after_append(
-        before,
-        joined_sequence=author.joined_sequence,
-        prev_sequence=prev,
-        sequence=sequence,
-        seen_sequence=send.seen_sequence,
-    )
-    if after != before:
-        author.moved = True
-        # Only the reading of others' messages is news to anybody.
-        if (
-            read_by_reply(before, prev_sequence=prev, seen_sequence=send.seen_sequence)
-            > before.read
-        ):
-            events.append(PositionsAdvanced(send.chat_id, send.sender_id, after))
-    return Appended(send.message_id, sequence, prev, now_ms, deduplicated=False)
+def _find_end(database: apsw.Connection, chat_id: ChatId) -> ChatEnd | None:
+    """Where a chat ends, for what the server itself writes into it; None if there is none."""
+    row: Any = database.execute(FIND_END, (chat_id,)).fetchone()
+    if row is None:
+        return None
+    version, counter, head = row
+    return ChatEnd(version, counter, checked_head(database, chat_id, head, counter))
 
 
 def _write(
-    database: apsw.Connection,
-    rows: list[tuple[str | int, ...]],
-    authors: dict[tuple[ChatId, UserId], _Author],
-    now_ms: int,
+    database: apsw.Connection, decision: AppendDecision, now_ms: int, found: Found | None
 ) -> None:
-    execute_rows(database, INSERT_MESSAGES, rows)
-    counters = {
-        chat_id: author.chat.counter
-        for (chat_id, _), author in authors.items()
-        if author.chat.moved and author.chat.counter is not None
-    }
+    messages = decision.messages
+    if found is None:
+        rows = [(*astuple(message)[:NOT_PLAIN], plain_checksum(message)) for message in messages]
+        execute_rows(database, INSERT_MESSAGES, rows)
+    else:
+        before = messages_before(messages, found)
+        rows = [
+            (*row_of(message), message_checksum(message), message_before)
+            for message, message_before in zip(messages, before, strict=True)
+        ]
+        execute_rows(database, INSERT_ENTRIES, rows)
+        write_amendments(database, decision, found)
     execute_rows(
         database,
         MOVE_COUNTERS,
-        [(chat_id, counter, now_ms) for chat_id, counter in counters.items()],
+        [(chat_id, counter, now_ms) for chat_id, counter in decision.counters.items()],
     )
-    execute_rows(
-        database,
-        MOVE_POSITIONS,
-        [
-            (user_id, chat_id, author.positions.delivered, author.positions.read, now_ms)
-            for (chat_id, user_id), author in authors.items()
-            if author.moved
-        ],
-    )
+    move_positions(database, decision.positions, now_ms)

@@ -1,20 +1,14 @@
 """Backup of a live database, and restore into a new life of the store."""
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 
 from tidewire.domain.errors import StoreUnusable
 from tidewire.domain.limits import RESTORE_SEQUENCE_JUMP, SEQUENCE_MAX
-from tidewire.engines.sqlite.copying import (
-    Progress,
-    copy_database,
-    discard_database,
-    make_private,
-    no_progress,
-    sync_file,
-)
+from tidewire.engines.sqlite import copying
 from tidewire.engines.sqlite.database import (
     DATABASE_NAME,
     SqliteOptions,
@@ -23,6 +17,7 @@ from tidewire.engines.sqlite.database import (
     connect,
     connect_reader,
     schema_version,
+    transaction,
 )
 from tidewire.engines.sqlite.errors import translate_errors
 from tidewire.engines.sqlite.lockfile import DataDirectoryLock
@@ -30,18 +25,15 @@ from tidewire.engines.sqlite.log_look import RECOVERED_ENDING, no_look
 from tidewire.engines.sqlite.migrate import migrate, set_epoch
 
 
-def backup(data_dir: Path, file: Path, progress: Progress = no_progress) -> None:
+def backup(data_dir: Path, file: Path, progress: copying.Progress = copying.no_progress) -> None:
     """Copy the database of a data directory, also while a server uses it."""
     path = data_dir / DATABASE_NAME
     if not path.exists():
         raise StoreUnusable(f"there is no database in {data_dir}; nothing to back up")
-    source = connect_reader(path, SqliteOptions())
-    try:
+    with closing(connect_reader(path, SqliteOptions())) as source:
         if schema_version(source) == 0:
             raise StoreUnusable(f"the database in {data_dir} is empty; nothing to back up")
-        copy_database(source, file, progress)
-    finally:
-        source.close()
+        copying.copy_database(source, file, progress)
 
 
 def restore(file: Path, data_dir: Path, *, keep_sessions: bool = False) -> str:
@@ -49,7 +41,7 @@ def restore(file: Path, data_dir: Path, *, keep_sessions: bool = False) -> str:
 
     Every counter jumps ahead and the epoch changes, so that no client takes a new message for one
     that it has seen before the restore. Unless they are kept, all sessions end: some of them may
-    have been ended since the backup, because a device was lost, and nobody can say which. The
+    have been ended since the backup, because a device was lost, and it is not known which. The
     database appears under its name when all that is done.
     """
     if not file.is_file():
@@ -71,17 +63,17 @@ def restore(file: Path, data_dir: Path, *, keep_sessions: bool = False) -> str:
                 )
         partial = path.with_name(path.name + ".restoring")
         try:
-            discard_database(partial)
-            make_private(partial)
+            copying.discard_database(partial)
+            copying.make_private(partial)
             shutil.copyfile(file, partial)
             epoch = begin_new_life(partial, data_dir, keep_sessions=keep_sessions)
-            sync_file(partial)
+            copying.sync_file(partial)
             partial.replace(path)
-            sync_file(data_dir)
+            copying.sync_file(data_dir)
         except OSError as error:
             raise StoreUnusable(f"cannot restore into {data_dir}: {error.strerror}") from error
         finally:
-            discard_database(partial)
+            copying.discard_database(partial)
     return epoch
 
 
@@ -91,28 +83,25 @@ def begin_new_life(
     """Give a whole database a new epoch, counters that have jumped ahead, and no sessions unless
     they are kept; the epoch. Leaves one file, without a log. Raises StoreUnusable."""
     options = SqliteOptions()
-    database = connect(path, options, cache_kib=options.writer_cache_kib)
-    try:
+    opened = connect(path, options, cache_kib=options.writer_cache_kib)
+    with closing(opened) as database:
         _check_whole(database, what)
         if schema_version(database) == 0:
             raise StoreUnusable(f"{what} is empty; it holds no Tidewire database")
         check_complete(database, path)
         migrate(database, data_dir)
         with translate_errors():
-            database.execute("BEGIN IMMEDIATE")
-            database.execute(
-                "UPDATE chat_counters SET sequence_counter = min(sequence_counter + ?, ?)",
-                (RESTORE_SEQUENCE_JUMP, SEQUENCE_MAX),
-            )
-            if not keep_sessions:
-                database.execute("DELETE FROM sessions")
-            epoch = set_epoch(database)
-            database.execute("COMMIT")
+            with transaction(database):
+                database.execute(
+                    "UPDATE chat_counters SET sequence_counter = min(sequence_counter + ?, ?)",
+                    (RESTORE_SEQUENCE_JUMP, SEQUENCE_MAX),
+                )
+                if not keep_sessions:
+                    database.execute("DELETE FROM sessions")
+                epoch = set_epoch(database)
             # Fold the WAL in, so that the one file that is renamed holds everything.
             database.execute("PRAGMA journal_mode = DELETE")
-        return epoch
-    finally:
-        database.close()
+    return epoch
 
 
 def _check_whole(database: apsw.Connection, what: str) -> None:

@@ -4,24 +4,21 @@ from typing import Any, Final
 
 import apsw
 
-from tidewire.domain.chat_list import ChatListCursor, ChatListItem, ChatListPage, LastMessage
+from tidewire.domain.chat_list import ChatListCursor, ChatListItem, ChatListPage, last_message_of
 from tidewire.domain.chats import ChatType
 from tidewire.domain.delivery import Positions, is_hidden
 from tidewire.domain.errors import StoreDamaged
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.domain.limits import (
-    PREVIEW_CHARACTERS_MAX,
-    TIME_MS_MAX,
-    UNREAD_MAX,
-    UNREAD_SCAN_MAX,
-)
+from tidewire.domain.limits import TIME_MS_MAX
 from tidewire.domain.users import User
+from tidewire.engines.sqlite.amendments import edited_text
 from tidewire.engines.sqlite.chats import access_chat
 from tidewire.engines.sqlite.database import single
-from tidewire.engines.sqlite.stored import last_message
+from tidewire.engines.sqlite.positions import UNDELIVERED, UNREAD
+from tidewire.engines.sqlite.stored import newest_message
 from tidewire.engines.sqlite.users import find_users
 
-# `position` is the order of commits, and part of the index by sequence: looking back over what
+# `position` is the order of commits, and part of the index of messages: looking back over what
 # came after the snapshot touches that index only. The planner would rather scan all messages.
 # A time that is none, because the row is damaged, sorts as the oldest.
 ORDER: Final = f"""
@@ -30,9 +27,13 @@ WITH places AS MATERIALIZED (
         max(member.joined_at, coalesce((
             SELECT iif(message.created_at BETWEEN 0 AND {TIME_MS_MAX}
                 AND typeof(message.created_at) = 'integer', message.created_at, 0)
-            FROM messages AS message INDEXED BY messages_by_sequence
-            WHERE message.chat_id = member.chat_id AND message.position <= ?2
-            ORDER BY message.sequence DESC LIMIT 1
+            FROM messages AS message
+            WHERE message.chat_id = member.chat_id AND message.sequence = (
+                SELECT iif(entry.target IS NULL, entry.sequence, entry.message_before)
+                FROM messages AS entry INDEXED BY messages_by_sequence
+                WHERE entry.chat_id = member.chat_id AND entry.position <= ?2
+                ORDER BY entry.sequence DESC LIMIT 1
+            )
         ), 0)) AS activity_at
     FROM chat_memberships AS member
     WHERE member.user_id = ?1
@@ -43,19 +44,10 @@ ORDER BY activity_at DESC, chat_id DESC
 LIMIT ?6
 """  # noqa: S608 - a constant
 
-COUNT_OTHERS: Final = f"""
-SELECT count(*) FROM (
-    SELECT 1 FROM (
-        SELECT sender_id FROM messages WHERE chat_id = ?1 AND sequence > ?2
-        ORDER BY sequence LIMIT {UNREAD_SCAN_MAX}
-    ) WHERE sender_id <> ?3 LIMIT {UNREAD_MAX}
-)
+FIND_POSITIONS: Final = f"""
+SELECT last_acked_sequence, last_read_sequence, {UNREAD}, {UNDELIVERED}, hidden_through
+FROM delivery_state AS mine WHERE user_id = ?1 AND chat_id = ?2
 """  # noqa: S608 - constants
-
-FIND_POSITIONS: Final = """
-SELECT last_acked_sequence, last_read_sequence, effective_delivered, effective_read, hidden_through
-FROM delivery_state WHERE user_id = ? AND chat_id = ?
-"""
 
 _LATER_THAN_ALL: Final = (1 << 62, "")
 
@@ -63,9 +55,10 @@ _LATER_THAN_ALL: Final = (1 << 62, "")
 def chat_list(
     database: apsw.Connection,
     reader: UserId,
+    *,
     cursor: ChatListCursor | None,
     count_max: int,
-    active_since_ms: int,
+    active_since_ms: int = 0,
 ) -> ChatListPage:
     if cursor is None:
         snapshot = int(single(database, "SELECT coalesce(max(position), 0) FROM messages"))
@@ -87,35 +80,22 @@ def _item(
     database: apsw.Connection, reader: UserId, chat_id: ChatId, activity_at_ms: int
 ) -> ChatListItem:
     access = access_chat(database, reader, chat_id)
-    positions = database.execute(FIND_POSITIONS, (reader, chat_id)).fetchone()
+    positions: Any = database.execute(FIND_POSITIONS, (reader, chat_id)).fetchone()
     if positions is None:
         raise StoreDamaged(f"{reader} is a member of {chat_id} without positions")
-    delivered, read, effective_delivered, effective_read, hidden_through = positions
+    delivered, read, unread, undelivered, hidden_through = positions
     is_direct = access.chat.chat_type is ChatType.DIRECT
+    newest = newest_message(database, chat_id)
     return ChatListItem(
         chat=access.chat,
         me=access.me,
         activity_at_ms=activity_at_ms,
-        last_message=_last(database, chat_id),
+        last_message=last_message_of(newest, edited_text(database, newest)),
         other=_other(database, reader, chat_id) if is_direct else None,
         positions=Positions(delivered, read),
-        unread=_count_others(database, chat_id, effective_read, reader),
-        undelivered=_count_others(database, chat_id, effective_delivered, reader),
+        unread=unread,
+        undelivered=undelivered,
         is_hidden=is_hidden(hidden_through, access.chat.head),
-    )
-
-
-def _last(database: apsw.Connection, chat_id: ChatId) -> LastMessage | None:
-    message = last_message(database, chat_id)
-    if message is None:
-        return None
-    return LastMessage(
-        message.message_id,
-        message.sequence,
-        message.sender_id,
-        message.content[:PREVIEW_CHARACTERS_MAX],
-        message.created_at_ms,
-        message.is_damaged,
     )
 
 
@@ -125,9 +105,3 @@ def _other(database: apsw.Connection, reader: UserId, chat_id: ChatId) -> User |
     ).fetchone()
     found = () if row is None else find_users(database, row)
     return found[0] if found else None
-
-
-def _count_others(database: apsw.Connection, chat_id: ChatId, above: int, reader: UserId) -> int:
-    row = database.execute(COUNT_OTHERS, (chat_id, above, reader)).fetchone()
-    assert row is not None
-    return int(row[0])

@@ -1,6 +1,6 @@
 """The checkpointer: copies the write-ahead log into the database, beside the commits.
 
-A passive checkpoint waits for nobody and holds up nobody, but under load it never quite catches up,
+A passive checkpoint waits for nothing and delays nothing, but under load it never quite catches up,
 so the log would grow for ever. When it passes its bound, new reads are held back until the open
 ones have ended (they are short), and the writer restarts the log between two commits.
 """
@@ -25,12 +25,14 @@ _FRAME_BYTES: Final = 4096 + 24
 
 _CHUNK_BYTES: Final = 1024 * 1024
 
-_RETRY_S: Final = 1.0
-"""How long to leave a log alone that a reader outside of this process pins."""
+_RETRY_S_MIN: Final = 0.1
+"""How long to leave a log alone that a reader outside of this process pins: a short read that had
+to wait for the processor is over by then. Twice as long each next time, up to `_RETRY_S_MAX`."""
+_RETRY_S_MAX: Final = 1.0
 
-_RESTART_S_MAX: Final = 0.05
+_WAIT_S_MAX: Final = 0.05
 """How long a restart may hold up commits to let short reads of other processes end."""
-_RESTART_STEP_S: Final = 0.001
+_WAIT_STEP_S: Final = 0.001
 
 BetweenCommits = Callable[[Callable[[apsw.Connection], None]], ThreadFuture[None]]
 
@@ -61,6 +63,7 @@ class Checkpointer:
         self._wal_bytes = 0
         self._seen_bytes = 0
         self._pinned_until = 0.0
+        self._retry_s = _RETRY_S_MIN
         self._wake = threading.Event()
         self._stopping = False
         self._between_commits: BetweenCommits | None = None
@@ -116,8 +119,8 @@ class Checkpointer:
                 return
 
     def _copy(self) -> None:
-        """Copy what can be copied without waiting for anybody."""
-        # Busy means that a commit was just writing the head of the log, not that anybody pins it.
+        """Copy what can be copied without waiting."""
+        # Busy means that a commit was just writing the head of the log, not that a reader pins it.
         with suppress(apsw.BusyError):
             self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
@@ -131,9 +134,11 @@ class Checkpointer:
             self._copy()
             self._between_commits(_restart_wal).result()
             self.restarts += 1
+            self._retry_s = _RETRY_S_MIN
         except apsw.BusyError:
             self.restarts_pinned += 1
-            self._pinned_until = time.monotonic() + _RETRY_S
+            self._pinned_until = time.monotonic() + self._retry_s
+            self._retry_s = min(2 * self._retry_s, _RETRY_S_MAX)
         finally:
             self._gate.release()
 
@@ -143,10 +148,11 @@ def _restart_wal(database: apsw.Connection) -> None:
 
     A read of another process (a verify, a backup of a small file) may be in the way. No commit
     comes meanwhile, so after a try or two the log is copied as a whole, reads that begin from then
-    on do not need it, and it is free when the last one before them ends.
+    on do not need it, and it is free when the last one before them ends. Copying is not waiting:
+    on a slow disk it would leave no time for those reads, each time anew.
     """
     busy_ms = single(database, "PRAGMA busy_timeout")
-    give_up_at = time.monotonic() + _RESTART_S_MAX
+    waited_s = 0.0
     # SQLite's own waiting would not do: one read after the other would take the same lock again.
     database.set_busy_timeout(0)
     try:
@@ -154,9 +160,11 @@ def _restart_wal(database: apsw.Connection) -> None:
             try:
                 database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
             except apsw.BusyError:
-                if time.monotonic() >= give_up_at:
+                if waited_s >= _WAIT_S_MAX:
                     raise
-                time.sleep(_RESTART_STEP_S)
+                began_s = time.monotonic()
+                time.sleep(_WAIT_STEP_S)
+                waited_s += time.monotonic() - began_s
             else:
                 return
     finally:
@@ -164,7 +172,7 @@ def _restart_wal(database: apsw.Connection) -> None:
 
 
 def settle_log(database: apsw.Connection) -> None:
-    """Make durable what an earlier process left in the log, before anybody is told of it.
+    """Make durable what an earlier process left in the log, before it is read.
 
     A commit whose process died while it was synced is in the kernel's memory only. If the sync had
     failed, the kernel calls the pages clean and will never write them, and on the disk the log ends

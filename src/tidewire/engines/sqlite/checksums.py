@@ -1,27 +1,40 @@
 """The migration that gives every stored message its checksum.
 
-A row that is broken already gets none, which marks it as damaged: nobody can say what it was. A
+A row that is broken already gets none, which marks it as damaged: what it was is not known. A
 page that cannot be read costs its own rows their checksums, not the migration.
 """
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import apsw
 
-from tidewire.domain.damage import row_checksum
+from tidewire.domain.damage import FoundRow, row_checksum
 from tidewire.domain.ids import ChatId
+from tidewire.engines.sqlite.columns import add_columns
 from tidewire.engines.sqlite.database import SqliteOptions, connect_reader, single
 from tidewire.engines.sqlite.errors import DAMAGED
-from tidewire.engines.sqlite.stored import RAW, found_row
+from tidewire.engines.sqlite.stored import raw
 
 Range = tuple[int, int]
 """The positions above the first number, up to the second."""
 
 _CHUNK_ROWS: Final = 10_000
 
+# Those that messages had when checksums were added; a file of that age has no other columns.
+_FIELDS: Final = (
+    "sequence",
+    "prev_sequence",
+    "message_id",
+    "sender_id",
+    "client_message_id",
+    "content",
+    "content_type",
+    "created_at_ms",
+)
 _FILL: Final = f"""
-UPDATE messages SET checksum = tidewire_checksum(CAST(chat_id AS BLOB), {RAW})
+UPDATE messages SET checksum = tidewire_checksum(CAST(chat_id AS BLOB), {raw(_FIELDS)})
 WHERE position > ? AND position <= ?
 """  # noqa: S608 - constants
 
@@ -31,25 +44,11 @@ SELECT sum(length(CAST(content AS BLOB))), sum(length(CAST(created_at AS BLOB)))
 WHERE position > ? AND position <= ?
 """
 
-# What ALTER TABLE itself writes. It would first look for rows that break the table's rules, and
-# give up if there is one.
-_ADD_COLUMN: Final = """
-UPDATE sqlite_schema SET sql = substr(sql, 1, {end}) || ', checksum INTEGER' || substr(sql, {rest})
-WHERE type = 'table' AND name = 'messages'
-"""
-
 
 def add_checksums(database: apsw.Connection, sql: str) -> None:
     """Inside the transaction of the migrations: add the column, then fill it."""
-    whole = _whole(database)
-    readable = _readable(database) if whole else []
-    try:
-        if readable == whole:
-            database.execute(sql).fetchall()
-        else:
-            _add_column(database)
-    except (apsw.SQLError, apsw.ConstraintError):
-        _add_column(database)
+    readable = _readable(database) if _whole(database) else []
+    add_columns(database, sql)
     fill_checksums(database, readable)
 
 
@@ -74,11 +73,8 @@ def _readable(database: apsw.Connection) -> list[Range]:
 
     On a connection of its own: a transaction that meets damage can write nothing any more.
     """
-    reader = connect_reader(Path(database.filename), SqliteOptions())
-    try:
+    with closing(connect_reader(Path(database.filename), SqliteOptions())) as reader:
         return [found for piece in _whole(reader) for found in _probe(reader, *piece)]
-    finally:
-        reader.close()
 
 
 def _probe(database: apsw.Connection, begin: int, end: int) -> list[Range]:
@@ -90,20 +86,6 @@ def _probe(database: apsw.Connection, begin: int, end: int) -> list[Range]:
         middle = (begin + end) // 2
         return _probe(database, begin, middle) + _probe(database, middle, end)
     return [(begin, end)]
-
-
-def _add_column(database: apsw.Connection) -> None:
-    """Change the table's definition alone, as ALTER TABLE does, but whatever its rows hold."""
-    found = single(database, "SELECT sql FROM sqlite_schema WHERE name = 'messages'")
-    end = found.rindex(")")
-    version = single(database, "PRAGMA schema_version")
-    database.execute("PRAGMA writable_schema = ON")
-    try:
-        database.execute(_ADD_COLUMN.format(end=end, rest=end + 1))
-        database.execute(f"PRAGMA schema_version = {version + 1}")
-    finally:
-        # Also reads the schema again.
-        database.execute("PRAGMA writable_schema = RESET")
 
 
 def _fill(database: apsw.Connection, begin: int, end: int) -> None:
@@ -120,6 +102,6 @@ def _fill(database: apsw.Connection, begin: int, end: int) -> None:
 def _checksum(*values: Any) -> int | None:
     chat_id, *row = values
     try:
-        return row_checksum(ChatId(chat_id.decode()), found_row(0, None, row))
+        return row_checksum(ChatId(chat_id.decode()), FoundRow(0, None, *row))
     except (AttributeError, UnicodeDecodeError):
         return None

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +10,7 @@ import apsw
 
 from tidewire.domain.errors import StoreUnusable
 from tidewire.engines.sqlite.errors import translate_errors
+from tidewire.engines.sqlite.log_look import DATABASE_NAME
 
 _STEP_PAGES: Final = 2_048
 
@@ -45,8 +47,7 @@ def copy_database(source: apsw.Connection, target: Path, progress: Progress = no
 
 
 def _copy_pages(source: apsw.Connection, partial: Path, progress: Progress) -> None:
-    copy = apsw.Connection(str(partial))
-    try:
+    with closing(apsw.Connection(str(partial))) as copy:
         source.execute("BEGIN")
         try:
             source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
@@ -58,8 +59,23 @@ def _copy_pages(source: apsw.Connection, partial: Path, progress: Progress) -> N
             source.execute("ROLLBACK")
         # One file without a WAL beside it: nothing to forget when it is carried elsewhere.
         copy.execute("PRAGMA journal_mode = DELETE")
-    finally:
-        copy.close()
+
+
+def copies_in(data_dir: Path, application_id: int) -> list[Path]:
+    """Other databases of this program below a data directory: backups, what was moved aside, what
+    an interrupted command has left. They hold what was deleted since."""
+    found = []
+    for path in data_dir.rglob("*"):
+        is_other = path.is_file() and path != data_dir / DATABASE_NAME
+        if is_other and _is_database(path, application_id):
+            found.append(path)
+    return sorted(found)
+
+
+def _is_database(path: Path, application_id: int) -> bool:
+    with path.open("rb") as file:
+        head = file.read(72)
+    return head.startswith(b"SQLite format 3\0") and head[68:] == application_id.to_bytes(4)
 
 
 def make_private(path: Path) -> None:

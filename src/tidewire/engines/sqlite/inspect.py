@@ -5,8 +5,9 @@ transaction of its own, a few milliseconds long, so the write-ahead log is never
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -14,25 +15,20 @@ from typing import Any, Final
 
 import apsw
 
-from tidewire.domain.damage import message_checksum, row_checksum
+from tidewire.domain.damage import FoundRow, row_checksum
 from tidewire.domain.errors import StoreUnusable
 from tidewire.domain.ids import ChatId
+from tidewire.domain.limits import SEQUENCE_MAX
+from tidewire.domain.messages import Amendment, EntryKind
+from tidewire.domain.rows import entry_of_row
 from tidewire.engines.sqlite import inspect_sql
 from tidewire.engines.sqlite.database import check_library, check_not_emptied, schema_version
 from tidewire.engines.sqlite.errors import DAMAGED, NONSENSE, OUR_BUGS, translate_errors
 from tidewire.engines.sqlite.lockfile import look_first
 from tidewire.engines.sqlite.log_look import LogDamaged, size_bytes, wal_of
 from tidewire.engines.sqlite.migrate import migrations
-from tidewire.engines.sqlite.stored import found_row
-from tidewire.ports.inspection import (
-    ChatRow,
-    Damaged,
-    EntryRow,
-    Inspector,
-    MessageRow,
-    PairRow,
-    PositionRow,
-)
+from tidewire.engines.sqlite.stored import whole
+from tidewire.ports import inspection
 
 CHUNK_ROWS: Final = 5_000
 CHUNK_CHATS: Final = 64
@@ -53,12 +49,14 @@ class SqliteInspector:
         check_library(apsw.sqlitelibversion())
         check_is_there(path)
         self._chunk_rows = chunk_rows
-        self._messages_ahead: dict[str, list[MessageRow]] = {}
+        self._messages_ahead: dict[str, list[inspection.MessageRow]] = {}
         self._keys_ahead: dict[str, list[Any]] = {}
         try:
             self._database = open_for_reading(path)
         except LogDamaged as damage:
-            raise Damaged(f"the write-ahead log {wal_of(path).name}", damage.reason) from damage
+            raise inspection.Damaged(
+                f"the write-ahead log {wal_of(path).name}", damage.reason
+            ) from damage
         try:
             with _reading(f"the head of {path.name}"):
                 check_schema(self._database, path)
@@ -75,7 +73,7 @@ class SqliteInspector:
     def messages_estimate(self) -> int:
         return 0 if self._newest == _UNBOUNDED else self._newest
 
-    def chats(self) -> Iterator[ChatRow]:
+    def chats(self) -> Iterator[inspection.ChatRow]:
         after = ""
         while True:
             with _reading(f"chats after {after}" if after else "chats"):
@@ -87,85 +85,115 @@ class SqliteInspector:
             _check_order("chats", after, page[-1].chat_id)
             after = page[-1].chat_id
 
-    def messages(self, chat: ChatRow) -> Iterator[Sequence[MessageRow]]:
+    def messages(self, chat: inspection.ChatRow) -> Iterator[Sequence[inspection.MessageRow]]:
         ahead = self._messages_ahead.pop(chat.chat_id, None)
         if ahead is not None:
-            yield ahead
-            return
-        bounds = {"chat": chat.chat_id, "newest": self._newest, "count": self._chunk_rows}
-        after, after_position = -1, -1
-        while True:
-            bounds |= {"after": after, "after_position": after_position}
-            place = f"messages of {chat.chat_id} above sequence {max(after, 0)}"
-            with _reading(place):
-                rows = self._message_rows(chat.chat_id, bounds)
-            if rows:
-                yield rows
-            if len(rows) < self._chunk_rows:
-                return
-            last = rows[-1]
-            _check_order(place, (after, after_position), (last[0], last[2]))
-            after, after_position = last[0], last[2]  # type: ignore[assignment]
+            return iter((ahead,))
+        return self._chunks(
+            lambda after: f"messages of {chat.chat_id} above sequence {max(after, 0)}",
+            partial(self._message_rows, chat.chat_id),
+            {"chat": chat.chat_id, "after": -1, "after_position": -1},
+            itemgetter(0, 2),
+        )
 
-    def keys(self, chat: ChatRow) -> Iterator[Sequence[EntryRow]]:
+    def keys(self, chat: inspection.ChatRow) -> Iterator[Sequence[inspection.EntryRow]]:
         ahead = self._keys_ahead.pop(chat.chat_id, None)
         if ahead is not None:
             return iter((ahead,))
+        bounds = {"chat": chat.chat_id, "after": "", "after_position": -1}
         place = f"idempotency keys of {chat.chat_id}"
-        return self._entries(place, inspect_sql.KEYS, {"chat": chat.chat_id})
+        return self._chunks(place, inspect_sql.KEYS, bounds, itemgetter(0, 1))
 
-    def message_ids(self) -> Iterator[Sequence[EntryRow]]:
-        return self._entries("the index of message ids", inspect_sql.IDS, {})
+    def message_ids(self) -> Iterator[Sequence[inspection.EntryRow]]:
+        bounds = {"after": "", "after_position": -1}
+        return self._chunks("the index of message ids", inspect_sql.IDS, bounds, itemgetter(0, 1))
 
-    def positions(self) -> Iterator[Sequence[PositionRow]]:
-        bounds = {"user": "", "chat": "", "count": self._chunk_rows}
-        while True:
-            with _reading(
-                f"positions after those of {bounds['user']}" if bounds["user"] else "positions"
-            ):
-                rows = self._database.execute(inspect_sql.POSITIONS, bounds).fetchall()
-            if rows:
-                yield list(map(PositionRow._make, rows))
-            if len(rows) < self._chunk_rows:
-                return
-            last = rows[-1][:2]
-            _check_order("positions", (bounds["user"], bounds["chat"]), last)
-            bounds["user"], bounds["chat"] = last
-
-    def direct_pairs(self) -> Iterator[Sequence[PairRow]]:
-        after = ""
-        while True:
-            with _reading(f"the index of direct chats{' after ' + after if after else ''}"):
+    def changes(
+        self, chat: inspection.ChatRow, is_sound: Callable[[inspection.ChangeRow], bool]
+    ) -> Iterator[Sequence[inspection.ChangeRow]]:
+        bounds = {"chat": chat.chat_id, "newest": self._newest, "count": self._chunk_rows}
+        border: int | None = -1
+        while border is not None:
+            after = border
+            with _reading(f"entries of {chat.chat_id} above sequence {max(after, 0)}"):
+                border = self._border(bounds | {"after": after})
+                through = SEQUENCE_MAX if border is None else border
                 rows: list[Any] = self._database.execute(
-                    inspect_sql.PAIRS, {"after": after, "count": self._chunk_rows}
+                    inspect_sql.CHANGES, bounds | {"after": after, "through": through}
                 ).fetchall()
             if rows:
-                yield rows
-            if len(rows) < self._chunk_rows:
-                return
-            _check_order("the index of direct chats", after, rows[-1][0])
-            after = rows[-1][0]
+                yield [one for one in map(_change_row, rows) if one is not None]
+            if border is not None:
+                _check_order(f"entries of {chat.chat_id}", after, border)
+
+    def _border(self, bounds: dict[str, Any]) -> int | None:
+        """Where the next chunk begins: entries that are looked at are counted, not those found."""
+        border: Any = self._database.execute(inspect_sql.BORDER, bounds).get
+        return border if isinstance(border, int) else None
+
+    def kept(
+        self, is_sound: Callable[[inspection.KeptRow], bool]
+    ) -> Iterator[Sequence[inspection.KeptRow]]:
+        edits = {"after": "", "after_target": -1, "after_sequence": -1}
+        for rows in self._chunks("edits", inspect_sql.KEPT_EDITS, edits, itemgetter(0, 1, 2)):
+            yield _kept_rows(EntryKind.EDIT, rows)
+        reactions = {"after": "", "after_target": -1, "after_emoji": "", "after_user": ""}
+        for rows in self._chunks(
+            "reactions", inspect_sql.KEPT_REACTIONS, reactions, itemgetter(0, 1, 4, 3)
+        ):
+            yield _kept_rows(EntryKind.REACT, rows)
+        mentions = {"after": "", "after_chat": "", "after_sequence": -1}
+        for rows in self._chunks(
+            "mentions", inspect_sql.KEPT_MENTIONS, mentions, itemgetter(3, 0, 2)
+        ):
+            yield _kept_rows(EntryKind.MESSAGE, rows)
+
+    def positions(self) -> Iterator[Sequence[inspection.PositionRow]]:
+        bounds = {"after": "", "after_chat": ""}
+        for rows in self._chunks("positions", inspect_sql.POSITIONS, bounds, itemgetter(0, 1)):
+            yield list(map(inspection.PositionRow._make, rows))
+
+    def direct_pairs(self) -> Iterator[Sequence[inspection.PairRow]]:
+        place = "the index of direct chats"
+        return self._chunks(place, inspect_sql.PAIRS, {"after": ""}, lambda row: (row[0],))
 
     def close(self) -> None:
         self._database.close()
 
-    def _entries(
-        self, place: str, sql: str, bindings: dict[str, object]
-    ) -> Iterator[Sequence[EntryRow]]:
-        bounds = bindings | {"newest": self._newest, "count": self._chunk_rows}
-        after, after_position = "", -1
+    def _chunks(
+        self,
+        place: str | Callable[[Any], str],
+        query: str | Callable[[dict[str, Any]], list[Any]],
+        bounds: dict[str, Any],
+        ends_at: Callable[[Any], tuple[Any, ...]],
+    ) -> Iterator[list[Any]]:
+        """All rows of a query, in chunks, each read by itself.
+
+        The bounds whose names begin with "after" are where a chunk begins: behind what `ends_at`
+        says of the last row of the one before. `place` is said if a chunk cannot be read.
+        """
+        names = [name for name in bounds if name.startswith("after")]
+        bounds |= {"newest": self._newest, "count": self._chunk_rows}
         while True:
-            bounds |= {"after": after, "after_position": after_position}
-            with _reading(f"{place} after {after}" if after else place):
-                rows: list[Any] = self._database.execute(sql, bounds).fetchall()
+            after = tuple(bounds[name] for name in names)
+            if callable(place):
+                here = place(after[0])
+            else:
+                here = f"{place} after {after[0]}" if after[0] else place
+            with _reading(here):
+                if isinstance(query, str):
+                    rows: list[Any] = self._database.execute(query, bounds).fetchall()
+                else:
+                    rows = query(bounds)
             if rows:
                 yield rows
             if len(rows) < self._chunk_rows:
                 return
-            _check_order(place, (after, after_position), rows[-1])
-            after, after_position = rows[-1]
+            end = ends_at(rows[-1])
+            _check_order(here, after, end)
+            bounds |= zip(names, end, strict=True)
 
-    def _message_rows(self, chat_id: ChatId, bounds: dict[str, Any]) -> list[MessageRow]:
+    def _message_rows(self, chat_id: ChatId, bounds: dict[str, Any]) -> list[inspection.MessageRow]:
         """One chunk. If a row in it is not what was stored, all are read the careful way."""
         database = self._database
         with suppress(UnicodeDecodeError):
@@ -176,7 +204,7 @@ class SqliteInspector:
         rows = database.execute(inspect_sql.MESSAGES_RAW, bounds).fetchall()
         return [_raw_message_row(chat_id, row) for row in rows]
 
-    def _chat_page(self, after: str) -> list[ChatRow]:
+    def _chat_page(self, after: str) -> list[inspection.ChatRow]:
         """Some chats with everything that can change about them: one read transaction."""
         database = self._database
         members: defaultdict[str, list[Any]] = defaultdict(list)
@@ -190,43 +218,9 @@ class SqliteInspector:
             member_rows: list[Any] = database.execute(inspect_sql.MEMBERS, borders).fetchall()
         for chat_id, *member in member_rows:
             members[chat_id].append(tuple(member))
-        return [
-            ChatRow(
-                chat_id=ChatId(chat_id),
-                chat_type=chat_type,
-                member_count=member_count,
-                members=members[chat_id],
-                counter=counter,
-                head=head,
-                pair_key=pair_key,
-                floor_delivered=floor_delivered,
-                floor_read=floor_read,
-                marked=_ids(marked),
-                blocked=_ids(blocked),
-                is_closed=bool(is_closed),
-                membership_version=version,
-                block_changes=block_changes,
-                refusing=_ids(refusing),
-            )
-            for (
-                chat_id,
-                chat_type,
-                member_count,
-                counter,
-                head,
-                pair_key,
-                floor_delivered,
-                floor_read,
-                marked,
-                blocked,
-                is_closed,
-                version,
-                block_changes,
-                refusing,
-            ) in rows
-        ]
+        return [_chat_row(row, members[row[0]]) for row in rows]
 
-    def _read_ahead(self, after: str, page: Sequence[ChatRow]) -> None:
+    def _read_ahead(self, after: str, page: Sequence[inspection.ChatRow]) -> None:
         """Messages and keys of a whole page in two reads: what a store of many small chats needs.
 
         Only if they are about a chunk; chats with more are read one by one.
@@ -261,7 +255,7 @@ class SqliteInspector:
             with _reading("the last message"):
                 (newest,) = self._row("SELECT coalesce(max(position), 0) FROM messages", ())
                 return int(newest)
-        except Damaged:
+        except inspection.Damaged:
             # The damage will be met again where it can be reported. Nothing grows meanwhile: a
             # server that comes across it ends.
             return _UNBOUNDED
@@ -278,21 +272,94 @@ def check_is_there(path: Path) -> None:
         raise StoreUnusable(f"there is no database {path}; name a data directory that has one")
 
 
-def _message_row(chat_id: ChatId, row: Any) -> MessageRow:
-    position, sequence, prev, message_id, sender_id, key, content, content_type, *ends = row
-    created_at, checksum = ends
-    is_damaged = type(content) is not str or checksum != message_checksum(
-        chat_id, sequence, prev, message_id, sender_id, key, content, content_type, created_at
+def _chat_row(row: Any, members: list[Any]) -> inspection.ChatRow:
+    """What `inspect_sql.CHAT` gives, in the order of the fields of `ChatRow`."""
+    found = inspection.ChatRow._make((*row[:3], members, *row[3:]))
+    return found._replace(
+        marked=_ids(row[8]),
+        blocked=_ids(row[9]),
+        is_closed=bool(found.is_closed),
+        refusing=_ids(row[13]),
     )
-    return sequence, prev, position, message_id, key, position, is_damaged
 
 
-def _raw_message_row(chat_id: ChatId, row: Any) -> MessageRow:
-    found = found_row(row[0], None, row[1:])
+def _message_row(chat_id: ChatId, row: Any) -> inspection.MessageRow:
+    position, *fields = row
+    sequence, prev_sequence, message_id, _, key = fields[:5]
+    is_damaged = whole((chat_id, *fields)) is None
+    return sequence, prev_sequence, position, message_id, key, position, is_damaged
+
+
+def _raw_message_row(chat_id: ChatId, row: Any) -> inspection.MessageRow:
+    found = FoundRow(row[0], None, *row[1:])
     is_damaged = found.checksum is None or row_checksum(chat_id, found) != found.checksum
-    sequence, prev, message_id, _, key = row[1:6]
+    sequence, prev, message_id, _, key = row[2:7]
     ids = [(one or b"").decode(errors="replace") for one in (message_id, key)]
     return sequence or 0, prev or 0, row[0], *ids, row[0], is_damaged
+
+
+def _entry_row(row: Any) -> inspection.ChangeRow | None:
+    """What `inspect_sql._entry` gives; None if it is no entry: it is damaged."""
+    sequence, target, extra, sender_id, has_text, deleted_by = row
+    sender = (sender_id or b"").decode(errors="replace")
+    plain = ("", sequence, 0, "", sender, "", "", "", 0)
+    try:
+        message = entry_of_row((*plain, target, extra, deleted_by))
+    except (ValueError, TypeError):
+        return None
+    return inspection.ChangeRow(
+        sequence,
+        sender,
+        message.amends,
+        message.reply_to,
+        message.mentions,
+        message.count,
+        bool(has_text),
+        deleted_by,
+    )
+
+
+def _change_row(row: Any) -> inspection.ChangeRow | None:
+    """What `inspect_sql.CHANGES` gives."""
+    entry = _entry_row(row[:6])
+    if entry is None:
+        return None
+    named, is_message, has_text, deleted_by, deletes, kept, on_count, mentions, *before = row[6:]
+    target = None
+    if named is not None:
+        target = inspection.TargetRow(bool(is_message), bool(has_text), deleted_by)
+    return entry._replace(
+        target=target,
+        deletes=deletes,
+        kept=kept,
+        on_count=on_count,
+        found_mentions=(mentions or b"").decode(errors="replace").split(),
+        message_before=before[0],
+        chained_before=before[1],
+    )
+
+
+def _kept_rows(kind: EntryKind, rows: Sequence[Any]) -> list[inspection.KeptRow]:
+    """What the queries for kept rows give."""
+    found = []
+    for chat_id, target, sequence, user_id, emoji, is_on, *rest in rows:
+        *entry, is_target_deleted = rest
+        amends = None
+        if kind is not EntryKind.MESSAGE:
+            is_set = kind is EntryKind.EDIT or bool(is_on)
+            amends = Amendment(kind=kind, target=target, emoji=emoji, is_on=is_set)
+        found.append(
+            inspection.KeptRow(
+                chat_id,
+                kind,
+                sequence,
+                user_id or "",
+                amends,
+                None if entry[0] is None else _entry_row(entry),
+                bool(is_target_deleted),
+            )
+        )
+    return found
 
 
 def _check_order(place: str, before: Any, after: Any) -> None:
@@ -302,7 +369,7 @@ def _check_order(place: str, before: Any, after: Any) -> None:
     except TypeError:
         is_ahead = False
     if not is_ahead:
-        raise Damaged(place, "the rows are not in order")
+        raise inspection.Damaged(place, "the rows are not in order")
 
 
 def _ids(joined: str | None) -> list[str]:
@@ -330,7 +397,7 @@ def open_for_reading(path: Path) -> apsw.Connection:
     """A connection that can only read.
 
     Beside a WAL even a reader writes into the shared memory file. Where the directory does not
-    allow that, and no WAL is left to be read, the file is opened as one that nobody changes.
+    allow that, and no WAL is left to be read, the file is opened as one that does not change.
     Raises LogDamaged before SQLite has touched the file if its log lacks what was stored for good.
     """
     look_first(path)
@@ -374,12 +441,12 @@ def _reading(place: str) -> Iterator[None]:
             try:
                 yield
             except (*DAMAGED, *OUR_BUGS, *NONSENSE, apsw.IOError) as error:
-                raise Damaged(place, str(error)) from error
+                raise inspection.Damaged(place, str(error)) from error
     except StoreUnusable as error:
         # `schema_version` has translated the damage already.
         if isinstance(error.__cause__, DAMAGED):
-            raise Damaged(place, str(error.__cause__)) from error
+            raise inspection.Damaged(place, str(error.__cause__)) from error
         raise
 
 
-_CONFORMS: type[Inspector] = SqliteInspector
+_CONFORMS: type[inspection.Inspector] = SqliteInspector

@@ -6,7 +6,7 @@ nothing that came later is among the rows.
 
 from typing import Final
 
-from tidewire.engines.sqlite.stored import RAW
+from tidewire.engines.sqlite.stored import COLUMNS, RAW
 
 # Chats by id, and also those that only a counter, a member or a message names. The last two step
 # from id to id through an index; they do not look at every row.
@@ -84,10 +84,7 @@ WHERE m.chat_id > :after AND m.chat_id <= :last
 ORDER BY m.chat_id, m.user_id
 """
 
-_COLUMNS: Final = """
-sequence, prev_sequence, message_id, sender_id, client_message_id, content, content_type,
-    created_at, checksum
-"""
+_COLUMNS: Final = ", ".join(COLUMNS[1:])
 
 # A message is identified by its position. Were there two of one sequence, the chunk's border would
 # not lose one of them.
@@ -149,11 +146,116 @@ SELECT
     s.hidden_through
 FROM delivery_state AS s
 LEFT JOIN chat_memberships AS m ON m.chat_id = s.chat_id AND m.user_id = s.user_id
-WHERE (s.user_id, s.chat_id) > (:user, :chat)
+WHERE (s.user_id, s.chat_id) > (:after, :after_chat)
 ORDER BY s.user_id, s.chat_id LIMIT :count
 """
 
 PAIRS: Final = """
 SELECT d.pair_key, d.chat_id, (SELECT chat_type FROM chats WHERE chats.chat_id = d.chat_id)
 FROM direct_chat_index AS d WHERE d.pair_key > :after ORDER BY d.pair_key LIMIT :count
+"""
+
+# Messages that change. What is text comes as bytes: no value fails to be handed over. JSON that is
+# none any more is taken for nothing: the message fails its checksum, and is reported by that.
+
+
+def _entry(table: str) -> str:
+    """What an entry says of itself."""
+    return (
+        f"{table}.sequence, {table}.target, CAST({table}.extra AS BLOB), "
+        f"CAST({table}.sender_id AS BLOB), {table}.content <> '', {table}.deleted_by"
+    )
+
+
+BORDER: Final = """
+SELECT sequence FROM messages INDEXED BY messages_by_sequence
+WHERE chat_id = :chat AND sequence > :after ORDER BY sequence LIMIT 1 OFFSET :count
+"""
+
+CHANGES: Final = f"""
+WITH some AS (
+    SELECT *, iif(json_valid(extra), extra, '{{}}') AS said FROM messages
+    WHERE chat_id = :chat AND sequence > :after AND sequence <= :through AND position <= :newest
+        AND (target IS NOT NULL OR extra IS NOT NULL OR deleted_by IS NOT NULL)
+)
+SELECT {_entry("some")},
+    target.sequence, target.target IS NULL, target.content <> '', target.deleted_by,
+    (
+        SELECT deletion.target FROM messages AS deletion
+        WHERE deletion.chat_id = some.chat_id AND deletion.sequence = some.deleted_by
+            AND json_valid(deletion.extra) AND deletion.extra ->> 'kind' = 'delete'
+    ),
+    coalesce(
+        (
+            SELECT sequence FROM edits
+            WHERE edits.chat_id = some.chat_id AND edits.target = some.target
+                AND edits.sequence = some.sequence
+        ),
+        (
+            SELECT sequence FROM reactions AS own
+            WHERE own.chat_id = some.chat_id AND own.target = some.target
+                AND own.emoji = some.said ->> 'emoji' AND own.user_id = some.sender_id
+        )
+    ),
+    iif(
+        some.said ->> 'emoji' IS NULL OR EXISTS (
+            SELECT 1 FROM reactions AS later
+            WHERE later.chat_id = some.chat_id AND later.target = some.target
+                AND later.emoji = some.said ->> 'emoji' AND later.sequence > some.sequence
+        ),
+        NULL,
+        (
+            SELECT count(*) FROM reactions AS equal
+            WHERE equal.chat_id = some.chat_id AND equal.target = some.target
+                AND equal.emoji = some.said ->> 'emoji' AND equal.is_on
+        )
+    ),
+    (
+        SELECT CAST(group_concat(mention.user_id, ' ') AS BLOB)
+        FROM json_each(some.said, '$.mentions') AS one
+        CROSS JOIN mentions AS mention
+            ON mention.user_id = one.value AND mention.chat_id = some.chat_id
+            AND mention.sequence = some.sequence
+    ),
+    some.message_before,
+    iif(before.target IS NULL, before.sequence, before.message_before)
+FROM some
+LEFT JOIN messages AS target
+    ON target.chat_id = some.chat_id
+    AND target.sequence = coalesce(some.target, some.said ->> 'reply_to')
+LEFT JOIN messages AS before
+    ON before.chat_id = some.chat_id AND before.sequence = some.prev_sequence
+ORDER BY some.sequence
+"""  # noqa: S608 - constants
+
+_WITH_ENTRY: Final = f"""
+    {_entry("entry")}, {{deleted}}
+FROM {{table}} AS kept
+LEFT JOIN messages AS entry
+    ON entry.chat_id = kept.chat_id AND entry.sequence = kept.sequence
+"""
+_TARGET_DELETED: Final = """
+EXISTS (
+        SELECT 1 FROM messages AS target
+        WHERE target.chat_id = kept.chat_id AND target.sequence = kept.target
+            AND target.deleted_by IS NOT NULL
+    )"""
+KEPT_EDITS: Final = f"""
+SELECT kept.chat_id, kept.target, kept.sequence, NULL, NULL, NULL,
+{_WITH_ENTRY.format(table="edits", deleted=_TARGET_DELETED)}
+WHERE (kept.chat_id, kept.target, kept.sequence) > (:after, :after_target, :after_sequence)
+ORDER BY kept.chat_id, kept.target, kept.sequence LIMIT :count
+"""
+KEPT_REACTIONS: Final = f"""
+SELECT kept.chat_id, kept.target, kept.sequence, kept.user_id, kept.emoji, kept.is_on,
+{_WITH_ENTRY.format(table="reactions", deleted=_TARGET_DELETED)}
+WHERE (kept.chat_id, kept.target, kept.emoji, kept.user_id)
+    > (:after, :after_target, :after_emoji, :after_user)
+ORDER BY kept.chat_id, kept.target, kept.emoji, kept.user_id LIMIT :count
+"""
+KEPT_MENTIONS: Final = f"""
+SELECT kept.chat_id, NULL, kept.sequence, kept.user_id, NULL, NULL,
+{_WITH_ENTRY.format(table="mentions", deleted="entry.deleted_by IS NOT NULL")}
+WHERE (kept.user_id, kept.chat_id, kept.sequence) > (:after, :after_chat, :after_sequence)
+ORDER BY kept.user_id, kept.chat_id, kept.sequence LIMIT :count
 """

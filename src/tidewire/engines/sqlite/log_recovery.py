@@ -7,6 +7,7 @@ is kept is decided in `ops/recover_log.py`.
 import os
 import shutil
 from collections import defaultdict
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,28 +15,11 @@ from typing import Final
 import apsw
 
 from tidewire.domain.errors import StoreUnusable
+from tidewire.engines.sqlite import log_look, wal
 from tidewire.engines.sqlite.copying import discard_database, make_private, sync_file
 from tidewire.engines.sqlite.database import DATABASE_NAME
 from tidewire.engines.sqlite.inspect import open_for_reading
-from tidewire.engines.sqlite.log_look import (
-    RECOVERED_ENDING,
-    file_reader,
-    judge_log,
-    size_bytes,
-    wal_of,
-)
 from tidewire.engines.sqlite.migrate import read_epoch
-from tidewire.engines.sqlite.wal import (
-    HEADER_BYTES,
-    LogHeader,
-    Overlay,
-    Read,
-    guess_header,
-    overlays,
-    page_of,
-    read_header,
-    walk,
-)
 from tidewire.engines.sqlite.wal_mend import mended
 from tidewire.ports.inspection import Damaged
 
@@ -53,8 +37,8 @@ class Candidate:
     """A state that may be whole: the database file with the pages of some frames laid over it."""
 
     name: str
-    overlay: Overlay
-    log: Read
+    overlay: wal.Overlay
+    log: wal.Read
     """The log to take the frames from: as it is, or with words put right."""
 
 
@@ -64,11 +48,11 @@ class DamagedStore:
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         self.path = data_dir / DATABASE_NAME
-        if size_bytes(self.path) == 0:
+        if log_look.size_bytes(self.path) == 0:
             raise StoreUnusable(f"there is no database in {data_dir}; nothing to recover")
-        self.judgement = judge_log(self.path)
+        self.judgement = log_look.judge_log(self.path)
         self._files: list[int] = []
-        self._header: LogHeader | None = None
+        self._header: wal.LogHeader | None = None
 
     def close(self) -> None:
         for file in self._files:
@@ -77,22 +61,22 @@ class DamagedStore:
 
     def candidates(self) -> list[Candidate]:
         """The fullest first; of those that are the same only one."""
-        log, database = self._reader(wal_of(self.path)), self._reader(self.path)
-        self._header = read_header(log(0, HEADER_BYTES)) or guess_header(log, database)
+        log, database = self._reader(log_look.wal_of(self.path)), self._reader(self.path)
+        self._header = wal.read_header(log(0, wal.HEADER_BYTES)) or wal.guess_header(log, database)
         header = self._header
         assert header is not None, "a log without a frame is not damaged"
         patched, count = mended(log, header, self.judgement.frames)
-        found = overlays(walk(log, header))
+        found = wal.overlays(wal.walk(log, header))
         candidates = [
             Candidate("everything that is legible", found.fitting, log),
             Candidate("what is legible, the rest as it was copied before", found.copied, log),
             Candidate("all whole transactions", found.whole, log),
             Candidate("the transactions before the damage", found.prefix, log),
-            Candidate("the database without its log", Overlay({}, 0, 0), log),
+            Candidate("the database without its log", wal.Overlay({}, 0, 0), log),
         ]
         if count:
             name = f"the log with {count} damaged frame{'s' if count > 1 else ''} put right"
-            fitting = overlays(walk(patched, header)).fitting
+            fitting = wal.overlays(wal.walk(patched, header)).fitting
             candidates.insert(0, Candidate(name, fitting, patched))
         return [
             one
@@ -110,27 +94,25 @@ class DamagedStore:
         with target.open("r+b") as copy:
             for page, frame in overlay.pages.items():
                 copy.seek((page - 1) * header.page_bytes)
-                copy.write(page_of(candidate.log, header, frame))
+                copy.write(wal.page_of(candidate.log, header, frame))
             if overlay.size_pages:
                 copy.truncate(overlay.size_pages * header.page_bytes)
 
-    def _reader(self, path: Path) -> Read:
+    def _reader(self, path: Path) -> wal.Read:
         self._files.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-        return file_reader(self._files[-1])
+        return log_look.file_reader(self._files[-1])
 
 
 def highest_sequences(path: Path) -> dict[str, int]:
     """The highest sequence that a state knows of in each chat, as far as it can be read."""
     highest: defaultdict[str, int] = defaultdict(int)
     try:
-        database = open_for_reading(path)
+        opened = open_for_reading(path)
     except (Damaged, StoreUnusable):
         return {}
-    try:
+    with closing(opened) as database:
         for query in _HIGHEST:
             _note_highest(database, query, highest)
-    finally:
-        database.close()
     return dict(highest)
 
 
@@ -160,14 +142,11 @@ def put_in_place(data_dir: Path) -> tuple[str, Path]:
     """
     recovered = recovered_in(data_dir)
     path = data_dir / DATABASE_NAME
-    database = open_for_reading(recovered)
-    try:
+    with closing(open_for_reading(recovered)) as database:
         epoch = read_epoch(database)
-    finally:
-        database.close()
     aside = data_dir / f"damaged-{epoch}"
     aside.mkdir(mode=0o700, exist_ok=True)
-    for damaged in (wal_of(path), path):
+    for damaged in (log_look.wal_of(path), path):
         if damaged.exists():
             damaged.replace(aside / damaged.name)
     path.with_name(path.name + "-shm").unlink(missing_ok=True)
@@ -179,4 +158,4 @@ def put_in_place(data_dir: Path) -> tuple[str, Path]:
 
 
 def recovered_in(data_dir: Path) -> Path:
-    return data_dir / f"{DATABASE_NAME}{RECOVERED_ENDING}"
+    return data_dir / f"{DATABASE_NAME}{log_look.RECOVERED_ENDING}"

@@ -7,6 +7,7 @@ stands in the file's `user_version`.
 import re
 import secrets
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -17,8 +18,9 @@ import apsw
 
 from tidewire.domain.errors import StoreUnusable
 from tidewire.engines.sqlite.checksums import add_checksums
+from tidewire.engines.sqlite.columns import add_columns
 from tidewire.engines.sqlite.copying import copy_database, sync_file
-from tidewire.engines.sqlite.database import APPLICATION_ID, schema_version, single
+from tidewire.engines.sqlite.database import APPLICATION_ID, schema_version, single, transaction
 from tidewire.engines.sqlite.errors import OUR_BUGS, translate_errors
 
 BACKUPS_NAME: Final = "backups"
@@ -28,7 +30,10 @@ _NAME: Final = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 Step = Callable[[apsw.Connection, str], None]
 """Does a migration with the text of its file, inside the transaction."""
 
-STEPS: Final[dict[str, Step]] = {"0004_checksums.sql": add_checksums}
+STEPS: Final[dict[str, Step]] = {
+    "0004_checksums.sql": add_checksums,
+    "0008_entries.sql": add_columns,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +88,13 @@ def _use_wal(database: apsw.Connection) -> None:
 
 
 def _apply(database: apsw.Connection, wanted: list[Migration], version: int) -> None:
-    database.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(database):
         for migration in wanted:
             _run(database, migration)
         if version == 0:
             database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             set_epoch(database)
         database.execute(f"PRAGMA user_version = {version + len(wanted)}")
-        database.execute("COMMIT")
-    except BaseException:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        raise
 
 
 def _run(database: apsw.Connection, migration: Migration) -> None:
@@ -138,14 +137,11 @@ WHERE name NOT LIKE 'sqlite_%'
 @lru_cache(maxsize=1)
 def _definitions() -> dict[str, str]:
     """How the tables of an up-to-date database are defined."""
-    database = apsw.Connection(":memory:")
-    try:
+    with closing(apsw.Connection(":memory:")) as database:
         for migration in migrations():
             _run(database, migration)
         rows: list[Any] = database.execute(_DEFINITIONS).fetchall()
-        return {name: sql for name, sql, _ in rows}
-    finally:
-        database.close()
+    return {name: sql for name, sql, _ in rows}
 
 
 def set_epoch(database: apsw.Connection) -> str:

@@ -4,34 +4,36 @@ An advance costs the same in a chat of ten and of a thousand: the two lowest pos
 come from an index that SQLite keeps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 import apsw
 import msgspec
 
+from tidewire.domain.advance import decide_advances
 from tidewire.domain.chats import ChatType
 from tidewire.domain.delivery import (
     Advance,
-    Advanced,
     AdvanceOutcome,
     DeliveryStatus,
     DigestEntry,
     DigestPage,
     Floors,
-    Lowest,
     MemberDelivery,
     Positions,
     is_hidden,
-    summarise,
+    lowest_of,
+    status_of,
+    status_sequence,
 )
-from tidewire.domain.errors import NotAMember, SequenceAboveHead, StoreDamaged
-from tidewire.domain.events import Event, PositionsAdvanced
+from tidewire.domain.errors import StoreDamaged
+from tidewire.domain.events import PositionsAdvanced
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.domain.limits import UNREAD_MAX, UNREAD_SCAN_MAX
-from tidewire.engines.sqlite.bulk import execute_rows, for_rows
+from tidewire.domain.limits import SEQUENCE_MAX, UNREAD_MAX, UNREAD_SCAN_MAX
+from tidewire.domain.messages import MENTION_ALL
 from tidewire.engines.sqlite.chats import access_chat
+from tidewire.engines.sqlite.database import execute_rows, for_rows
 from tidewire.engines.sqlite.stored import checked_head, message_at
 
 FIND_POSITIONS: Final = """
@@ -72,6 +74,7 @@ json((
 FLOORS: Final = f"""
 SELECT json_group_array(json_array(
     question.key,
+    chat.membership_version,
     coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chat.chat_id), 0),
     {_LOWEST.format(kind="delivered")},
     {_LOWEST.format(kind="read")}
@@ -87,7 +90,71 @@ WHERE chat_id = ? AND joined_sequence IS NOT NULL
 ORDER BY user_id
 """
 
-# The lowest of the others is one of the two lowest of all, so the inner queries look at two rows.
+# The lowest of the others is one of the two lowest of all, so this looks at two rows.
+_LOWEST_OF_OTHERS: Final = """
+coalesce((
+        SELECT effective_{kind} FROM delivery_state AS other
+        WHERE other.chat_id = mine.chat_id AND other.joined_sequence IS NOT NULL
+            AND other.user_id <> ?1
+        ORDER BY effective_{kind} LIMIT 1
+    ), head)"""
+
+# Few entries are looked at one by one. Many may be reactions, which neither hide a message nor may
+# cost a look each: then the messages are visited from the last one down, and `message_before`
+# passes over what is between two of them.
+_MESSAGE_BELOW: Final = """
+SELECT iif(target IS NULL, sequence, message_before) FROM messages
+                WHERE chat_id = mine.chat_id AND sequence < {border}
+                ORDER BY sequence DESC LIMIT 1"""
+_COUNT_OTHERS: Final = f"""
+iif(
+        (SELECT max(sequence) FROM messages WHERE chat_id = mine.chat_id)
+            - mine.effective_{{kind}} <= {UNREAD_SCAN_MAX},
+        (
+            SELECT count(*) FROM (
+                SELECT 1 FROM messages INDEXED BY messages_by_sequence
+                WHERE chat_id = mine.chat_id AND sequence > mine.effective_{{kind}}
+                    AND sender_id <> ?1 AND target IS NULL AND deleted_by IS NULL
+                LIMIT {UNREAD_MAX}
+            )
+        ),
+        (
+            WITH RECURSIVE visited (sequence) AS (
+                SELECT ({_MESSAGE_BELOW.format(border=SEQUENCE_MAX + 1)})
+                UNION ALL
+                SELECT ({_MESSAGE_BELOW.format(border="visited.sequence")})
+                FROM visited WHERE visited.sequence > mine.effective_{{kind}}
+                LIMIT {UNREAD_SCAN_MAX}
+            )
+            SELECT count(*) FROM (
+                SELECT 1 FROM visited
+                CROSS JOIN messages AS message
+                    ON message.chat_id = mine.chat_id AND message.sequence = visited.sequence
+                WHERE visited.sequence > mine.effective_{{kind}}
+                    AND sender_id <> ?1 AND deleted_by IS NULL
+                LIMIT {UNREAD_MAX}
+            )
+        )
+    )"""  # noqa: S608 - constants
+"""Messages of others above a position of the user ?1 in the chat of `mine`."""
+UNREAD: Final = _COUNT_OTHERS.format(kind="read")
+UNDELIVERED: Final = _COUNT_OTHERS.format(kind="delivered")
+
+_MENTIONED: Final = """
+SELECT sequence FROM mentions
+            WHERE user_id = {user} AND chat_id = mine.chat_id
+                AND sequence > mine.effective_read AND sender_id <> ?1"""
+MENTIONS_UNREAD: Final = f"""
+(
+        SELECT count(*) FROM (
+            {_MENTIONED.format(user="?1")}
+            UNION
+            {_MENTIONED.format(user=f"'{MENTION_ALL}'")}
+            LIMIT {UNREAD_MAX}
+        )
+    )"""  # noqa: S608 - constants
+"""Unread messages of others that mention the user ?1, or all."""
+
 _STANDINGS: Final = f"""
 WITH mine AS (
     SELECT chat.chat_id, chat.chat_type,
@@ -106,28 +173,11 @@ WITH mine AS (
 )
 SELECT chat_id, chat_type, counter, head, shown_version, joined_sequence,
     last_acked_sequence, last_read_sequence,
-    coalesce((
-        SELECT effective_delivered FROM delivery_state AS other
-        WHERE other.chat_id = mine.chat_id AND other.joined_sequence IS NOT NULL
-            AND other.user_id <> ?1
-        ORDER BY effective_delivered LIMIT 1
-    ), head),
-    coalesce((
-        SELECT effective_read FROM delivery_state AS other
-        WHERE other.chat_id = mine.chat_id AND other.joined_sequence IS NOT NULL
-            AND other.user_id <> ?1
-        ORDER BY effective_read LIMIT 1
-    ), head),
-    (
-        SELECT count(*) FROM (
-            SELECT 1 FROM (
-                SELECT sender_id FROM messages
-                WHERE chat_id = mine.chat_id AND sequence > mine.effective_read
-                ORDER BY sequence LIMIT {UNREAD_SCAN_MAX}
-            ) WHERE sender_id <> ?1 LIMIT {UNREAD_MAX}
-        )
-    ),
-    hidden_through
+    {_LOWEST_OF_OTHERS.format(kind="delivered")},
+    {_LOWEST_OF_OTHERS.format(kind="read")},
+    {UNREAD},
+    hidden_through,
+    {MENTIONS_UNREAD}
 FROM mine
 ORDER BY chat_id
 """  # noqa: S608 - constants
@@ -137,12 +187,14 @@ STANDING: Final = _STANDINGS.format(compared="=")
 _LowestRows = list[tuple[UserId, int]]
 
 _decode_positions: Final = msgspec.json.Decoder(list[tuple[int, int, int, int]]).decode
-_decode_floors: Final = msgspec.json.Decoder(list[tuple[int, int, _LowestRows, _LowestRows]]).decode
+_decode_floors: Final = msgspec.json.Decoder(
+    list[tuple[int, int, int, _LowestRows, _LowestRows]]
+).decode
 
 
 def advance(
     database: apsw.Connection, advances: Sequence[Advance], now_ms: int
-) -> tuple[list[AdvanceOutcome], list[Event]]:
+) -> tuple[list[AdvanceOutcome], Sequence[PositionsAdvanced]]:
     """Inside the caller's transaction. See `PositionStore.advance` for the contract."""
     pairs = list(dict.fromkeys([(wish.chat_id, wish.user_id) for wish in advances]))
     question = msgspec.json.encode(pairs).decode()
@@ -151,23 +203,14 @@ def advance(
         pairs[index]: (Positions(delivered, read), head)
         for index, delivered, read, head in _decode_positions(answer)
     }
-    moved: dict[tuple[ChatId, UserId], Positions] = {}
-    outcomes: list[AdvanceOutcome] = []
-    for wish in advances:
-        pair = (wish.chat_id, wish.user_id)
-        if pair not in found:
-            outcomes.append(NotAMember())
-            continue
-        before, head = found[pair]
-        delivered = max(wish.delivered, wish.read)
-        if delivered > head:
-            outcomes.append(SequenceAboveHead(sequence=delivered, head=head))
-            continue
-        after = before.merged(Positions(delivered, wish.read))
-        outcomes.append(Advanced(after, after != before))
-        if after != before:
-            found[pair] = (after, head)
-            moved[pair] = after
+    decision = decide_advances(advances, found)
+    move_positions(database, decision.moved, now_ms)
+    return decision.outcomes, decision.events
+
+
+def move_positions(
+    database: apsw.Connection, moved: Mapping[tuple[ChatId, UserId], Positions], now_ms: int
+) -> None:
     execute_rows(
         database,
         MOVE_POSITIONS,
@@ -176,16 +219,14 @@ def advance(
             for (chat_id, user_id), after in moved.items()
         ],
     )
-    return outcomes, [
-        PositionsAdvanced(chat_id, user_id, after) for (chat_id, user_id), after in moved.items()
-    ]
 
 
 def floors(database: apsw.Connection, chat_ids: Sequence[ChatId]) -> list[Floors | None]:
     question = msgspec.json.encode(chat_ids).decode()
     found: list[Floors | None] = [None] * len(chat_ids)
-    for index, head, delivered, read in _decode_floors(database.execute(FLOORS, (question,)).get):
-        found[index] = Floors(chat_ids[index], head, _lowest(delivered), _lowest(read))
+    rows = _decode_floors(database.execute(FLOORS, (question,)).get)
+    for index, version, head, delivered, read in rows:
+        found[index] = Floors(chat_ids[index], version, head, lowest_of(delivered), lowest_of(read))
     return found
 
 
@@ -193,10 +234,8 @@ def delivery_status(
     database: apsw.Connection, reader: UserId, chat_id: ChatId, sequence: int | None
 ) -> DeliveryStatus:
     chat = access_chat(database, reader, chat_id).chat
-    sequence = chat.head if sequence is None else sequence
-    if sequence > chat.head:
-        raise SequenceAboveHead(sequence=sequence, head=chat.head)
-    message = message_at(database, chat_id, sequence)
+    wanted = status_sequence(sequence, chat.head)
+    message = message_at(database, chat_id, wanted)
     author_id = None if message is None or message.is_damaged else message.sender_id
     members = [
         MemberDelivery(
@@ -209,17 +248,11 @@ def delivery_status(
             FIND_MEMBER_POSITIONS, (chat_id,)
         )
     ]
-    return DeliveryStatus(
-        chat_id=chat_id,
-        chat_type=chat.chat_type,
-        member_count=chat.member_count,
-        summary=summarise(sequence, author_id=author_id, members=members),
-        members=members,
-    )
+    return status_of(chat_id, chat.chat_type, wanted, author_id=author_id, members=members)
 
 
 def digest(
-    database: apsw.Connection, user_id: UserId, after: ChatId | None, count_max: int
+    database: apsw.Connection, user_id: UserId, *, after: ChatId | None, count_max: int
 ) -> DigestPage:
     # One more than asked for tells if there is another page.
     rows: list[tuple[Any, ...]] = database.execute(
@@ -227,7 +260,7 @@ def digest(
     ).fetchall()
     chat_ids = [after or "", *(row[0] for row in rows)]
     if any(one >= other for one, other in pairwise(chat_ids)):
-        # Whoever asks for page after page would never come to an end.
+        # A client that asks for page after page would never come to an end.
         raise StoreDamaged(f"the chats of {user_id} are not in order")
     entries = _entries(database, rows[:count_max])
     return DigestPage(entries, entries[-1].chat_id if len(rows) > count_max else None)
@@ -253,12 +286,6 @@ def _entries(database: apsw.Connection, rows: list[tuple[Any, ...]]) -> list[Dig
     entries = []
     for chat_id, chat_type, counter, stored_head, *rest in rows:
         head = checked_head(database, chat_id, stored_head, counter)
-        rest[-1] = is_hidden(rest[-1], head)
+        rest[-2] = is_hidden(rest[-2], head)
         entries.append(DigestEntry(chat_id, ChatType(chat_type), head, *rest))
     return entries
-
-
-def _lowest(rows: _LowestRows) -> Lowest:
-    if not rows:
-        return Lowest(None, 0, None)
-    return Lowest(rows[0][0], rows[0][1], rows[1][1] if len(rows) > 1 else None)

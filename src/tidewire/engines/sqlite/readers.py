@@ -1,28 +1,37 @@
 """Readers: connections of their own, each with a thread, so that no read ever holds up a commit.
 
-A read is one short read transaction: it is stopped after `read_ms_max`, and all of them can be held
-back for a moment, so that the write-ahead log can be restarted.
+Reads that are asked for in one turn of the loop go to a thread together and share a read
+transaction: waking a thread and beginning a transaction cost more than most reads. A read is
+stopped after `read_ms_max`, and one that takes a while gives those behind it to another thread. All
+of them can be held back for a moment, so that the write-ahead log can be restarted.
 """
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import apsw
 
 from tidewire.domain.errors import Overloaded, StoreDamaged, StoreUnavailable
 from tidewire.engines.sqlite.database import SqliteOptions, connect_reader
 from tidewire.engines.sqlite.errors import failure_of
+from tidewire.ports.runtime import resolve
 
 Result = TypeVar("Result")
 Query = Callable[[apsw.Connection], Result]
 
 _PROGRESS_STEPS: Final = 20_000
 """How many steps of SQLite's machine lie between two looks at the clock: well under 1 ms."""
+_BATCH_READS_MAX: Final = 32
+"""How many reads share a transaction."""
+_BATCH_S_MAX: Final = 0.005
+"""After so long those of them that still wait go to another thread."""
 
 
 class ReadGate:
@@ -67,20 +76,9 @@ class ReadGate:
             self._condition.notify_all()
 
 
-class _Read:
-    __slots__ = ("future", "query")
-
-    def __init__(self, query: Query[object], future: asyncio.Future[object]) -> None:
-        self.query = query
-        self.future = future
-
-    def answer(self, outcome: object) -> None:
-        if self.future.done():
-            return
-        if isinstance(outcome, BaseException):
-            self.future.set_exception(outcome)
-        else:
-            self.future.set_result(outcome)
+class _Read(NamedTuple):
+    query: Query[object]
+    future: asyncio.Future[object]
 
 
 class Readers:
@@ -95,82 +93,166 @@ class Readers:
     ) -> None:
         self.gate = gate or ReadGate()
         self._on_damage = on_damage
-        self._path = path
         self._options = options
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[_Read | None] = SimpleQueue()
+        # Those of this turn of the loop.
+        self._asked: list[_Read] = []
+        self._queue: SimpleQueue[Iterable[_Read] | None] = SimpleQueue()
         self._waiting = 0
         self._closed = False
+        readers = [
+            _Reader(path, options, self.gate, self._queue, self._tell)
+            for _ in range(options.readers)
+        ]
         self._threads = [
-            threading.Thread(target=self._run, name=f"tidewire-reader-{number}", daemon=True)
-            for number in range(options.readers)
+            threading.Thread(target=reader.run, name=f"tidewire-reader-{number}", daemon=True)
+            for number, reader in enumerate(readers)
         ]
         for thread in self._threads:
             thread.start()
 
     async def read(self, query: Query[Result]) -> Result:
-        """Run the query in a read transaction of its own: everything it sees is of one instant."""
+        """Run the query in a read transaction that begins after this: everything it sees is of one
+        instant."""
         if self._closed:
             raise StoreUnavailable("the store is closing")
         if self._waiting >= self._options.reads_waiting_max:
             raise Overloaded(f"{self._waiting} reads are waiting already; try again later")
         read = _Read(query, self._loop.create_future())
         self._waiting += 1
-        self._queue.put(read)
+        if not self._asked:
+            self._loop.call_soon(self._hand_over)
+        self._asked.append(read)
         return await read.future  # type: ignore[return-value]
 
     async def close(self) -> None:
         """Answer what was asked, then end."""
         self._closed = True
-        for _ in self._threads:
-            self._queue.put(None)
+        self._hand_over()
+        self._queue.put(None)
         for thread in self._threads:
             await self._loop.run_in_executor(None, thread.join)
 
-    # From here on: a reader's thread.
+    def _hand_over(self) -> None:
+        asked, self._asked = self._asked, []
+        for begin in range(0, len(asked), _BATCH_READS_MAX):
+            self._queue.put(asked[begin : begin + _BATCH_READS_MAX])
 
-    def _run(self) -> None:
-        database: apsw.Connection | None = None
-        deadline = [0.0]
+    def _tell(self, done: list[tuple[_Read, object]]) -> None:
+        """From a reader's thread."""
+        self._loop.call_soon_threadsafe(self._deliver, done)
 
-        def is_late() -> bool:
-            return time.monotonic() > deadline[0]
+    def _deliver(self, done: list[tuple[_Read, object]]) -> None:
+        self._waiting -= len(done)
+        for read, outcome in done:
+            if isinstance(outcome, StoreDamaged) and self._on_damage is not None:
+                self._on_damage(outcome)
+            resolve(read.future, outcome)
 
-        while (read := self._queue.get()) is not None:
-            outcome: object
+
+class _Reader:
+    """One thread and its connection; all but the making of it happens in that thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        options: SqliteOptions,
+        gate: ReadGate,
+        queue: SimpleQueue[Iterable[_Read] | None],
+        tell: Callable[[list[tuple[_Read, object]]], None],
+    ) -> None:
+        self._path = path
+        self._options = options
+        self._gate = gate
+        self._queue = queue
+        self._tell = tell
+        self._database: apsw.Connection | None = None
+        # What this batch has still to read, and what it has read.
+        self._left: deque[_Read] = deque()
+        self._done: list[tuple[_Read, object]] = []
+        self._gives_way_at_s = self._is_late_at_s = float("inf")
+
+    def run(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            self._left.extend(batch)
             # A read that was held back for longer than any restart may take goes on all the same.
-            self.gate.enter(timeout_s=2 * self._options.read_ms_max / 1000)
+            self._gate.enter(timeout_s=2 * self._options.read_ms_max / 1000)
             try:
-                if database is None:
-                    # Behind the gate as well: connecting reads the schema.
-                    database = connect_reader(self._path, self._options)
-                    database.set_progress_handler(is_late, _PROGRESS_STEPS)
-                outcome = self._query(database, read.query, deadline)
-            except Exception as error:  # noqa: BLE001 - handed to whoever asked
-                outcome = failure_of(error)
+                self._read_all()
             finally:
-                self.gate.leave()
-            self._loop.call_soon_threadsafe(self._deliver, read, outcome)
-        if database is not None:
-            database.close()
+                self._gate.leave()
+            self._tell_done()
+        if self._database is not None:
+            self._database.close()
 
-    def _query(
-        self, database: apsw.Connection, query: Query[object], deadline: list[float]
-    ) -> object:
-        deadline[0] = time.monotonic() + self._options.read_ms_max / 1000
-        database.execute("BEGIN")
+    def _next_batch(self) -> Iterable[_Read] | None:
+        """None ends all threads, one after the other; what is behind it comes first: it may have
+        been put there by a read that gave way."""
+        while (batch := self._queue.get()) is None:
+            is_last = self._queue.empty()
+            self._queue.put(None)
+            if is_last:
+                break
+        return batch
+
+    def _read_all(self) -> None:
+        self._gives_way_at_s = time.monotonic() + _BATCH_S_MAX
+        while self._left:
+            read = self._left.popleft()
+            outcome: object
+            try:
+                outcome = self._query(read.query)
+            except Exception as error:  # noqa: BLE001 - handed to the caller
+                outcome = failure_of(error)
+                # They keep a cursor that stands in the middle of its rows, and with it the instant
+                # that it reads: a COMMIT would end neither.
+                traceback.clear_frames(error.__traceback__)
+                # Those behind it do not share what became of its transaction.
+                self._end()
+            self._done.append((read, outcome))
+            if time.monotonic() > self._gives_way_at_s:
+                self._give_way()
+        self._end()
+
+    def _query(self, query: Query[object]) -> object:
+        database = self._database
+        if database is None:
+            # Behind the gate as well: connecting reads the schema.
+            database = connect_reader(self._path, self._options)
+            database.set_progress_handler(self._look, _PROGRESS_STEPS)
+            self._database = database
+        self._is_late_at_s = time.monotonic() + self._options.read_ms_max / 1000
+        if not database.in_transaction:
+            database.execute("BEGIN")
         try:
             return query(database)
         finally:
             # Without this the end of a late read would itself be stopped as late.
-            deadline[0] = float("inf")
-            if database.in_transaction:
-                database.execute("COMMIT")
+            self._is_late_at_s = float("inf")
 
-    # Back on the event loop.
+    def _end(self) -> None:
+        try:
+            if self._database is not None and self._database.in_transaction:
+                self._database.execute("COMMIT")
+        except apsw.Error:
+            # The next read opens another.
+            self._database = None
 
-    def _deliver(self, read: _Read, outcome: object) -> None:
-        self._waiting -= 1
-        if isinstance(outcome, StoreDamaged) and self._on_damage is not None:
-            self._on_damage(outcome)
-        read.answer(outcome)
+    def _look(self) -> bool:
+        """Called in the middle of a query; True stops it."""
+        now_s = time.monotonic()
+        if now_s > self._gives_way_at_s:
+            self._give_way()
+        return now_s > self._is_late_at_s
+
+    def _give_way(self) -> None:
+        self._gives_way_at_s = float("inf")
+        if self._left:
+            self._queue.put(tuple(self._left))
+            self._left.clear()
+        self._tell_done()
+
+    def _tell_done(self) -> None:
+        done, self._done = self._done, []
+        if done:
+            self._tell(done)

@@ -1,15 +1,23 @@
-"""Messages out of the database: pages for sync and history, and single ones."""
+"""Messages out of the database: pages for sync and history, and single ones.
 
+Rows are read as they are if their checksums and their chain hold, and the careful way otherwise
+(`stored`).
+"""
+
+from itertools import pairwise
 from typing import Any, Final
 
 import apsw
 
 from tidewire.domain.errors import CursorAhead, MessageNotFound
 from tidewire.domain.ids import ChatId, MessageId, UserId
-from tidewire.domain.messages import Message, MessagePage
+from tidewire.domain.messages import Message, MessagePage, cut_page
 from tidewire.engines.sqlite import stored
 from tidewire.engines.sqlite.chats import access_chat
 
+ABOVE: Final = "WHERE chat_id = ? AND sequence > ? ORDER BY sequence LIMIT ?"
+# The message at the border says which one is before it.
+THROUGH: Final = "WHERE chat_id = ? AND sequence <= ? ORDER BY sequence DESC LIMIT ?"
 FIND_BY_ID: Final = "SELECT position FROM messages INDEXED BY messages_by_id WHERE message_id = ?"
 
 
@@ -18,17 +26,22 @@ def messages_after(
     reader: UserId,
     chat_id: ChatId,
     after: int,
+    *,
     count_max: int,
     bytes_max: int,
 ) -> MessagePage:
     head = access_chat(database, reader, chat_id).chat.head
     if after > head:
         raise CursorAhead(cursor=after, head=head)
-    messages, has_more = stored.messages_after(
-        database, chat_id, after, count_max, bytes_max, head=head
-    )
-    through = messages[-1].sequence if messages else after
-    return MessagePage(messages, synced_through=through, has_more=has_more, head=head)
+    messages = stored.read_whole(database, ABOVE, (chat_id, after, count_max + 1), bytes_max)
+    found, has_more = cut_page(messages or (), count_max=count_max, bytes_max=bytes_max)
+    begins = not messages or messages[0].prev_sequence <= after
+    ends = has_more or (found[-1].sequence if found else after) == head
+    if messages is None or not (begins and ends and _is_chain(messages)):
+        mended = stored.messages_after_mended(database, chat_id, after, count_max)
+        found, has_more = cut_page(mended, count_max=count_max, bytes_max=bytes_max)
+    through = found[-1].sequence if found else after
+    return MessagePage(found, synced_through=through, has_more=has_more, head=head)
 
 
 def messages_before(
@@ -36,14 +49,25 @@ def messages_before(
     reader: UserId,
     chat_id: ChatId,
     before: int | None,
+    *,
     count_max: int,
     bytes_max: int,
 ) -> MessagePage:
     head = access_chat(database, reader, chat_id).chat.head
-    messages = stored.messages_before(database, chat_id, before, count_max, bytes_max, head=head)
-    through = messages[-1].sequence if messages else 0
-    has_more = bool(messages) and messages[0].prev_sequence > 0
-    return MessagePage(messages, synced_through=through, has_more=has_more, head=head)
+    border = head + 1 if before is None else before
+    messages = stored.read_whole(database, THROUGH, (chat_id, border, count_max + 1), bytes_max)
+    if messages is not None:
+        reaches_head = before is not None or (messages[0].sequence if messages else 0) == head
+        if not (reaches_head and _is_chain(messages[::-1])):
+            messages = None
+    if messages is None:
+        messages = stored.messages_before_mended(database, chat_id, border, count_max)
+    below = (message for message in messages if message.sequence < border)
+    found, _ = cut_page(below, count_max=count_max, bytes_max=bytes_max)
+    found.reverse()
+    through = found[-1].sequence if found else 0
+    has_more = bool(found) and found[0].prev_sequence > 0
+    return MessagePage(found, synced_through=through, has_more=has_more, head=head)
 
 
 def message(
@@ -62,3 +86,7 @@ def message(
         position: Any = database.execute(FIND_BY_ID, (message_id,)).get
         found = stored.message_of_row(database, chat_id, position)
     return found
+
+
+def _is_chain(messages: list[Message]) -> bool:
+    return all(later.prev_sequence == one.sequence for one, later in pairwise(messages))

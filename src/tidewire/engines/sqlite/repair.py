@@ -1,16 +1,18 @@
-"""Putting a chat's missing counter row back, in one transaction, on a store that nobody else uses.
+"""Putting a chat's missing counter row back, in one transaction, on a store that is not in use.
 
 What to put is not decided here; see `ops/recover.py`.
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 import apsw
+import msgspec
 
 from tidewire.domain.ids import ChatId
-from tidewire.engines.sqlite.database import SqliteOptions, check_library, connect
+from tidewire.engines.sqlite.database import SqliteOptions, check_library, connect, transaction
 from tidewire.engines.sqlite.errors import translate_errors
 from tidewire.engines.sqlite.inspect import check_is_there, check_schema, open_for_reading
 from tidewire.engines.sqlite.lockfile import DataDirectoryLock
@@ -33,7 +35,7 @@ _PUT: Final = """
 INSERT INTO chat_counters (
     chat_id, sequence_counter, created_at, updated_at, recovered_at, recovered_from_sequence
 )
-VALUES (:chat, :counter, :now, :now, :now, :from_sequence)
+VALUES (?1, ?2, ?3, ?3, ?3, ?4)
 ON CONFLICT DO NOTHING
 """
 
@@ -47,46 +49,29 @@ class SqliteCounterRepair:
         check_is_there(path)
         self._path = path
 
+    def close(self) -> None:
+        """Nothing stays open between two calls."""
+
     def evidence(self, chat_id: ChatId) -> CounterEvidence:
         try:
-            database = open_for_reading(self._path)
+            opened = open_for_reading(self._path)
         except Damaged as damage:
             raise damage.as_unusable() from damage
-        try:
+        with closing(opened) as database:
             check_schema(database, self._path)
             with translate_errors():
                 return _read_evidence(database, chat_id)
-        finally:
-            database.close()
 
     def repair_counter(
         self, chat_id: ChatId, decide: Callable[[CounterEvidence], NewCounter | None]
     ) -> CounterEvidence:
         with DataDirectoryLock(self._path.parent):
             options = SqliteOptions()
-            database = connect(self._path, options, cache_kib=options.reader_cache_kib)
-            try:
+            opened = connect(self._path, options, cache_kib=options.reader_cache_kib)
+            with closing(opened) as database:
                 check_schema(database, self._path)
-                with translate_errors():
-                    return _repair(database, chat_id, decide)
-            finally:
-                database.close()
-
-
-def _repair(
-    database: apsw.Connection,
-    chat_id: ChatId,
-    decide: Callable[[CounterEvidence], NewCounter | None],
-) -> CounterEvidence:
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        evidence = repair_counter(database, chat_id, decide)
-        database.execute("COMMIT")
-    except BaseException:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        raise
-    return evidence
+                with translate_errors(), transaction(database):
+                    return repair_counter(database, chat_id, decide)
 
 
 def repair_counter(
@@ -98,13 +83,9 @@ def repair_counter(
     evidence = _read_evidence(database, chat_id)
     new = decide(evidence)
     if new is not None:
-        bindings = {
-            "chat": chat_id,
-            "counter": new.sequence_counter,
-            "now": new.now_ms,
-            "from_sequence": new.recovered_from_sequence,
-        }
-        database.execute(_PUT, bindings)
+        database.execute(
+            _PUT, (chat_id, new.sequence_counter, new.now_ms, new.recovered_from_sequence)
+        )
         assert database.changes() == 1, "the counter was seen to be missing"
     return evidence
 
@@ -112,11 +93,7 @@ def repair_counter(
 def _read_evidence(database: apsw.Connection, chat_id: ChatId) -> CounterEvidence:
     row = database.execute(_EVIDENCE, {"chat": chat_id}).fetchone()
     assert row is not None
-    chat_exists, counter, highest_message, highest_position = row
-    assert counter is None or isinstance(counter, int)
-    assert isinstance(highest_message, int)
-    assert isinstance(highest_position, int)
-    return CounterEvidence(bool(chat_exists), counter, highest_message, highest_position)
+    return msgspec.convert((bool(row[0]), *row[1:]), CounterEvidence)
 
 
 _CONFORMS: type[CounterRepair] = SqliteCounterRepair

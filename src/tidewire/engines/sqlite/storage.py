@@ -8,92 +8,163 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 import apsw
 
-from tidewire.domain.chat_list import ChatListCursor, ChatListPage
-from tidewire.domain.chats import (
-    ChatAccess,
-    CreatedChat,
-    CreateDirect,
-    CreateGroup,
-    Member,
-    Role,
-    Roster,
-)
-from tidewire.domain.delivery import (
-    Advance,
-    AdvanceOutcome,
-    DeliveryStatus,
-    DigestEntry,
-    DigestPage,
-    Floors,
-)
-from tidewire.domain.errors import StoreUnavailable
+from tidewire.domain.delivery import Advance, AdvanceOutcome
+from tidewire.domain.errors import StoreDamaged, StoreUnavailable
 from tidewire.domain.events import Event
-from tidewire.domain.ids import ChatId, MessageId, UserId
-from tidewire.domain.messages import AppendOutcome, Message, MessagePage, SendMessage
-from tidewire.domain.users import User
+from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.messages import Message, MessagePage, SendMessage
 from tidewire.engines.sqlite import (
+    accounts,
+    amendments,
     append,
     blocks,
     chat_list,
     chats,
-    groups,
     positions,
     reading,
     repair,
-    users,
 )
-from tidewire.engines.sqlite.account_storage import SqliteAccounts
+from tidewire.engines.sqlite import database as db
+from tidewire.engines.sqlite import users as people
 from tidewire.engines.sqlite.checkpointer import Checkpointer, settle_log
 from tidewire.engines.sqlite.copying import make_private
-from tidewire.engines.sqlite.damage_log import DamageLog
-from tidewire.engines.sqlite.database import (
-    SYNCED,
-    SqliteOptions,
-    check_complete,
-    check_data_dir,
-    check_library,
-    check_not_emptied,
-    check_writable,
-    connect,
-    schema_version,
-)
 from tidewire.engines.sqlite.errors import lacks_room_for_index
+from tidewire.engines.sqlite.known import Known
 from tidewire.engines.sqlite.lockfile import DataDirectoryLock
 from tidewire.engines.sqlite.log_look import check_log, check_unsynced_log
 from tidewire.engines.sqlite.migrate import check_tables, migrate, read_epoch
 from tidewire.engines.sqlite.readers import Readers, ReadGate
-from tidewire.engines.sqlite.writer import CommitCounters, FatalHandler, Writer
+from tidewire.engines.sqlite.writer import FatalHandler, Writer
 from tidewire.ports.event_log import CommitListener, ignore_commits
 from tidewire.ports.inspection import CounterEvidence, NewCounter
-from tidewire.ports.storage import AppendDone, AppendsByCallback, Storage
+from tidewire.ports.storage import (
+    EXIT_STORE_IN_DOUBT,
+    AppendDone,
+    ChatStore,
+    MessageStore,
+    Storage,
+)
 
 _logger: Final = logging.getLogger(__name__)
+_DAMAGED_KNOWN_MAX: Final = 10_000
+"""So many damaged messages are remembered; more are told again when they are read again."""
 _CHAT_OF: Final = attrgetter("chat_id")
-
-EXIT_STORE_IN_DOUBT: Final = 74
-"""The exit code of a process whose store can no longer be trusted (EX_IOERR)."""
 
 
 def end_process(why: str) -> NoReturn:
-    """The one way out when nobody knows what is on the disk: at once, without another write."""
+    """The one way out when it is not known what is on the disk: at once, without another write."""
     try:
         # Without standard error, its number may by now belong to any file.
         if sys.__stderr__ is not None:
             os.write(sys.__stderr__.fileno(), f"tidewire: {why}\n".encode())
     finally:
-        # Also when nobody can be told any more.
+        # Also when the message cannot be written any more.
         os._exit(EXIT_STORE_IN_DOUBT)
 
 
-class SqliteStorage(SqliteAccounts):
+class DamageLog:
+    """Tells an operator which messages are damaged and which requests met damage: log lines and
+    counters. Used on the event loop.
+
+    A damaged message is read again and again; it is told once, with its chat and its sequence. Its
+    text is never told.
+    """
+
+    def __init__(self) -> None:
+        self.messages_damaged = 0
+        """How many messages were found damaged since the start, each counted once."""
+        self.requests_failed = 0
+        """How many requests failed because of damage."""
+        self._known: set[tuple[str, int]] = set()
+
+    def note_messages(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            if message.is_damaged:
+                self._note(message.chat_id, message.sequence)
+
+    def note_failure(self, failure: StoreDamaged) -> None:
+        self.requests_failed += 1
+        _logger.error("a request failed: stored data is damaged", extra={"reason": failure.reason})
+
+    def _note(self, chat_id: str, sequence: int) -> None:
+        place = (chat_id, sequence)
+        if place in self._known:
+            return
+        if len(self._known) >= _DAMAGED_KNOWN_MAX:
+            self._known.clear()
+        self._known.add(place)
+        self.messages_damaged += 1
+        _logger.error(
+            "a stored message is damaged; it is shown as such, without its text",
+            extra={"chat_id": chat_id, "sequence": sequence},
+        )
+
+
+Result = TypeVar("Result")
+Given = ParamSpec("Given")
+
+# Methods of the store, made of functions that take a connection: they have the same arguments and
+# the same result, once it is there.
+
+
+def _reads(
+    query: Callable[Concatenate[apsw.Connection, Given], Result],
+    note: "Callable[[SqliteStorage, Result], None] | None" = None,
+) -> "Callable[Concatenate[SqliteStorage, Given], Coroutine[Any, Any, Result]]":
+    """A method that asks in a read transaction of its own. `note` is told what was found."""
+
+    async def method(self: "SqliteStorage", /, *given: Given.args, **named: Given.kwargs) -> Result:
+        found = await self._readers.read(lambda database: query(database, *given, **named))
+        if note is not None:
+            note(self, found)
+        return found
+
+    return method
+
+
+def _commits(
+    act: Callable[Concatenate[apsw.Connection, Given], tuple[Result, Sequence[Event]]],
+) -> "Callable[Concatenate[SqliteStorage, Given], Coroutine[Any, Any, Result]]":
+    """A method that acts in the next commit, whose events are handed on."""
+
+    def method(
+        self: "SqliteStorage", /, *given: Given.args, **named: Given.kwargs
+    ) -> Coroutine[Any, Any, Result]:
+        return self.writer.write(lambda database: act(database, *given, **named))
+
+    return method
+
+
+def _writes(
+    act: Callable[Concatenate[apsw.Connection, Given], Result],
+) -> "Callable[Concatenate[SqliteStorage, Given], Coroutine[Any, Any, Result]]":
+    """The same for an act of which nothing is handed on."""
+
+    def method(
+        self: "SqliteStorage", /, *given: Given.args, **named: Given.kwargs
+    ) -> Coroutine[Any, Any, Result]:
+        return self.writer.write(lambda database: (act(database, *given, **named), ()))
+
+    return method
+
+
+def _note_page(self: "SqliteStorage", page: MessagePage) -> None:
+    self.damage.note_messages(page.messages)
+
+
+def _note_message(self: "SqliteStorage", message: Message) -> None:
+    self.damage.note_messages((message,))
+
+
+class SqliteStorage(MessageStore, ChatStore):
     """Satisfies `ports.storage.Storage`. Made by `open`, used on the loop that opened it."""
 
     def __init__(
@@ -103,27 +174,26 @@ class SqliteStorage(SqliteAccounts):
         lock: DataDirectoryLock,
         *,
         listener: CommitListener,
-        options: SqliteOptions,
+        options: db.SqliteOptions,
         on_fatal: FatalHandler,
     ) -> None:
         self._database = database
         self._lock = lock
         self._epoch = read_epoch(database)
+        self._known = Known(database)
         gate = ReadGate()
         self.damage = DamageLog()
         # What can fail comes before the first thread: an opening that fails leaves none behind.
         self.checkpointer = Checkpointer(path, options, gate, on_fatal)
-        super().__init__(
-            readers=Readers(path, options, gate, self.damage.note_failure),
-            writer=Writer(
-                database,
-                options=options,
-                listener=listener,
-                on_fatal=on_fatal,
-                on_damage=self.damage.note_failure,
-            ),
+        self._readers = Readers(path, options, gate, self.damage.note_failure)
+        self.writer = Writer(
+            database,
+            options=options,
+            listener=listener,
+            on_fatal=on_fatal,
+            on_damage=self.damage.note_failure,
         )
-        self.checkpointer.start(database, self._writer.between_commits)
+        self.checkpointer.start(database, self.writer.between_commits)
 
     @classmethod
     async def open(
@@ -131,13 +201,13 @@ class SqliteStorage(SqliteAccounts):
         data_dir: Path,
         *,
         listener: CommitListener = ignore_commits,
-        options: SqliteOptions | None = None,
+        options: db.SqliteOptions | None = None,
         on_fatal: FatalHandler = end_process,
     ) -> "SqliteStorage":
         """Open the store of a data directory, making or migrating it. Raises StoreUnusable."""
-        check_library(apsw.sqlite_lib_version())
+        db.check_library(apsw.sqlite_lib_version())
         path, lock, database, used = await asyncio.to_thread(
-            _open_database, data_dir, options or SqliteOptions()
+            _open_database, data_dir, options or db.SqliteOptions()
         )
         try:
             return cls(path, database, lock, listener=listener, options=used, on_fatal=on_fatal)
@@ -152,8 +222,8 @@ class SqliteStorage(SqliteAccounts):
 
     async def check_room(self) -> None:
         # A commit that failed says nothing about now: try one, of two pages.
-        if not self._writer.has_room:
-            await self._writer.write(_probe)
+        if not self.writer.has_room:
+            await self.writer.write(_probe)
 
     @property
     def appends_per_chat(self) -> bool:
@@ -163,21 +233,13 @@ class SqliteStorage(SqliteAccounts):
         try:
             await self._readers.close()
             await asyncio.to_thread(self.checkpointer.stop)
-            await self._writer.close()
+            await self.writer.close()
             # The last connection to close folds the log into the database and deletes it.
             await asyncio.to_thread(self._database.close)
         finally:
             self._lock.release()
 
-    # For whoever looks after the server.
-
-    @property
-    def commits(self) -> CommitCounters:
-        return self._writer.counters
-
-    @property
-    def writes_waiting_count(self) -> int:
-        return self._writer.waiting_count
+    # For the operator: metrics and repairs.
 
     @property
     def memory_bytes(self) -> int:
@@ -188,194 +250,127 @@ class SqliteStorage(SqliteAccounts):
         self, chat_id: ChatId, decide: Callable[[CounterEvidence], NewCounter | None]
     ) -> CounterEvidence:
         """Put a chat's missing counter back while the server runs (`ports.inspection`)."""
-        return await self._writer.write(
+        return await self.writer.write(
             lambda database: (repair.repair_counter(database, chat_id, decide), ())
         )
 
     # Messages.
 
-    async def append(self, sends: Sequence[SendMessage], *, now_ms: int) -> list[AppendOutcome]:
-        outcomes: list[AppendOutcome] = await self._writer.write_many(
-            sends, lambda database, some: append.append(database, some, now_ms), _CHAT_OF
-        )
-        return outcomes
-
     def append_nowait(self, sends: Sequence[SendMessage], *, now_ms: int, done: AppendDone) -> None:
-        self._writer.write_many_nowait(
+        self.writer.write_many_nowait(
             sends,
-            lambda database, some: append.append(database, some, now_ms),
+            lambda database, some: append.append(database, some, now_ms, self._known),
             _CHAT_OF,
             done,  # type: ignore[arg-type]
         )
 
-    async def messages_after(
-        self, reader: UserId, chat_id: ChatId, after: int, *, count_max: int, bytes_max: int
-    ) -> MessagePage:
-        page = await self._read(
-            reading.messages_after, reader, chat_id, after, count_max, bytes_max
-        )
-        self.damage.note_messages(page.messages)
-        return page
+    messages_after = _reads(reading.messages_after, _note_page)
+    messages_before = _reads(reading.messages_before, _note_page)
+    message = _reads(reading.message, _note_message)
+    messages_now = _reads(amendments.messages_now)
+    chats_of_author = _reads(amendments.chats_of_author)
+    _some_messages_by = _reads(amendments.some_messages_by)
 
-    async def messages_before(
-        self, reader: UserId, chat_id: ChatId, before: int | None, *, count_max: int, bytes_max: int
-    ) -> MessagePage:
-        page = await self._read(
-            reading.messages_before, reader, chat_id, before, count_max, bytes_max
-        )
-        self.damage.note_messages(page.messages)
-        return page
-
-    async def message(self, reader: UserId, chat_id: ChatId, message_id: MessageId) -> Message:
-        message = await self._read(reading.message, reader, chat_id, message_id)
-        self.damage.note_messages((message,))
-        return message
+    async def messages_by(
+        self, user_id: UserId, chat_id: ChatId, *, after: int, count_max: int
+    ) -> list[int]:
+        found: list[int] = []
+        border: int | None = after
+        while border is not None and len(found) < count_max:
+            some, border = await self._some_messages_by(
+                user_id, chat_id, after=border, count_max=count_max - len(found)
+            )
+            found += some
+        return found
 
     # Chats.
 
-    async def create_direct(self, command: CreateDirect, *, now_ms: int) -> CreatedChat:
-        return await self._write(chats.create_direct, command, now_ms)
-
-    async def create_group(
-        self, command: CreateGroup, *, members_max: int, now_ms: int
-    ) -> CreatedChat:
-        return await self._write(chats.create_group, command, members_max, now_ms)
-
-    async def add_member(
-        self,
-        actor: UserId,
-        chat_id: ChatId,
-        user_id: UserId,
-        role: Role,
-        *,
-        members_max: int,
-        now_ms: int,
-    ) -> Member:
-        return await self._write(
-            chats.add_member, actor, chat_id, user_id, role, members_max, now_ms
-        )
-
-    async def remove_member(
-        self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
-    ) -> None:
-        await self._write(chats.remove_member, actor, chat_id, user_id, now_ms)
-
-    async def leave(
-        self, actor: UserId, chat_id: ChatId, *, for_good: bool = False, now_ms: int
-    ) -> None:
-        await self._write(chats.leave, actor, chat_id, for_good, now_ms)
-
-    async def readmit(self, user_id: UserId, chat_id: ChatId) -> None:
-        await self._write(blocks.readmit, user_id, chat_id)
-
-    async def refused_groups(
-        self, user_id: UserId, *, after: ChatId | None, count_max: int
-    ) -> list[ChatId]:
-        return await self._read(blocks.refused_groups, user_id, after, count_max)
-
-    async def strangers(self, user_id: UserId, others: Sequence[UserId]) -> list[UserId]:
-        return await self._read(blocks.strangers, user_id, others)
-
-    async def change_role(
-        self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role, *, now_ms: int
-    ) -> Member:
-        return await self._write(chats.change_role, actor, chat_id, user_id, role, now_ms)
-
-    async def hand_over(
-        self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
-    ) -> Member:
-        return await self._write(groups.hand_over, actor, chat_id, user_id, now_ms)
-
-    async def close_group(self, actor: UserId, chat_id: ChatId, *, now_ms: int) -> None:
-        await self._write(groups.close_group, actor, chat_id, now_ms)
-
-    async def rename(self, actor: UserId, chat_id: ChatId, name: str, *, now_ms: int) -> ChatAccess:
-        return await self._write(chats.rename, actor, chat_id, name, now_ms)
-
-    async def mute(self, actor: UserId, chat_id: ChatId, muted_until_ms: int | None) -> Member:
-        return await self._write(chats.mute, actor, chat_id, muted_until_ms)
-
-    async def hide(self, actor: UserId, chat_id: ChatId, *, wanted: bool) -> None:
-        await self._write(chats.hide, actor, chat_id, wanted)
-
-    async def access_chat(self, reader: UserId, chat_id: ChatId) -> ChatAccess:
-        return await self._read(chats.access_chat, reader, chat_id)
-
-    async def members(
-        self, reader: UserId, chat_id: ChatId, *, after: UserId | None, count_max: int
-    ) -> list[Member]:
-        return await self._read(chats.list_members, reader, chat_id, after, count_max)
-
-    async def roster(self, chat_id: ChatId) -> Roster | None:
-        return await self._read(chats.roster, chat_id)
-
-    async def share_group(self, one: UserId, other: UserId) -> bool:
-        return await self._read(blocks.share_group, one, other)
-
-    async def chat_list(
-        self,
-        reader: UserId,
-        *,
-        cursor: ChatListCursor | None,
-        count_max: int,
-        active_since_ms: int = 0,
-    ) -> ChatListPage:
-        return await self._read(chat_list.chat_list, reader, cursor, count_max, active_since_ms)
+    create_direct = _commits(chats.create_direct)
+    create_group = _commits(chats.create_group)
+    change_chat = _commits(chats.change_chat)
+    mute = _writes(chats.mute)
+    hide = _writes(chats.hide)
+    access_chat = _reads(chats.access_chat)
+    members = _reads(chats.list_members)
+    roster = _reads(chats.roster)
+    chat_list = _reads(chat_list.chat_list)
+    readmit = _writes(blocks.readmit)
+    refused_groups = _reads(blocks.refused_groups)
+    strangers = _reads(blocks.strangers)
+    share_group = _reads(blocks.share_group)
 
     # Positions.
 
     async def advance(self, advances: Sequence[Advance], *, now_ms: int) -> list[AdvanceOutcome]:
-        outcomes: list[AdvanceOutcome] = await self._writer.write_many(
-            advances, lambda database, some: positions.advance(database, some, now_ms), _CHAT_OF
+        outcomes: list[AdvanceOutcome] = await self.writer.write_many(
+            advances, lambda database, some: self._advance(database, some, now_ms), _CHAT_OF
         )
         return outcomes
 
-    async def floors(self, chat_ids: Sequence[ChatId]) -> list[Floors | None]:
-        return await self._read(positions.floors, chat_ids)
+    def _advance(
+        self, database: apsw.Connection, advances: Sequence[Advance], now_ms: int
+    ) -> tuple[list[AdvanceOutcome], Sequence[Event]]:
+        self._known.look()
+        outcomes, moves = positions.advance(database, advances, now_ms)
+        self._known.follow(moves)
+        self._known.keep()
+        return outcomes, moves
 
-    async def delivery_status(
-        self, reader: UserId, chat_id: ChatId, sequence: int | None
-    ) -> DeliveryStatus:
-        return await self._read(positions.delivery_status, reader, chat_id, sequence)
-
-    async def digest(self, user_id: UserId, *, after: ChatId | None, count_max: int) -> DigestPage:
-        return await self._read(positions.digest, user_id, after, count_max)
-
-    async def standing(self, user_id: UserId, chat_id: ChatId) -> DigestEntry | None:
-        return await self._read(positions.standing, user_id, chat_id)
-
-    async def moved_at(self, user_id: UserId, chat_ids: Sequence[ChatId]) -> dict[ChatId, int]:
-        return await self._read(positions.moved_at, user_id, chat_ids)
+    floors = _reads(positions.floors)
+    delivery_status = _reads(positions.delivery_status)
+    digest = _reads(positions.digest)
+    standing = _reads(positions.standing)
+    moved_at = _reads(positions.moved_at)
 
     # People.
 
-    async def add_user(self, user: User) -> User:
-        return await self._write(users.add_user, user)
+    add_user = _writes(people.add_user)
+    users = _reads(people.find_users)
+    user_named = _reads(people.user_named)
+    users_named = _reads(people.users_named)
+    list_users = _reads(people.list_users)
+    set_display_name = _writes(people.set_display_name)
 
-    async def users(self, user_ids: Sequence[UserId]) -> list[User]:
-        return await self._read(users.find_users, user_ids)
+    # Accounts.
 
-    async def user_named(self, username: str) -> User | None:
-        return await self._read(users.user_named, username)
-
-    async def users_named(self, usernames: Sequence[str]) -> list[User]:
-        return await self._read(users.users_named, usernames)
-
-    async def list_users(self, *, after: str | None, count_max: int) -> list[User]:
-        return await self._read(users.list_users, after, count_max)
-
-    async def set_display_name(self, user_id: UserId, display_name: str, *, now_ms: int) -> User:
-        return await self._write(users.set_display_name, user_id, display_name, now_ms)
+    register = _writes(accounts.register)
+    add_invite = _writes(accounts.add_invite)
+    is_invite_open = _reads(accounts.is_invite_open)
+    credentials = _reads(accounts.credentials)
+    credentials_of = _reads(accounts.credentials_of)
+    set_password = _writes(accounts.set_password)
+    external_user = _reads(accounts.external_user)
+    ensure_external_user = _writes(accounts.ensure_external_user)
+    disable_user = _writes(accounts.disable_user)
+    enable_user = _writes(accounts.enable_user)
+    begin_deletion = _writes(accounts.begin_deletion)
+    erase_name = _writes(accounts.erase_name)
+    pending_deletions = _reads(accounts.pending_deletions)
+    finish_deletion = _writes(accounts.finish_deletion)
+    open_session = _writes(accounts.open_session)
+    session = _reads(accounts.session_of)
+    sessions = _reads(accounts.sessions)
+    rotate_refresh = _writes(accounts.rotate_refresh)
+    revoke_session = _writes(accounts.revoke_session)
+    revoke_sessions = _writes(accounts.revoke_sessions)
+    touch_sessions = _writes(accounts.touch_sessions)
+    block = _writes(blocks.block)
+    unblock = _writes(blocks.unblock)
+    blocked_users = _reads(blocks.blocked_users)
+    claim_request = _writes(accounts.claim_request)
+    finish_request = _writes(accounts.finish_request)
+    release_request = _writes(accounts.release_request)
+    sweep_accounts = _writes(accounts.sweep_accounts)
 
 
 def _open_database(
-    data_dir: Path, options: SqliteOptions
-) -> tuple[Path, DataDirectoryLock, apsw.Connection, SqliteOptions]:
-    path = check_data_dir(data_dir)
-    is_synced = options.synchronous in SYNCED
+    data_dir: Path, options: db.SqliteOptions
+) -> tuple[Path, DataDirectoryLock, apsw.Connection, db.SqliteOptions]:
+    path = db.check_data_dir(data_dir)
+    is_synced = options.synchronous in db.SYNCED
     lock = DataDirectoryLock(data_dir, look=check_log if is_synced else check_unsynced_log)
     try:
-        check_not_emptied(path)
+        db.check_not_emptied(path)
         make_private(path)
         try:
             return path, lock, _open_file(path, data_dir, options), options
@@ -392,12 +387,12 @@ def _open_database(
         raise
 
 
-def _open_file(path: Path, data_dir: Path, options: SqliteOptions) -> apsw.Connection:
-    database = connect(path, options, cache_kib=options.writer_cache_kib)
+def _open_file(path: Path, data_dir: Path, options: db.SqliteOptions) -> apsw.Connection:
+    database = db.connect(path, options, cache_kib=options.writer_cache_kib)
     try:
-        check_writable(database)
-        schema_version(database)
-        check_complete(database, path)
+        db.check_writable(database)
+        db.schema_version(database)
+        db.check_complete(database, path)
         migrate(database, data_dir)
         check_tables(database)
         settle_log(database)
@@ -408,7 +403,7 @@ def _open_file(path: Path, data_dir: Path, options: SqliteOptions) -> apsw.Conne
 
 
 def _probe(database: apsw.Connection) -> tuple[None, Sequence[Event]]:
-    """A write that changes nothing for anybody."""
+    """A write that changes nothing that is read."""
     database.execute(
         "INSERT OR REPLACE INTO store_meta VALUES ('room_checked', strftime('%Y-%m-%dT%H:%M:%fZ'))"
     )
@@ -416,4 +411,3 @@ def _probe(database: apsw.Connection) -> tuple[None, Sequence[Event]]:
 
 
 _CONFORMS: type[Storage] = SqliteStorage
-_CONFORMS_TOO: type[AppendsByCallback] = SqliteStorage

@@ -5,23 +5,30 @@ is wrong the same rows are read again the careful way: text as bytes, numbers fr
 from the row, the neighbours beside them (`domain.damage`).
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any, Final
 
 import apsw
 
-from tidewire.domain.damage import FoundRow, may_lack_end, mend, message_checksum
+from tidewire.domain.damage import (
+    FoundRow,
+    may_lack_end,
+    mend,
+    message_checksum,
+    plain_checksum,
+)
 from tidewire.domain.errors import StoreDamaged
 from tidewire.domain.ids import ChatId
 from tidewire.domain.limits import CONTENT_BYTES_MAX
 from tidewire.domain.messages import Message
+from tidewire.domain.rows import NUMBER_FIELDS, ROW_FIELDS, entry_of_row
 
-MESSAGE: Final = """
-SELECT chat_id, sequence, prev_sequence, message_id, sender_id, client_message_id,
-    content, content_type, created_at, checksum
-FROM messages
-"""
+# A column is called as its field; an instant without its unit.
+_COLUMN_OF: Final = {name: name.removesuffix("_ms") for name in ROW_FIELDS}
+COLUMNS: Final = (*_COLUMN_OF.values(), "checksum")
+"""Of the table of messages, in the order in which rows are read and written."""
+
+MESSAGE: Final = f"SELECT {', '.join(COLUMNS)} FROM messages\n"  # noqa: S608 - constants
 
 
 def _integer(column: str) -> str:
@@ -43,12 +50,18 @@ _PLACES_ABOVE: Final = _PLACES.format(compared=">", order="ASC")
 _PLACES_FROM: Final = _PLACES.format(compared=">=", order="ASC")
 _PLACES_THROUGH: Final = _PLACES.format(compared="<=", order="DESC")
 _PLACES_BELOW: Final = _PLACES.format(compared="<", order="DESC")
-RAW: Final = ", ".join(
-    [_integer(column) for column in ("sequence", "prev_sequence")]
-    + [_bytes(column) for column in ("message_id", "sender_id", "client_message_id")]
-    + [_bytes(column) for column in ("content", "content_type")]
-    + [_integer(column) for column in ("created_at", "checksum")]
-)
+
+
+def raw(names: Sequence[str]) -> str:
+    """The checksum and these fields of a message, as `FoundRow` takes them."""
+    columns = [_integer("checksum")]
+    for name in names:
+        read = _integer if name in NUMBER_FIELDS else _bytes
+        columns.append(read(_COLUMN_OF[name]))
+    return ", ".join(columns)
+
+
+RAW: Final = raw(ROW_FIELDS[1:])
 _RAW_ROW: Final = f"SELECT {RAW} FROM messages NOT INDEXED WHERE position = ?"  # noqa: S608
 
 # The way round the index by sequence: another one leads to every row of the chat.
@@ -59,6 +72,11 @@ _PLACE_OF: Final = f"""
 SELECT {_integer("sequence")} FROM messages INDEXED BY messages_by_sequence
 WHERE chat_id = ? AND position = ?
 """  # noqa: S608 - constants
+NEWEST_MESSAGE: Final = """
+SELECT iif(target IS NULL, sequence, message_before) FROM messages
+WHERE chat_id = ? ORDER BY sequence DESC LIMIT 1
+"""
+"""The sequence of a chat's last entry that is a message."""
 _COUNTER: Final = f"""
 SELECT {_integer("sequence_counter")} FROM chat_counters WHERE chat_id = ?
 """  # noqa: S608 - constants
@@ -71,80 +89,39 @@ Place = tuple[int, int | None]
 
 def whole(row: Sequence[Any]) -> Message | None:
     """The message of a row that `MESSAGE` gives, or None if it is not what was stored."""
-    fields = row[:9]
-    if message_checksum(*fields) != row[9] or type(row[6]) is not str:
-        return None
-    return Message(*fields)
-
-
-def messages_after(
-    database: apsw.Connection,
-    chat_id: ChatId,
-    after: int,
-    count_max: int,
-    bytes_max: int,
-    *,
-    head: int,
-) -> tuple[list[Message], bool]:
-    """The messages above a sequence, ascending, and whether they were cut before the chat's end.
-
-    `head` is the sequence of the chat's last message.
-    """
-    where = "WHERE chat_id = ? AND sequence > ? ORDER BY sequence LIMIT ?"
-    messages = _read_whole(database, where, (chat_id, after, count_max + 1), bytes_max)
-    if messages:
-        is_chain = messages[0].prev_sequence <= after and all(
-            later.prev_sequence == one.sequence for one, later in pairwise(messages)
-        )
-        messages = messages if is_chain else None
-    if messages is not None:
-        found, has_more = _cut(messages, count_max, bytes_max)
-        if has_more or (found[-1].sequence if found else after) == head:
-            return found, has_more
-    messages = _messages_after_mended(database, chat_id, after, count_max)
-    return _cut(messages, count_max, bytes_max)
-
-
-def messages_before(
-    database: apsw.Connection,
-    chat_id: ChatId,
-    before: int | None,
-    count_max: int,
-    bytes_max: int,
-    *,
-    head: int,
-) -> list[Message]:
-    """The messages below a sequence, or the last ones, ascending."""
-    border = head + 1 if before is None else before
-    # The message at the border says which one is before it.
-    where = "WHERE chat_id = ? AND sequence <= ? ORDER BY sequence DESC LIMIT ?"
-    messages = _read_whole(database, where, (chat_id, border, count_max + 1), bytes_max)
-    if messages is not None:
-        is_chain = all(later.prev_sequence == one.sequence for later, one in pairwise(messages))
-        reaches_head = before is not None or (messages[0].sequence if messages else 0) == head
-        messages = messages if is_chain and reaches_head else None
-    if messages is None:
-        messages = _messages_before_mended(database, chat_id, border, count_max)
-    below = (message for message in messages if message.sequence < border)
-    found, _ = _cut(below, count_max, bytes_max)
-    found.reverse()
-    return found
+    *plain, target, extra, deleted_by, checksum = row
+    if target is None and extra is None and deleted_by is None:
+        message = Message(*plain)
+        is_whole = plain_checksum(message) == checksum
+    else:
+        try:
+            message = entry_of_row(row[:-1])
+        except (ValueError, TypeError):
+            return None
+        is_whole = message_checksum(message) == checksum
+    return message if is_whole and type(message.content) is str else None
 
 
 def message_at(database: apsw.Connection, chat_id: ChatId, sequence: int) -> Message | None:
     """The message of a sequence, or None if there is none."""
     where = "WHERE chat_id = ? AND sequence = ?"
-    messages = _read_whole(database, where, (chat_id, sequence))
+    messages = read_whole(database, where, (chat_id, sequence))
     if messages is None:
-        messages = _messages_after_mended(database, chat_id, sequence - 1, 1)
+        messages = messages_after_mended(database, chat_id, sequence - 1, 1)
         messages = [message for message in messages if message.sequence == sequence]
     return messages[0] if messages else None
 
 
-def last_message(database: apsw.Connection, chat_id: ChatId) -> Message | None:
-    """The chat's newest message, or None if it has none."""
+def newest_message(database: apsw.Connection, chat_id: ChatId) -> Message | None:
+    """The last entry of a chat that is a message, or None."""
+    sequence: Any = database.execute(NEWEST_MESSAGE, (chat_id,)).get
+    return None if sequence is None else message_at(database, chat_id, sequence)
+
+
+def last_entry(database: apsw.Connection, chat_id: ChatId) -> Message | None:
+    """The chat's last entry, or None if it has none."""
     where = "WHERE chat_id = ? ORDER BY sequence DESC LIMIT 1"
-    messages = _read_whole(database, where, (chat_id,))
+    messages = read_whole(database, where, (chat_id,))
     if messages is not None:
         counter = _counter(database, chat_id)
         last = messages[0].sequence if messages else 0
@@ -152,8 +129,8 @@ def last_message(database: apsw.Connection, chat_id: ChatId) -> Message | None:
             return messages[0] if messages else None
     places = _places(database, _PLACES_BELOW, chat_id, _ABOVE_ALL, 3)
     places.reverse()
-    messages = _mended(database, chat_id, places, ends_chat=True)
-    return messages[-1] if messages else None
+    mended = _mend(database, chat_id, places, ends_chat=True)
+    return mended[-1][1] if mended else None
 
 
 def checked_head(
@@ -166,7 +143,7 @@ def checked_head(
     """
     if type(indexed) is int and indexed == counter:
         return indexed
-    last = last_message(database, chat_id)
+    last = last_entry(database, chat_id)
     return 0 if last is None else last.sequence
 
 
@@ -187,7 +164,7 @@ def message_of_row(database: apsw.Connection, chat_id: ChatId, position: int) ->
     raise StoreDamaged(f"{chat_id}: the message at position {position} is not where it belongs")
 
 
-def _read_whole(
+def read_whole(
     database: apsw.Connection,
     where: str,
     bindings: tuple[str | int, ...],
@@ -210,53 +187,30 @@ def _read_whole(
     return messages
 
 
-def _cut(messages: Iterable[Message], count_max: int, bytes_max: int) -> tuple[list[Message], bool]:
-    """Messages up to a number of bytes of content, but at least one; whether some were left."""
-    found: list[Message] = []
-    size_bytes = 0
-    for message in messages:
-        size_bytes += len(message.content.encode())
-        if len(found) == count_max or (found and size_bytes > bytes_max):
-            return found, True
-        found.append(message)
-    return found, False
-
-
 # The careful way.
 
 
-def _messages_after_mended(
+def messages_after_mended(
     database: apsw.Connection, chat_id: ChatId, after: int, count_max: int
 ) -> list[Message]:
+    """Messages above a sequence, ascending, at least one more than `count_max` if there are."""
     # One before and one behind: neighbours say what the numbers must be.
     before = _places(database, _PLACES_THROUGH, chat_id, after, 1)
     places = _places(database, _PLACES_ABOVE, chat_id, after, count_max + 2)
     ends_chat = len(places) < count_max + 2
-    messages = _mended(database, chat_id, [*before, *places], ends_chat=ends_chat, after=after)
-    return [message for message in messages if message.sequence > after]
+    mended = _mend(database, chat_id, [*before, *places], ends_chat=ends_chat, after=after)
+    return [message for _, message in mended if message.sequence > after]
 
 
-def _messages_before_mended(
+def messages_before_mended(
     database: apsw.Connection, chat_id: ChatId, before: int, count_max: int
 ) -> list[Message]:
+    """Messages up to a sequence, descending, at least one more than `count_max` if there are."""
     places = _places(database, _PLACES_BELOW, chat_id, before, count_max + 1)
     places.reverse()
     behind = _places(database, _PLACES_FROM, chat_id, before, 1)
-    messages = _mended(database, chat_id, [*places, *behind], ends_chat=not behind)
-    messages.reverse()
-    return messages
-
-
-def _mended(
-    database: apsw.Connection,
-    chat_id: ChatId,
-    places: Sequence[Place],
-    *,
-    ends_chat: bool,
-    after: int | None = None,
-) -> list[Message]:
-    mended = _mend(database, chat_id, places, ends_chat=ends_chat, after=after)
-    return [message for _, message in mended]
+    mended = _mend(database, chat_id, [*places, *behind], ends_chat=not behind)
+    return [message for _, message in reversed(mended)]
 
 
 def _mend(
@@ -297,22 +251,4 @@ def _places(
 
 def _found(database: apsw.Connection, position: int, indexed_sequence: int | None) -> FoundRow:
     row = database.execute(_RAW_ROW, (position,)).fetchone()
-    return found_row(position, indexed_sequence, row or (None,) * 9)
-
-
-def found_row(position: int, indexed_sequence: int | None, values: Sequence[Any]) -> FoundRow:
-    """A row by the columns of `RAW`."""
-    sequence, prev, message_id, sender_id, key, content, content_type, created_at, checksum = values
-    return FoundRow(
-        position=position,
-        indexed_sequence=indexed_sequence,
-        sequence=sequence,
-        prev_sequence=prev,
-        message_id=message_id,
-        sender_id=sender_id,
-        client_message_id=key,
-        content=content,
-        content_type=content_type,
-        created_at_ms=created_at,
-        checksum=checksum,
-    )
+    return FoundRow(position, indexed_sequence, *(row or ()))

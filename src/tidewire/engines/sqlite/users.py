@@ -7,77 +7,68 @@ import apsw
 import msgspec
 
 from tidewire.domain.errors import UsernameTaken, UserNotFound
-from tidewire.domain.events import Event
 from tidewire.domain.ids import UserId
-from tidewire.domain.users import User
+from tidewire.domain.users import User, as_renamed
+from tidewire.engines.sqlite.database import Shape
 
-COLUMNS: Final = """user_id, username, display_name, created_at, updated_at, disabled_at,
-    enabled_at, deleted_at"""
+USERS: Final = Shape("users", User)
+MAY_CHANGE: Final = (
+    "display_name",
+    "updated_at_ms",
+    "disabled_at_ms",
+    "enabled_at_ms",
+    "deleted_at_ms",
+)
 
 
-def add_user(database: apsw.Connection, user: User) -> tuple[User, list[Event]]:
+def add_user(database: apsw.Connection, user: User) -> User:
     existing = find_users(database, (user.user_id,))
     if existing:
-        return existing[0], []
-    if user_named(database, user.username) is not None:
-        raise UsernameTaken(user.username)
+        return existing[0]
     insert_user(database, user)
-    return user, []
+    return user
 
 
 def insert_user(database: apsw.Connection, user: User) -> None:
-    database.execute(
-        f"INSERT INTO users ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - a constant
-        msgspec.structs.astuple(user),
-    )
+    if user_named(database, user.username) is not None:
+        raise UsernameTaken(user.username)
+    USERS.insert(database, user)
+
+
+def update_user(database: apsw.Connection, user: User) -> User:
+    """Write what may change of a user; the user."""
+    USERS.update(database, user, MAY_CHANGE)
+    return user
 
 
 def find_users(database: apsw.Connection, user_ids: Sequence[UserId]) -> list[User]:
-    rows = database.execute(
-        f"SELECT {COLUMNS} FROM users"  # noqa: S608 - a constant
-        " WHERE user_id IN (SELECT value FROM json_each(?))",
-        (msgspec.json.encode(user_ids).decode(),),
-    )
-    return [_user(*row) for row in rows]
+    asked = msgspec.json.encode(user_ids).decode()
+    return USERS.find(database, "WHERE user_id IN (SELECT value FROM json_each(?))", asked)
 
 
 def user_named(database: apsw.Connection, username: str) -> User | None:
-    row = database.execute(
-        f"SELECT {COLUMNS} FROM users WHERE username = ?",  # noqa: S608 - a constant
-        (username,),
-    ).fetchone()
-    return None if row is None else _user(*row)
+    return USERS.first(database, "WHERE username = ?", username)
 
 
 def users_named(database: apsw.Connection, usernames: Sequence[str]) -> list[User]:
     rows = database.execute(
-        f"SELECT DISTINCT {COLUMNS} FROM json_each(?)"  # noqa: S608 - a constant
+        f"SELECT DISTINCT {USERS.columns} FROM json_each(?)"  # noqa: S608 - a constant
         " CROSS JOIN users ON username = value",
         (msgspec.json.encode(usernames).decode(),),
     )
-    return [_user(*row) for row in rows]
+    return [USERS.value(row) for row in rows]
 
 
-def list_users(database: apsw.Connection, after: str | None, count_max: int) -> list[User]:
-    rows = database.execute(
-        f"SELECT {COLUMNS} FROM users"  # noqa: S608 - a constant
-        " WHERE username > ? ORDER BY username LIMIT ?",
-        (after or "", count_max),
-    )
-    return [_user(*row) for row in rows]
+def list_users(database: apsw.Connection, *, after: str | None, count_max: int) -> list[User]:
+    rest = "WHERE username > ? ORDER BY username LIMIT ?"
+    return USERS.find(database, rest, after or "", count_max)
 
 
 def set_display_name(
-    database: apsw.Connection, user_id: UserId, display_name: str, now_ms: int
-) -> tuple[User, list[Event]]:
+    database: apsw.Connection, user_id: UserId, display_name: str, *, now_ms: int
+) -> User:
     user = the_user(database, user_id)
-    if not user.can_join:
-        raise UserNotFound(user_id)
-    database.execute(
-        "UPDATE users SET display_name = ?, updated_at = ? WHERE user_id = ?",
-        (display_name, now_ms, user_id),
-    )
-    return msgspec.structs.replace(user, display_name=display_name, updated_at_ms=now_ms), []
+    return update_user(database, as_renamed(user, display_name, now_ms=now_ms))
 
 
 def the_user(database: apsw.Connection, user_id: UserId) -> User:
@@ -89,28 +80,6 @@ def the_user(database: apsw.Connection, user_id: UserId) -> User:
 
 
 def missing_users(database: apsw.Connection, user_ids: Sequence[UserId]) -> list[UserId]:
-    """Those of the ids of nobody who can join a chat, by id."""
+    """Those of the ids that belong to no user who can join a chat, by id."""
     known = {user.user_id for user in find_users(database, user_ids) if user.can_join}
     return sorted(set(user_ids) - known)
-
-
-def _user(
-    user_id: UserId,
-    username: str,
-    display_name: str,
-    created_at: int,
-    updated_at: int,
-    disabled_at: int | None,
-    enabled_at: int | None,
-    deleted_at: int | None,
-) -> User:
-    return User(
-        user_id=user_id,
-        username=username,
-        display_name=display_name,
-        created_at_ms=created_at,
-        updated_at_ms=updated_at,
-        disabled_at_ms=disabled_at,
-        enabled_at_ms=enabled_at,
-        deleted_at_ms=deleted_at,
-    )

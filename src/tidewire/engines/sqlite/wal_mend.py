@@ -13,16 +13,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from tidewire.engines.sqlite.wal import (
-    FRAME_HEADER_BYTES,
-    HEADER_BYTES,
-    LogHeader,
-    Order,
-    Read,
-    Sums,
-    checksum,
-    walk,
-)
+from tidewire.engines.sqlite import wal
 
 MENDS_MAX: Final = 256
 """How many bad frames are tried, a few milliseconds each. More are not the damage of some bytes."""
@@ -30,16 +21,16 @@ MENDS_MAX: Final = 256
 _WORD: Final = 1 << 32
 _SUMMED_HEAD_BYTES: Final = 8
 """What of a frame's header is under the checksum: the number of the page, and the commit's size."""
-_SUMS: Final = slice(16, FRAME_HEADER_BYTES)
+_SUMS: Final = slice(16, wal.FRAME_HEADER_BYTES)
 _SALTS: Final = slice(8, 16)
 
 
-def mended(read: Read, header: LogHeader, frames: int) -> tuple[Read, int]:
+def mended(read: wal.Read, header: wal.LogHeader, frames: int) -> tuple[wal.Read, int]:
     """The log with those of its first frames put right that can be; and how many were."""
     patches: dict[int, bytes] = {}
     sums = header.sums
     tries = 0
-    for frame in walk(read, header):
+    for frame in wal.walk(read, header):
         if frame.number > frames or tries >= MENDS_MAX:
             break
         raw = _frame(read, header, frame.number)
@@ -63,27 +54,27 @@ def mended(read: Read, header: LogHeader, frames: int) -> tuple[Read, int]:
     return patched, len(patches)
 
 
-def _place(header: LogHeader, number: int) -> int:
-    return HEADER_BYTES + (number - 1) * header.frame_bytes
+def _place(header: wal.LogHeader, number: int) -> int:
+    return wal.HEADER_BYTES + (number - 1) * header.frame_bytes
 
 
-def _frame(read: Read, header: LogHeader, number: int) -> bytes:
+def _frame(read: wal.Read, header: wal.LogHeader, number: int) -> bytes:
     return read(_place(header, number), header.frame_bytes)
 
 
-def _stored(frame: bytes) -> Sums:
+def _stored(frame: bytes) -> wal.Sums:
     first, second = struct.unpack(">2I", frame[_SUMS])
     return first, second
 
 
 def _summed(frame: bytes) -> bytes:
-    return frame[:_SUMMED_HEAD_BYTES] + frame[FRAME_HEADER_BYTES:]
+    return frame[:_SUMMED_HEAD_BYTES] + frame[wal.FRAME_HEADER_BYTES :]
 
 
-def _mend(before: Sums, frame: bytes, after: bytes, header: LogHeader) -> bytes | None:
+def _mend(before: wal.Sums, frame: bytes, after: bytes, header: wal.LogHeader) -> bytes | None:
     """A frame as it must have been: with its salts, its checksum or one byte of the rest put right.
     None if more of it is wrong."""
-    found = checksum(before, _summed(frame), header.order)
+    found = wal.checksum(before, _summed(frame), header.order)
     if found != _stored(frame) and not _goes_on(found, after, header):
         mended_byte = mend_byte(found, frame, header.order)
         if mended_byte is None:
@@ -93,16 +84,16 @@ def _mend(before: Sums, frame: bytes, after: bytes, header: LogHeader) -> bytes 
         frame[:_SUMMED_HEAD_BYTES]
         + header.salts
         + struct.pack(">2I", *found)
-        + frame[FRAME_HEADER_BYTES:]
+        + frame[wal.FRAME_HEADER_BYTES :]
     )
 
 
-def _goes_on(sums: Sums, after: bytes, header: LogHeader) -> bool:
+def _goes_on(sums: wal.Sums, after: bytes, header: wal.LogHeader) -> bool:
     """Whether the frame behind was written after these sums: then only the stored ones are bad."""
     return (
         len(after) == header.frame_bytes
         and after[_SALTS] == header.salts
-        and checksum(sums, _summed(after), header.order) == _stored(after)
+        and wal.checksum(sums, _summed(after), header.order) == _stored(after)
     )
 
 
@@ -110,7 +101,7 @@ def _is_one_byte(one: int, other: int) -> bool:
     return sum(a != b for a, b in zip(one.to_bytes(4), other.to_bytes(4), strict=True)) == 1
 
 
-def mend_byte(found: Sums, frame: bytes, order: Order) -> bytes | None:
+def mend_byte(found: wal.Sums, frame: bytes, order: wal.Order) -> bytes | None:
     """The frame with the one byte put right that explains why its checksum is `found`."""
     wanted = _stored(frame)
     off = (wanted[0] - found[0]) % _WORD, (wanted[1] - found[1]) % _WORD
@@ -126,11 +117,11 @@ def mend_byte(found: Sums, frame: bytes, order: Order) -> bytes | None:
     [(index, word)] = mends
     words[index] = word
     data = struct.pack(f"{mark}{len(words)}I", *words)
-    head = frame[_SUMMED_HEAD_BYTES:FRAME_HEADER_BYTES]
+    head = frame[_SUMMED_HEAD_BYTES : wal.FRAME_HEADER_BYTES]
     return data[:_SUMMED_HEAD_BYTES] + head + data[_SUMMED_HEAD_BYTES:]
 
 
-def _explanations(off: Sums, count: int) -> Iterator[tuple[int, int]]:
+def _explanations(off: wal.Sums, count: int) -> Iterator[tuple[int, int]]:
     """Which word, wrong by how much, makes the sums differ by so much."""
     # The weights of the last two words; a step back, and each is carried through one turn more.
     weights = [(1, 1), (0, 1)]

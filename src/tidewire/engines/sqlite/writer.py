@@ -1,4 +1,4 @@
-"""The writer: one thread that owns the writing connection and commits for everybody.
+"""The writer: one thread that owns the writing connection and commits for all callers.
 
 It takes everything that is waiting, runs one transaction, syncs once, and answers them all; while
 one commit is syncing, the next one gathers. No timer, no delay. After a commit, its events go to
@@ -12,8 +12,10 @@ halved until the damage is alone. Only a commit whose outcome is unknown ends th
 import asyncio
 import threading
 import time
+import traceback
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future as ThreadFuture
+from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -33,6 +35,7 @@ from tidewire.domain.events import Event
 from tidewire.engines.sqlite.database import SqliteOptions
 from tidewire.engines.sqlite.errors import DAMAGE, failure_of, translated
 from tidewire.ports.event_log import CommitListener
+from tidewire.ports.runtime import resolve
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -50,58 +53,45 @@ WriteDone = Callable[[object], None]
 """Is told the result of a write, or the exception that it raised. On the event loop."""
 
 
-class _Write:
-    """A write that waits, or has been done."""
-
-    __slots__ = ("act", "done", "many", "outcome")
-
-    def __init__(self, act: Act[object], done: WriteDone, many: "_Many | None" = None) -> None:
-        self.act = act
-        self.done = done
-        self.many = many
-        self.outcome: object = None
-
-
+@dataclass(slots=True)
 class _Many:
     """What a write for many is made of."""
 
-    __slots__ = ("act", "items", "key")
-
-    def __init__(
-        self,
-        items: Sequence[Any],
-        act: ActForMany[Any],
-        key: Callable[[Any], Hashable],
-    ) -> None:
-        self.items = items
-        self.act = act
-        self.key = key
+    items: Sequence[Any]
+    act: ActForMany[Any]
+    key: Callable[[Any], Hashable]
 
 
+@dataclass(slots=True)
+class _Write:
+    """A write that waits, or has been done."""
+
+    act: Act[object]
+    done: WriteDone
+    many: _Many | None = None
+    outcome: object = None
+
+
+@dataclass(slots=True)
 class _Pause:
     """Something to do on the writer's connection between two commits."""
 
-    __slots__ = ("act", "future")
-
-    def __init__(self, act: Callable[[apsw.Connection], None]) -> None:
-        self.act = act
-        self.future: ThreadFuture[None] = ThreadFuture()
+    act: Callable[[apsw.Connection], None]
+    future: ThreadFuture[None] = field(default_factory=ThreadFuture)
 
 
+@dataclass(slots=True)
 class CommitCounters:
-    """What has been committed so far, as plain numbers for whoever shows them. Written by the
+    """What has been committed so far, as plain numbers for metrics. Written by the
     writer's thread alone."""
 
-    __slots__ = ("commits", "last_seconds", "last_writes", "seconds_total", "writes")
-
-    def __init__(self) -> None:
-        self.commits = 0
-        """Transactions, those that failed included."""
-        self.writes = 0
-        self.last_writes = 0
-        self.seconds_total = 0.0
-        """From the begin of each until it was on the disk."""
-        self.last_seconds = 0.0
+    commits: int = 0
+    """Transactions, those that failed included."""
+    writes: int = 0
+    last_writes: int = 0
+    seconds_total: float = 0.0
+    """From the begin of each until it was on the disk."""
+    last_seconds: float = 0.0
 
     def add(self, writes: int, seconds: float) -> None:
         self.commits += 1
@@ -149,7 +139,7 @@ class Writer:
     async def write(self, act: Act[Result]) -> Result:
         """Do the act in the next commit; its result when that is durable."""
         answer: asyncio.Future[object] = self._loop.create_future()
-        self._put(_Write(act, partial(_resolve, answer)))
+        self._put(_Write(act, partial(resolve, answer)))
         return await answer  # type: ignore[return-value]
 
     async def write_many(
@@ -158,7 +148,7 @@ class Writer:
         """As `write`, for many at once; a result for each. One that meets damage fails alone, with
         those behind it that have the same key."""
         answer: asyncio.Future[object] = self._loop.create_future()
-        self.write_many_nowait(items, act, key, partial(_resolve, answer))
+        self.write_many_nowait(items, act, key, partial(resolve, answer))
         return await answer
 
     def write_many_nowait(
@@ -228,7 +218,8 @@ class Writer:
             failure = self._abandon(error)
             for write in writes:
                 write.outcome = failure
-            if isinstance(error, DAMAGE) and self._in_doubt is None:
+            is_of_many = any(_may_be_damage(error, write) for write in writes)
+            if (isinstance(error, DAMAGE) or is_of_many) and self._in_doubt is None:
                 events += self._commit_apart(writes)
         self.counters.add(len(writes), time.perf_counter() - started_at)
         self._loop.call_soon_threadsafe(self._deliver, writes, events)
@@ -310,8 +301,8 @@ class Writer:
             write.outcome, events = write.act(self._database)
         except Exception as error:
             is_database = isinstance(error, apsw.Error) and translated(error) is not None
-            if is_database or isinstance(error, DAMAGE):
-                # The database itself failed, so this concerns everybody.
+            if is_database or isinstance(error, DAMAGE) or _may_be_damage(error, write):
+                # The database itself failed, so this concerns all writes.
                 raise
             self._database.execute("ROLLBACK TO act")
             write.outcome, events = error, ()
@@ -319,7 +310,7 @@ class Writer:
         return events
 
     def _sync(self) -> None:
-        """COMMIT. If it fails for another reason than room, nobody knows what is on the disk."""
+        """COMMIT. If it fails for another reason than room, it is not known what is on the disk."""
         try:
             self._database.execute("COMMIT")
             # A commit that has changed nothing has written nothing.
@@ -339,6 +330,9 @@ class Writer:
             self.has_room = False
         if self._in_doubt is not None:
             return StoreUnusable(self._in_doubt)
+        # They keep a cursor that stands in the middle of its rows: a ROLLBACK would not end it, and
+        # it would pin the log.
+        traceback.clear_frames(error.__traceback__)
         try:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
@@ -357,7 +351,7 @@ class Writer:
             if self._in_doubt is None:
                 pause.act(self._database)
             pause.future.set_result(None)
-        except Exception as error:  # noqa: BLE001 - handed to whoever asked for the pause
+        except Exception as error:  # noqa: BLE001 - handed to the caller of the pause
             pause.future.set_exception(error)
 
     # Back on the event loop.
@@ -372,14 +366,10 @@ class Writer:
                 write.done(write.outcome)
 
 
-def _resolve(answer: asyncio.Future[object], outcome: object) -> None:
-    """Tell a caller who waits, and who may have gone away."""
-    if answer.done():
-        return
-    if isinstance(outcome, BaseException):
-        answer.set_exception(outcome)
-    else:
-        answer.set_result(outcome)
+def _may_be_damage(error: Exception, write: _Write) -> bool:
+    """A rule of a table is broken by a bug, or by an index that cannot be read, which SQLite takes
+    for the very key that is to be added. In neither case it concerns all of many."""
+    return write.many is not None and isinstance(error, apsw.ConstraintError)
 
 
 def _beside_damage(error: Exception) -> TidewireError:

@@ -44,21 +44,6 @@ def test_waiting_as_told_is_enough(limit: int, tries: int) -> None:
     assert quota.take("a", wait_ms).wait_ms == 0
 
 
-def test_memory_is_bounded() -> None:
-    quota = Quota(1, window_ms=MINUTE_MS, keys_max=10)
-    for number in range(1000):
-        quota.take(str(number), number)
-        assert len(quota) <= 10
-    assert quota.take("999", 1000).wait_ms > 0
-
-
-def test_key_is_remembered_over_a_turn() -> None:
-    quota = Quota(1, window_ms=MINUTE_MS, keys_max=10)
-    quota.take("a", 59_000)
-    quota.take("b", 61_000)
-    assert quota.take("a", 62_000).wait_ms > 0
-
-
 def test_several_quotas_are_taken_together_or_not_at_all() -> None:
     minute = Quota(2, window_ms=MINUTE_MS, keys_max=10)
     hour = Quota(3, window_ms=60 * MINUTE_MS, keys_max=10)

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from tidewire.engines.dynamodb import rows
@@ -65,3 +66,89 @@ def test_delete_and_put_without_condition_have_none() -> None:
 def test_check_is_a_condition_alone() -> None:
     write = rows.check("chats", {"chat_id": "c"}, "#status = :s", s="active")
     assert write["ConditionCheck"]["ConditionExpression"] == "#status = :s"
+
+
+def test_change_sets_and_removes_what_it_is_given_as_data() -> None:
+    write = rows.change(
+        "users",
+        {"user_id": "u"},
+        {"display_name": "Anna", "disabled_at": None},
+        where={"user_id": rows.PRESENT, "deleted_at": None, "display_name": "Ann"},
+        condition="#created_at < :now",
+        now=5,
+    )
+    body = write["Update"]
+    assert body["UpdateExpression"] == "SET #display_name = :display_name REMOVE #disabled_at"
+    assert body["ConditionExpression"] == (
+        "#created_at < :now AND attribute_exists(#user_id) AND attribute_not_exists(#deleted_at)"
+        " AND #display_name = :was_display_name"
+    )
+    assert body["ExpressionAttributeValues"] == {
+        ":display_name": {"S": "Anna"},
+        ":was_display_name": {"S": "Ann"},
+        ":now": {"N": "5"},
+    }
+    assert "#disabled_at" in body["ExpressionAttributeNames"]
+
+
+def test_change_may_only_remove() -> None:
+    write = rows.change("users", {"user_id": "u"}, {"name": None}, where={"name": rows.PRESENT})
+    assert write["Update"]["UpdateExpression"] == "REMOVE #name"
+
+
+class Thing(msgspec.Struct, frozen=True, kw_only=True):
+    made_at_ms: int
+    label: str | None
+    size: int = 0
+
+
+SHAPE = rows.Shape(Thing, label="title")
+
+
+def test_shape_is_the_struct_by_its_fields() -> None:
+    thing = Thing(made_at_ms=3, label="a", size=2)
+    row = SHAPE.row(thing)
+    assert row == {"made_at": 3, "title": "a", "size": 2}
+    assert SHAPE.value(row) == thing
+    assert SHAPE.value({"made_at": 3}) == Thing(made_at_ms=3, label=None)
+
+
+def test_shape_tells_what_has_changed() -> None:
+    before = Thing(made_at_ms=3, label="a", size=2)
+    after = msgspec.structs.replace(before, label=None, size=4)
+    assert SHAPE.changes(before, after) == {"title": None, "size": 4}
+    assert SHAPE.changes(before, before) == {}
+
+
+def test_query_names_the_rows_of_a_partition() -> None:
+    plain = rows.query_request("messages", "c")
+    assert plain["KeyConditionExpression"] == "#chat_id = :partition"
+    assert (plain["ConsistentRead"], plain["ScanIndexForward"]) == (True, True)
+    some = rows.query_request(
+        "messages",
+        "c",
+        between=(1, 5),
+        ascending=False,
+        fields="#sequence",
+    )
+    assert some["KeyConditionExpression"].endswith("AND #sequence BETWEEN :low AND :high")
+    assert some["ProjectionExpression"] == "#sequence"
+    above = rows.query_request("blocks", "u", above="user_1")
+    assert above["KeyConditionExpression"].endswith("AND #blocked_id > :above")
+
+
+def test_query_of_an_index_is_not_strong() -> None:
+    request = rows.query_request("messages", "m", index="message_id-index")
+    assert request["KeyConditionExpression"] == "#message_id = :partition"
+    assert request["IndexName"] == "message_id-index"
+    assert "ConsistentRead" not in request
+
+
+def test_scan_goes_on_from_where_another_has_ended() -> None:
+    request = rows.scan_request("sessions", limit=3, start={"x": {"S": "y"}})
+    assert request == {
+        "TableName": "sessions",
+        "ConsistentRead": True,
+        "Limit": 3,
+        "ExclusiveStartKey": {"x": {"S": "y"}},
+    }

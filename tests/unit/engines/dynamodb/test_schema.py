@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from tidewire.engines.dynamodb.schema import BY_NAME, TABLES, Table, definition, differences
+from tidewire.engines.dynamodb.schema import BY_NAME, TABLES, Table, definition, differences, key_of
 
 
 def test_tables_have_names_of_their_own() -> None:
@@ -58,3 +58,8 @@ def test_differences_finds_an_index_on_something_else() -> None:
     index = found["GlobalSecondaryIndexes"][0] | {"KeySchema": []}
     [fault] = differences(table, found | {"GlobalSecondaryIndexes": [index]}, "")
     assert "message_id-index" in fault
+
+
+def test_key_of_a_row_is_what_its_table_is_keyed_by() -> None:
+    row = {"chat_id": "c", "sequence": 3, "content": "x"}
+    assert key_of("messages", row) == {"chat_id": "c", "sequence": 3}

@@ -12,18 +12,11 @@ from tidewire.engines.kafka.options import KafkaOptions, SecurityProtocol
     "impossible",
     [
         {"bootstrap_servers": ("broker",)},
-        {"group": ""},
         {"sasl_username": "anna", "sasl_password": Secret("x")},
         {"sasl_username": "anna", "security_protocol": SecurityProtocol.SASL_SSL},
         {"message_partitions": 0},
-        {"change_partitions": 0},
-        {"dead_letter_partitions": 0},
         {"insync_replicas_min": 0},
         {"insync_replicas_min": 4},
-        {"linger_ms": 10_000},
-        {"queue_records_max": 0},
-        {"queue_kilobytes_max": 0},
-        {"batch_records_max": 0},
         {"session_ms": 5_999},
         {"session_ms": 300_001},
     ],
@@ -51,9 +44,9 @@ def test_settings_say_where_and_how() -> None:
 
 
 def test_producer_waits_for_all_replicas_and_repeats_nothing() -> None:
-    settings = KafkaOptions(linger_ms=7, delivery_ms=8_000).producer_settings()
+    settings = KafkaOptions(delivery_ms=8_000).producer_settings()
     assert settings["acks"] == "all"
     assert settings["enable.idempotence"] is True
     assert settings["partitioner"] == "murmur2_random"
-    assert (settings["linger.ms"], settings["delivery.timeout.ms"]) == (7, 8_000)
+    assert settings["delivery.timeout.ms"] == 8_000
     assert settings["bootstrap.servers"] == KafkaOptions().common_settings()["bootstrap.servers"]

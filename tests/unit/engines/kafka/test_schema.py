@@ -1,4 +1,4 @@
-"""The topics as contract-facts 5.1 wants them, and what is said about others."""
+"""The topics as they have to be, and what is said about others."""
 
 import msgspec
 import pytest

@@ -1,20 +1,23 @@
 """The queue of pushes: in order, within bounds; what is dropped is owed as a word to everybody."""
 
+from typing import Any
+
 from tidewire.domain.ids import UserId
+from tidewire.engines.redis.options import RedisOptions
 from tidewire.engines.redis.push_queue import LOST, Kind, Parcel, PushQueue
 
 ANN = UserId("ann")
 
 
-def queue(**changed: int) -> PushQueue:
-    settings = {
-        "bytes_max": 1_000_000,
+def queue(**changed: Any) -> PushQueue:
+    options: dict[str, Any] = {
+        "queue_bytes_max": 1_000_000,
         "batch_pushes_max": 100,
         "batch_users_max": 100,
         "batch_bytes_max": 100_000,
         "attempts_max": 3,
     }
-    return PushQueue(**(settings | changed))
+    return PushQueue(RedisOptions(**(options | changed)))
 
 
 def parcel(body: bytes = b"x", users: int = 1) -> Parcel:
@@ -111,7 +114,7 @@ def test_word_that_could_not_be_said_is_owed_still_and_nothing_piles_up() -> Non
 
 def test_queue_at_its_bound_drops_what_waits() -> None:
     size = parcel().size
-    pushes = queue(bytes_max=2 * size)
+    pushes = queue(queue_bytes_max=2 * size)
     pushes.put(parcel())
     pushes.put(parcel())
     assert pushes.losses == 0
@@ -124,7 +127,7 @@ def test_queue_at_its_bound_drops_what_waits() -> None:
 
 def test_drop_leaves_what_is_under_way_and_counts_it_last() -> None:
     size = parcel().size
-    pushes = queue(bytes_max=2 * size, batch_pushes_max=1)
+    pushes = queue(queue_bytes_max=2 * size, batch_pushes_max=1)
     pushes.put(parcel(b"1"))
     pushes.take()
     pushes.put(parcel(b"2"))
@@ -139,7 +142,7 @@ def test_drop_leaves_what_is_under_way_and_counts_it_last() -> None:
 
 def test_drop_while_the_word_is_under_way_is_owed_another_word() -> None:
     size = parcel().size
-    pushes = queue(bytes_max=size, attempts_max=1)
+    pushes = queue(queue_bytes_max=size, attempts_max=1)
     pushes.put(parcel())
     pushes.take()
     pushes.failed()

@@ -16,7 +16,7 @@ def registered(*routes: Route) -> RouteBook:
     book = RouteBook()
     for one in routes:
         book.register(one)
-    book.registered(book.take_to_register(10))
+    book.registered(book.take_to_register(10), 0)
     return book
 
 
@@ -38,9 +38,9 @@ def test_only_what_was_answered_is_asserted() -> None:
     taken = book.take_to_register(10)
     # Asserted now, it would be missing, and its connection told for nothing.
     assert book.chunks(10) == []
-    book.registered(taken)
+    book.registered(taken, 0)
     assert book.chunks(10) == [["a"]]
-    assert book.asserted([A], set()) == []
+    assert book.asserted([A], set(), 0) == []
 
 
 def test_chunks_hold_everything_in_order() -> None:
@@ -51,14 +51,14 @@ def test_chunks_hold_everything_in_order() -> None:
 
 def test_missing_route_means_a_resync_for_it_alone() -> None:
     book = registered(A, B)
-    assert book.asserted([A, B], {ConnectionId("b")}) == ["b"]
-    assert book.asserted([A, B], set()) == []
+    assert book.asserted([A, B], {ConnectionId("b")}, 0) == ["b"]
+    assert book.asserted([A, B], set(), 0) == []
 
 
 def test_route_that_went_during_the_assertion_is_not_told() -> None:
     book = registered(A)
     book.unregister(A)
-    assert book.asserted([A], {ConnectionId("a")}) == []
+    assert book.asserted([A], {ConnectionId("a")}, 0) == []
     assert book.take_to_unregister(10) == [A]
 
 
@@ -67,24 +67,24 @@ def test_route_without_an_answer_is_told_once_it_was_asserted() -> None:
     book.register(A)
     book.not_registered(book.take_to_register(10))
     # It may have been registered after all, so it need not be missing.
-    assert book.asserted([A], set()) == ["a"]
-    assert book.asserted([A], set()) == []
+    assert book.asserted([A], set(), 0) == ["a"]
+    assert book.asserted([A], set(), 0) == []
 
 
 def test_connection_that_could_not_wait_is_told_once_it_was_asserted() -> None:
     book = RouteBook()
     book.register(A)
     book.doubt(A)
-    book.registered(book.take_to_register(10))
-    assert book.asserted([A], set()) == ["a"]
+    book.registered(book.take_to_register(10), 0)
+    assert book.asserted([A], set(), 0) == ["a"]
 
 
 def test_doubt_about_what_is_gone_is_forgotten() -> None:
     book = RouteBook()
     book.doubt(A)
     book.register(A)
-    book.registered(book.take_to_register(10))
-    assert book.asserted([A], set()) == []
+    book.registered(book.take_to_register(10), 0)
+    assert book.asserted([A], set(), 0) == []
 
 
 def test_unregistered_before_it_was_registered_leaves_nothing_to_do() -> None:
@@ -96,13 +96,49 @@ def test_unregistered_before_it_was_registered_leaves_nothing_to_do() -> None:
 
 
 def test_unregistered_while_under_way_is_forgotten_afterwards() -> None:
-    for answer in (RouteBook.registered, RouteBook.not_registered):
+    for is_answered in (True, False):
         book = RouteBook()
         book.register(A)
         taken = book.take_to_register(10)
         book.unregister(A)
-        answer(book, taken)
+        if is_answered:
+            book.registered(taken, 0)
+        else:
+            book.not_registered(taken)
         assert book.chunks(10) == []
         assert book.take_to_unregister(1) == [A]
         assert book.take_to_unregister(1) == []
         assert len(book) == 0
+
+
+def test_user_is_routed_from_the_first_sure_route_to_the_last() -> None:
+    book = RouteBook()
+    other = Route(ConnectionId("z"), A.user_id, "tablet")
+    assert book.routed_at_ms(A.user_id) is None
+    for route, at_ms in ((A, 5), (other, 9)):
+        book.register(route)
+        book.registered(book.take_to_register(10), at_ms)
+        assert book.routed_at_ms(A.user_id) == 5
+    book.unregister(A)
+    assert book.routed_at_ms(A.user_id) == 5
+    assert book.take_interrupted() == []
+    book.unregister(other)
+    assert book.routed_at_ms(A.user_id) is None
+    assert book.take_interrupted() == [A.user_id]
+    assert book.take_interrupted() == []
+
+
+def test_route_that_was_missing_or_not_answered_interrupts() -> None:
+    book = RouteBook()
+    book.register(A)
+    book.not_registered(book.take_to_register(10))
+    assert book.routed_at_ms(A.user_id) is None
+    book.asserted([A], set(), 7)
+    assert book.routed_at_ms(A.user_id) == 7
+    assert book.take_interrupted() == []
+    book.asserted([A], {A.connection_id}, 8)
+    assert book.routed_at_ms(A.user_id) == 8
+    assert book.take_interrupted() == [A.user_id]
+    book.doubt(A)
+    assert book.routed_at_ms(A.user_id) is None
+    assert book.take_interrupted() == [A.user_id]

@@ -1,7 +1,8 @@
 -- What the scripts share; it stands before each of them. KEYS[1] is the prefix of all keys.
 --
 --   route:<user>               hash: connection -> "<gateway> <expires at ms> <device>"
---   gateway:<id>               hash: incarnation, counter; made by the gateway itself
+--   gateway:<id>               hash: incarnation, counter; made by the gateway itself; news: it
+--                              knows entries of that kind
 --   stream:<id>:<incarnation>  what is pushed to it; every entry carries its number n
 --   gateways                   sorted set: id by when it expires
 --   router:<id>                the number of the last batch that a router has pushed
@@ -68,7 +69,7 @@ end
 
 -- Append an entry to a gateway's stream, numbered by its counter. Nothing is made here that the
 -- gateway has not made itself: one whose keys are gone finds out, and tells its connections.
-local function append(gateway, entries_max, life_ms, kind, users, except, body)
+local function append(gateway, entries_max, life_ms, kind, users, except, body, news)
   local known = redis.call('HMGET', gateway_key(gateway), 'incarnation', 'counter')
   if not known[1] or not known[2] then
     return false
@@ -76,7 +77,7 @@ local function append(gateway, entries_max, life_ms, kind, users, except, body)
   local number = redis.call('HINCRBY', gateway_key(gateway), 'counter', 1)
   local stream = stream_key(gateway, known[1])
   redis.call('XADD', stream, 'MAXLEN', '=', entries_max, '*',
-    'n', number, 'k', kind, 'u', users, 'x', except, 'f', body)
+    'n', number, 'k', kind, 'u', users, 'x', except, 'f', body, 'w', news or '')
   redis.call('PEXPIRE', stream, life_ms)
   return true
 end

@@ -7,7 +7,7 @@ if before ~= '' then
   redis.call('DEL', stream_key(gateway, before))
 end
 if redis.call('HGET', key, 'incarnation') ~= incarnation then
-  redis.call('HSET', key, 'incarnation', incarnation, 'counter', 0)
+  redis.call('HSET', key, 'incarnation', incarnation, 'counter', 0, 'news', 1)
 end
 redis.call('PEXPIRE', key, life_ms)
 redis.call('ZADD', GATEWAYS, whole(time_ms() + life_ms), gateway)

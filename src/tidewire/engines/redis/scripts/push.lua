@@ -1,6 +1,7 @@
 -- Push a batch: each to the gateways at which its users are connected, one entry a gateway.
 -- ARGV: router, number of the batch, entries of a stream at most, life in ms, then for each push
--- (kind, except connection, body, count of users, users...); a count of -1 is for every gateway.
+-- (kind, except connection, body, news, count of users, users...); a count of -1 is for every
+-- gateway. The kind 'news' is for gateways that know it, other than the router's own.
 -- Returns {entries appended, entries for gateways whose keys are gone}. A batch that was pushed
 -- before, and is tried again because the answer was lost, is not pushed again.
 local router, batch = prefix .. 'router:' .. ARGV[1], tonumber(ARGV[2])
@@ -29,8 +30,14 @@ local function gateways_of(user)
   return gateways
 end
 
-local function put(gateway, kind, users, except, body)
-  if append(gateway, entries_max, life_ms, kind, users, except, body) then
+local function put(gateway, kind, users, except, body, news)
+  if kind == 'news' then
+    if gateway == ARGV[1] or not redis.call('HGET', gateway_key(gateway), 'news') then
+      return
+    end
+    users = ''
+  end
+  if append(gateway, entries_max, life_ms, kind, users, except, body, news) then
     appended = appended + 1
   else
     refused = refused + 1
@@ -40,12 +47,12 @@ end
 local index = 5
 while index <= #ARGV do
   local kind, except, body = ARGV[index], ARGV[index + 1], ARGV[index + 2]
-  local count = tonumber(ARGV[index + 3])
-  index = index + 4
+  local news, count = ARGV[index + 3], tonumber(ARGV[index + 4])
+  index = index + 5
   if count < 0 then
     redis.call('ZREMRANGEBYSCORE', GATEWAYS, '-inf', whole(now_ms))
     for _, gateway in ipairs(redis.call('ZRANGE', GATEWAYS, 0, -1)) do
-      put(gateway, kind, '', except, body)
+      put(gateway, kind, '', except, body, news)
     end
   else
     local order, users_by_gateway = {}, {}
@@ -61,7 +68,7 @@ while index <= #ARGV do
       end
     end
     for _, gateway in ipairs(order) do
-      put(gateway, kind, table.concat(users_by_gateway[gateway], ' '), except, body)
+      put(gateway, kind, table.concat(users_by_gateway[gateway], ' '), except, body, news)
     end
     index = index + count
   end

@@ -1,0 +1,47 @@
+"""What the parts of the account plane share: the store, clocks, keys, and how sessions end."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidewire.accounts.authenticator import TokenAuthenticator
+from tidewire.accounts.keys import KeyRing
+from tidewire.accounts.options import AccountOptions
+from tidewire.accounts.passwords import Passwords
+from tidewire.accounts.tokens import AccessTokens
+from tidewire.domain.ids import SessionId
+from tidewire.domain.users import User
+from tidewire.ports.audit import AuditTrail
+from tidewire.ports.runtime import Clock, IdSource, RandomBytes
+from tidewire.ports.storage import Storage
+
+OnRevoked = Callable[[Sequence[SessionId]], None]
+"""Is told which sessions have ended, on the event loop, as soon as that is durable. Must not
+raise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountPlane:
+    """Given to every part; nothing in it changes."""
+
+    store: Storage
+    keys: KeyRing
+    tokens: AccessTokens
+    passwords: Passwords
+    authenticator: TokenAuthenticator
+    clock: Clock
+    ids: IdSource
+    random_bytes: RandomBytes
+    options: AccountOptions
+    trail: AuditTrail
+    on_revoked: OnRevoked
+
+    def new_user(self, username: str, display_name: str | None) -> User:
+        """A user made now, who is not stored yet."""
+        now_ms = self.clock.wall_ms()
+        return User.made(self.ids.user_id(now_ms), username, display_name, now_ms=now_ms)
+
+    def revoked(self, session_ids: Sequence[SessionId]) -> None:
+        """These sessions have ended: refuse their tokens, then close their sockets."""
+        if session_ids:
+            self.authenticator.revoked(session_ids)
+            self.on_revoked(session_ids)

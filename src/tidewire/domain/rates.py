@@ -1,0 +1,211 @@
+"""The rate limiter: a burst at once, then evenly so many in a while, for each of many keys. PURE.
+
+A bucket is one number, the instant at which it is full again (the generic cell rate algorithm). A
+key that has rested is the same as a key that is not known, so a full bucket can be forgotten.
+Times are milliseconds of a monotonic clock; they only go forward.
+
+In a cluster each process holds its own limits, at once and by itself. Beside them stands a
+`SharedView`: what this process has used is added to what all have used every now and then, and what
+comes back is held too. So several processes allow one limit together, plus what each may allow
+before it has heard of the others: a burst each, and what the rate allows between two exchanges.
+That surplus is counted like all else, so it is paid back, and in the long run the rate is one
+process's. What is used counts from its exchange on, so a bucket may fill up by one such period
+later. Nothing heard: the own limits.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+Key = TypeVar("Key")
+
+_US_PER_MS: Final = 1000
+_CANDIDATES: Final = 8
+"""At the bound, among how many keys the one to forget is chosen."""
+_TURNS: Final = 2
+"""How many keys in use are passed over when a key comes."""
+_LOOKS: Final = 256
+"""How many keys are looked at when one comes: a hundred thousand that are full again at once are
+forgotten bit by bit."""
+
+
+class Rate:
+    """So many in a while, and so many at once. Shared by all buckets that are held to it."""
+
+    __slots__ = ("_slack_us", "burst", "capacity_us", "interval_us")
+
+    def __init__(self, count: int, *, per_ms: int = 1000, burst: int) -> None:
+        assert count >= 1
+        assert per_ms >= 1
+        assert burst >= 1
+        self.burst = burst
+        self.interval_us = max(1, per_ms * _US_PER_MS // count)
+        """How long one takes to come back."""
+        self.capacity_us = burst * self.interval_us
+        """How long a bucket takes from empty to full."""
+        self._slack_us = self.capacity_us - self.interval_us
+
+    def wait_ms(self, full_at_us: int, now_ms: int, count: int = 1) -> int:
+        """How long to wait before so many more are allowed; 0 if they are allowed now."""
+        used_us = full_at_us - now_ms * _US_PER_MS
+        if count == 1:
+            excess_us = used_us - self._slack_us
+        else:
+            excess_us = max(0, used_us) + count * self.interval_us - self.capacity_us
+        return 0 if excess_us <= 0 else -(-excess_us // _US_PER_MS)
+
+    def spent(self, full_at_us: int, now_ms: int, count: int = 1) -> int:
+        """When the bucket is full again, after so many more."""
+        now_us = now_ms * _US_PER_MS
+        # A call of max() costs more than all the rest, once for every message.
+        from_us = full_at_us if full_at_us > now_us else now_us  # noqa: FURB136
+        return from_us + count * self.interval_us
+
+    def taken(self, full_at_us: int, now_ms: int) -> int:
+        """`spent` for one more that is allowed now; else how long to wait, in ms below zero."""
+        now_us = now_ms * _US_PER_MS
+        excess_us = full_at_us - now_us - self._slack_us
+        if excess_us > 0:
+            return excess_us // -_US_PER_MS
+        return (full_at_us if full_at_us > now_us else now_us) + self.interval_us  # noqa: FURB136
+
+
+class Limiter(Generic[Key]):
+    """A bucket of one rate for each of many keys, in bounded memory.
+
+    At the bound, of some of the keys the one that has used least is forgotten: filling the memory
+    with new keys does not free a key that is held back.
+    """
+
+    __slots__ = ("_full_at_us", "_keys_max", "_name_of", "_order", "_shared", "rate")
+
+    def __init__(self, rate: Rate, *, keys_max: int) -> None:
+        assert keys_max >= 1
+        self.rate = rate
+        self._keys_max = keys_max
+        self._full_at_us: dict[Key, int] = {}
+        # The same keys, in the order in which they are looked at to forget some.
+        self._order: deque[Key] = deque()
+        self._shared: SharedView | None = None
+        self._name_of: Callable[[Key], str] = str
+
+    def __len__(self) -> int:
+        return len(self._full_at_us)
+
+    def share(self, name_of: Callable[[Key], str] = str) -> "SharedView":
+        """Hold keys also to what other processes have used of this rate. The caller exchanges the
+        view with them."""
+        self._name_of = name_of
+        self._shared = SharedView(self.rate, keys_max=self._keys_max)
+        return self._shared
+
+    def wait_ms(self, key: Key, now_ms: int, count: int = 1) -> int:
+        """How long this key has to wait before so many are allowed; 0: now. Spends nothing."""
+        wait_ms = self.rate.wait_ms(self._full_at_us.get(key, 0), now_ms, count)
+        if self._shared is None:
+            return wait_ms
+        return max(wait_ms, self._shared.wait_ms(self._name_of(key), now_ms, count))
+
+    def spend(self, key: Key, now_ms: int, count: int = 1) -> None:
+        """Count so many, allowed or not; a negative count gives back."""
+        known = self._full_at_us
+        before_us = known.get(key, 0)
+        full_at_us = self.rate.spent(before_us, now_ms, count)
+        if before_us and count > 0:
+            known[key] = full_at_us
+        else:
+            self._put(key, full_at_us, now_ms * _US_PER_MS)
+        if self._shared is not None:
+            self._shared.spend(self._name_of(key), now_ms, count)
+
+    def take(self, key: Key, now_ms: int, count: int = 1) -> int:
+        """0, and so many are spent; or how long to wait, and nothing is."""
+        if count == 1 and self._shared is None:
+            # On the path of every message: the same as below, in one call.
+            before_us = self._full_at_us.get(key, 0)
+            full_at_us = self.rate.taken(before_us, now_ms)
+            if full_at_us < 0:
+                return -full_at_us
+            if before_us:
+                self._full_at_us[key] = full_at_us
+            else:
+                self._put(key, full_at_us, now_ms * _US_PER_MS)
+            return 0
+        wait_ms = self.wait_ms(key, now_ms, count)
+        if wait_ms == 0:
+            self.spend(key, now_ms, count)
+        return wait_ms
+
+    def used_us(self, key: Key, now_ms: int) -> int:
+        """How long until this key's bucket is full again, as far as is known."""
+        own_us = max(0, self._full_at_us.get(key, 0) - now_ms * _US_PER_MS)
+        if self._shared is None:
+            return own_us
+        return max(own_us, self._shared.used_us(self._name_of(key), now_ms))
+
+    def _put(self, key: Key, full_at_us: int, now_us: int) -> None:
+        known, order = self._full_at_us, self._order
+        if key not in known:
+            order.append(key)
+        known[key] = full_at_us
+        # Forget full buckets. One that is not full goes to the back, so that a key in constant use
+        # does not keep those behind it.
+        turns = _TURNS
+        for _ in range(_LOOKS):
+            if not order:
+                break
+            if known[order[0]] <= now_us:
+                del known[order.popleft()]
+            elif turns:
+                turns -= 1
+                order.rotate(-1)
+            else:
+                break
+        if len(known) > self._keys_max:
+            least = min(islice(order, _CANDIDATES), key=known.__getitem__)
+            order.remove(least)
+            del known[least]
+
+
+class SharedView(Limiter[str]):
+    """What all processes of a cluster together have used of a limit, as last heard."""
+
+    __slots__ = ("_used",)
+
+    def __init__(self, rate: Rate, *, keys_max: int) -> None:
+        super().__init__(rate, keys_max=keys_max)
+        # What was used here since the last exchange; 0: only asked for.
+        self._used: dict[str, int] = {}
+
+    def wait_ms(self, key: str, now_ms: int, count: int = 1) -> int:
+        wait_ms = super().wait_ms(key, now_ms, count)
+        if wait_ms:
+            # Others may go on using it meanwhile: ask.
+            self._add(key, 0)
+        return wait_ms
+
+    def spend(self, key: str, now_ms: int, count: int = 1) -> None:
+        self._add(key, count)
+        super().spend(key, now_ms, count)
+
+    def take_used(self, count_max: int) -> list[tuple[str, int]]:
+        """What to tell the others, at most so many keys, the longest waiting first."""
+        taken = list(islice(self._used.items(), count_max))
+        for key, _ in taken:
+            del self._used[key]
+        return taken
+
+    def learn(self, key: str, left_us: int, now_ms: int) -> None:
+        """All together have used so much of it that the bucket is full again in so long."""
+        now_us = now_ms * _US_PER_MS
+        # What was used here while the answer was on its way is not in it.
+        since_us = self._used.get(key, 0) * self.rate.interval_us
+        self._put(key, now_us + left_us + since_us, now_us)
+
+    def _add(self, key: str, count: int) -> None:
+        used = self._used
+        if key in used:
+            used[key] += count
+        elif len(used) < self._keys_max:
+            used[key] = count

@@ -1,0 +1,67 @@
+"""Has clients told to sync while pushes are late: a gateway watches what it has committed itself.
+
+A fan-out worker that is dead, and a log that is away, cannot tell that they are late. The gateway
+that committed knows, as long as it lives: the log has not got its commit, or the readers of the log
+have not dealt with it. The shell around the PURE notices.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.lag import Behind, merged
+from tidewire.domain.resync import ResyncReason
+from tidewire.fanout.lag import BEHIND_MS, CHATS_MAX, LagNotices
+from tidewire.ports.runtime import Clock, pause
+
+LOOK_MS: Final = 1_000
+
+
+class Members(Protocol):
+    """Reaches the members of chats (`fanout.worker.FanoutWorker`)."""
+
+    def behind(self, chat_id: ChatId, former: Sequence[UserId]) -> None: ...
+
+
+class Everybody(Protocol):
+    """`ports.router.Router`."""
+
+    def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None: ...
+
+
+@dataclass(kw_only=True, eq=False)
+class LagTeller:
+    """`run` is a task for as long as the process lives."""
+
+    unlogged: Callable[[int], Behind | None]
+    """The chats of commits that wait for the log since this instant or longer; None: any chat."""
+    late: Callable[[int], Awaitable[Behind | None]]
+    """`ports.event_log.LateLog.late`."""
+    members: Members
+    everybody: Everybody
+    clock: Clock
+    chats_behind: int = field(default=0, init=False)
+    """With how many chats the log is behind by what this process has committed, `CHATS_MAX` at
+    most."""
+
+    def __post_init__(self) -> None:
+        self._notices = LagNotices()
+
+    async def run(self) -> None:
+        while True:
+            await self.step()
+            await pause(LOOK_MS)
+
+    async def step(self) -> None:
+        """Look once, and have those told of whom it is time to speak."""
+        unread = await self.late(BEHIND_MS)
+        now_ms = self.clock.monotonic_ms()
+        behind = merged(self.unlogged(now_ms - BEHIND_MS), unread)
+        self.chats_behind = CHATS_MAX if behind is None else min(len(behind), CHATS_MAX)
+        due = self._notices.due(behind, now_ms)
+        if due is None:
+            self.everybody.resync(None, ResyncReason.LOG_BEHIND)
+            return
+        for chat_id in due:
+            self.members.behind(chat_id, () if behind is None else behind[chat_id])

@@ -1,0 +1,369 @@
+"""Ticks in a cluster: each gateway tells its own connections, from what it knows, and the others
+what was committed here.
+
+The shell around the PURE standings and ticks. Moves of this process and news of others are gathered
+for a while, the longer the more members a chat has: then the moves of here go out as news to the
+gateways at which members are connected, and the members who are connected here are told. The store
+is read to begin, after a loss, when the members are others, and seldom while nothing changes.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from tidewire.domain.chats import Roster
+from tidewire.domain.delivery import Floors, Positions, effective
+from tidewire.domain.errors import is_away
+from tidewire.domain.events import (
+    LoggedEvent,
+    MembershipChanged,
+    MessageAppended,
+    PositionsAdvanced,
+    StatusMissed,
+)
+from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.news import ChatNews, ChatStanding, Move
+from tidewire.fanout.options import ALONE_MAX, FanoutOptions
+from tidewire.fanout.plan import own_numbers_push, status_pushes
+from tidewire.fanout.standings import Standing, Standings
+from tidewire.fanout.ticks import DueChat, Ticks
+from tidewire.ports.router import Push
+from tidewire.ports.runtime import Clock, RequestKind, Tasks
+
+GATHER_MEMBER_MS: Final = 10
+GATHER_MS_MAX: Final = 1_000
+"""How far apart two tellings of one chat are at least, by its members: a move is gathered once
+where it was committed and once where it is told, and both together take two seconds at most."""
+
+
+class StandingStore(Protocol):
+    """The store of a cluster."""
+
+    async def standings(self, chat_ids: Sequence[ChatId]) -> list[ChatStanding | None]: ...
+    async def roster(self, chat_id: ChatId) -> Roster | None: ...
+    async def unread(
+        self, user_id: UserId, chat_id: ChatId, *, above: int
+    ) -> tuple[int, int] | None: ...
+    def heard_head(self, chat_id: ChatId, head: int, membership_version: int) -> None: ...
+
+
+class Connections(Protocol):
+    """The connections of this process (`gateway.hub.Hub`)."""
+
+    def counts(self, user_ids: Iterable[UserId]) -> Mapping[UserId, int]: ...
+    def push(self, push: Push) -> None: ...
+
+
+class Spread(Protocol):
+    """The router of a cluster, as far as it tells news."""
+
+    def spread(self, news: ChatNews, user_ids: Sequence[UserId]) -> None: ...
+
+
+class TickCounters:
+    """`reads` are chats that were read, `surprises` those that showed what no news had told."""
+
+    reads = status_updates = news_heard = news_told = 0
+
+
+class LocalTicks:
+    """`heard` takes what the other processes tell. Must be made on the loop that it is to serve."""
+
+    def __init__(
+        self,
+        *,
+        store: StandingStore,
+        local: Connections,
+        others: Spread,
+        routed_at_ms: Callable[[UserId], int | None],
+        clock: Clock,
+        tasks: Tasks,
+        options: FanoutOptions,
+    ) -> None:
+        """`local` are the connections of this process; `routed_at_ms`: since when the news of a
+        user's chats reach it for sure; None: they do not."""
+        self.counters = TickCounters()
+        self._store = store
+        self._local = local
+        self._others = others
+        self._routed_at_ms = routed_at_ms
+        self._clock = clock
+        self._tasks = tasks
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._standings = Standings(
+            chats_max=options.rosters_max, members_max=options.roster_users_max
+        )
+        self._ticks = Ticks(
+            interval_ms=options.status_interval_ms, chats_max=options.status_chats_max
+        )
+        # What was committed here and the other processes have not been told.
+        self._untold: dict[ChatId, dict[UserId, Positions]] = {}
+        self._alone = asyncio.Semaphore(ALONE_MAX)
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._is_closed = False
+
+    @property
+    def surprises(self) -> int:
+        return self._standings.surprises
+
+    # What happens here.
+
+    def positions_advanced(self, events: Sequence[PositionsAdvanced]) -> None:
+        for event in events:
+            chat_id, user_id = event.chat_id, event.user_id
+            move = Move(user_id, event.positions.delivered, event.positions.read)
+            self._standings.heard(ChatNews(chat_id, moves=(move,)), self._now_ms())
+            untold = self._untold.setdefault(chat_id, {})
+            before = untold.get(user_id)
+            untold[user_id] = event.positions if before is None else event.positions.merged(before)
+            if not self._ticks.moved(chat_id, user_id):
+                del self._untold[chat_id]
+        self._set_timer()
+
+    def status_missed(self, events: Sequence[StatusMissed]) -> None:
+        for event in events:
+            self._ticks.missed(event.chat_id, event.user_id)
+        self._set_timer()
+
+    def committed(self, events: Sequence[LoggedEvent]) -> None:
+        """Messages and changes of this process; the log tells the others."""
+        for event in events:
+            self._heard(news_of(event))
+        self._set_timer()
+
+    # What happens elsewhere.
+
+    def heard(self, news: ChatNews) -> None:
+        self.counters.news_heard += 1
+        self._heard(news)
+        for move in news.moves:
+            self._ticks.moved_elsewhere(news.chat_id, move.user_id)
+        self._set_timer()
+
+    def _heard(self, news: ChatNews) -> None:
+        if news.head:
+            self._store.heard_head(news.chat_id, news.head, news.membership_version)
+        if self._standings.heard(news, self._now_ms()):
+            self._ticks.touched(news.chat_id)
+
+    def roster_changed(self, chat_id: ChatId) -> None:
+        """Something about the members changed that has no version."""
+        if self._standings.outdated(chat_id):
+            self._ticks.touched(chat_id)
+            self._set_timer()
+
+    def rosters_changed(self) -> None:
+        """News may have been lost."""
+        self._standings.forget_all()
+
+    def unrouted(self, user_ids: Collection[UserId]) -> None:
+        """News of these users' chats may have gone past this process."""
+        self._standings.unrouted(user_ids, lambda one: self._routed_at_ms(one) is not None)
+
+    def close(self) -> None:
+        """No client is connected here any more: tell the others what was committed last, and begin
+        nothing. Before their router stops, and the tasks."""
+        for chat_id in list(self._untold):
+            self._spread(chat_id, list(self._standings.members_of(chat_id)))
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # When.
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def _set_timer(self) -> None:
+        """One timer for all chats, set anew only for what is due earlier."""
+        due = [
+            at_ms
+            for at_ms in (self._ticks.next_at_ms(), self._standings.next_look_at_ms())
+            if at_ms is not None
+        ]
+        if not due or self._is_closed:
+            return
+        now_ms = self._now_ms()
+        at_ms = max(min(due), now_ms)
+        if self._timer is not None:
+            if self._timer_at_ms <= at_ms:
+                return
+            self._timer.cancel()
+        self._timer_at_ms = at_ms
+        self._timer = self._loop.call_later((at_ms - now_ms) / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        try:
+            now_ms = self._now_ms()
+            for chat_id in self._standings.looks_due(now_ms):
+                self._ticks.touched(chat_id)
+            due = self._ticks.take(now_ms, self._options.status_batch_max)
+            unknown = []
+            for one in due:
+                standing = self._standings.find(one.chat_id)
+                if standing is None:
+                    unknown.append(one)
+                else:
+                    self._tell(one, standing)
+            if unknown:
+                self._tasks.start_service("fanout-status", self._read_and_tell(unknown))
+            self._set_timer()
+        except Exception as error:  # noqa: BLE001 - without it no tick is told any more
+            self._tasks.service_failed("fanout-status", error)
+
+    # Reading.
+
+    async def _read_and_tell(self, due: Sequence[DueChat]) -> None:
+        """Together where nothing is wrong; each by itself if the reading of all fails."""
+        try:
+            await self._read_all(due)
+        except Exception as error:  # noqa: BLE001 - it concerns one of these chats alone
+            if not is_away(error) and len(due) > 1:
+                for one in due:
+                    await self._read_and_tell([one])
+                return
+            for one in due:
+                self._standings.failed(one.chat_id)
+                if is_away(error):
+                    self._ticks.failed(one, self._now_ms())
+                else:
+                    self._failed(one, error)
+                    self._told(one, None, 0)
+            self._set_timer()
+
+    async def _read_all(self, due: Sequence[DueChat]) -> None:
+        wanted = []
+        for one in due:
+            if one.elsewhere or self._local.counts(self._members_of(one)):
+                wanted.append(one)
+                continue
+            # No member is connected here: it only has to be told to others.
+            roster = await self._store.roster(one.chat_id)
+            user_ids = () if roster is None else roster.user_ids
+            if self._local.counts(user_ids):
+                wanted.append(one)
+                continue
+            self._spread(one.chat_id, user_ids)
+            self._standings.forget(one.chat_id)
+            self._told(one, None, 0)
+        if not wanted:
+            return
+        self.counters.reads += len(wanted)
+        for one in wanted:
+            self._standings.begin(one.chat_id)
+        began_at_ms = self._now_ms()
+        found = await self._store.standings([one.chat_id for one in wanted])
+        for one, read in zip(wanted, found, strict=True):
+            is_kept = read is not None and self._is_told_of(read.members, began_at_ms)
+            now_ms = self._now_ms()
+            standing = self._standings.learn(one.chat_id, read, now_ms, is_kept=is_kept)
+            if standing is None:
+                self._untold.pop(one.chat_id, None)
+                self._told(one, None, 0)
+            else:
+                self._tell(one, standing)
+                if standing.is_stale:
+                    # It changed while it was being read.
+                    self._ticks.touched(one.chat_id)
+        self._set_timer()
+
+    def _members_of(self, due: DueChat) -> Iterable[UserId]:
+        """Those of whom is known, without reading, that they are in it."""
+        return {*due.moved, *self._standings.members_of(due.chat_id)}
+
+    def _is_told_of(self, members: Iterable[UserId], since_ms: int) -> bool:
+        """Whether whatever was committed in their chat since then has come or will come here."""
+        routed_at_ms = (self._routed_at_ms(one) for one in self._local.counts(members))
+        return any(at_ms is not None and at_ms <= since_ms for at_ms in routed_at_ms)
+
+    # Telling.
+
+    def _tell(self, due: DueChat, standing: Standing) -> None:
+        try:
+            floors: Floors | None = None
+            self._spread(due.chat_id, standing.user_ids, standing)
+            if not standing.has_block:
+                self._tell_local(due, standing)
+            floors = standing.floors()
+        except Exception as error:  # noqa: BLE001 - it concerns this chat alone
+            self._failed(due, error)
+            floors = None
+        self._told(due, floors, len(standing.joined))
+
+    def _spread(
+        self, chat_id: ChatId, user_ids: Sequence[UserId], standing: Standing | None = None
+    ) -> None:
+        """Tell the other gateways of these members what was committed here."""
+        moves = self._untold.pop(chat_id, None)
+        others = [user_id for user_id in user_ids if user_id not in (moves or ())]
+        if not moves or not (others or len(user_ids) > 1):
+            return
+        self.counters.news_told += 1
+        told = tuple(Move(user, one.delivered, one.read) for user, one in moves.items())
+        version, head = 0, 0
+        if standing is not None and not standing.is_stale:
+            version, head = standing.membership_version, standing.head
+        self._others.spread(ChatNews(chat_id, version, head, told), user_ids)
+
+    def _tell_local(self, due: DueChat, standing: Standing) -> None:
+        """Tell the members who are connected here, as far as it is news to them."""
+        counts = self._local.counts(standing.user_ids)
+        # A device that acknowledged knows its own numbers; the user's others need telling.
+        movers = [user_id for user_id in due.moved if counts.get(user_id, 0) > 1]
+        movers += [one for one in due.elsewhere if one in counts and one not in due.moved]
+        floors, now_ms = standing.floors(), self._clock.wall_ms()
+        for push in status_pushes(
+            floors, list(counts), told=due.told, except_users=movers, now_ms=now_ms
+        ):
+            self._push(push)
+        for user_id in movers:
+            own, joined = standing.position(user_id), standing.joined.get(user_id)
+            if joined is not None:
+                self._tasks.start_service(
+                    "fanout-status", self._tell_own(due, user_id, own, joined, floors)
+                )
+
+    async def _tell_own(
+        self, due: DueChat, user_id: UserId, own: Positions, joined: int, floors: Floors
+    ) -> None:
+        """A user's own numbers, for the devices that have not acknowledged them themselves."""
+        async with self._alone:
+            try:
+                above = effective(own.read, joined)
+                unread = await self._store.unread(user_id, due.chat_id, above=above)
+                if unread is not None:
+                    now_ms = self._clock.wall_ms()
+                    self._push(own_numbers_push(user_id, floors, own, unread, now_ms=now_ms))
+            except Exception as error:  # noqa: BLE001 - it concerns this chat alone
+                if is_away(error):
+                    self._ticks.moved_elsewhere(due.chat_id, user_id)
+                    self._set_timer()
+                else:
+                    self._failed(due, error)
+
+    def _push(self, push: Push) -> None:
+        self.counters.status_updates += len(push.user_ids)
+        self._local.push(push)
+
+    def _told(self, due: DueChat, floors: Floors | None, members_count: int) -> None:
+        interval_ms = max(
+            self._options.status_interval_ms, min(GATHER_MS_MAX, GATHER_MEMBER_MS * members_count)
+        )
+        self._ticks.told(due, floors, self._now_ms(), interval_ms=interval_ms)
+
+    def _failed(self, due: DueChat, error: Exception) -> None:
+        self._tasks.request_failed(RequestKind.STATUS, error, {"chat_id": due.chat_id})
+
+
+def news_of(event: LoggedEvent) -> ChatNews:
+    """What a commit says of its chat: its head under its membership version."""
+    if isinstance(event, MessageAppended):
+        message = event.message
+        return ChatNews(message.chat_id, event.membership_version, message.sequence)
+    chat = event.chat
+    is_change = isinstance(event, MembershipChanged)
+    return ChatNews(chat.chat_id, chat.membership_version, chat.head, is_change=is_change)

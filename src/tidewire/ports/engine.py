@@ -1,0 +1,166 @@
+"""An engine's entry in the registry: its name, its settings, and what it offers.
+
+An engine is a folder of `tidewire.engines` with a module `engine` that has the entry, `ENGINE`. The
+runtime finds it there and asks for abilities; it knows no engine by name. Entries are read by every
+command, so they load their vendors only when an ability is used.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from tidewire.domain.ids import ChatId, SessionId, UserId
+from tidewire.domain.news import ChatNews, ChatStanding
+from tidewire.ports.event_log import (
+    CommitListener,
+    DeadLetters,
+    EventLog,
+    LateLog,
+    LogReader,
+    Outbox,
+)
+from tidewire.ports.inspection import CounterEvidence, CounterRepair, Inspector, NewCounter
+from tidewire.ports.router import Registrar, Router
+from tidewire.ports.storage import Storage
+
+Progress = Callable[[int, int], None]
+"""Is told how many of how many are done."""
+Decide = Callable[[CounterEvidence], NewCounter | None]
+
+
+class SharedStore(Storage, Outbox, Protocol):
+    """The store of a cluster."""
+
+    async def agree(self, name: str, value: str) -> str:
+        """The value of the process that was first to give one."""
+        ...
+
+    async def agree_anew(self, name: str, expected: str, value: str) -> None:
+        """Replace what was agreed, if it is still what is expected."""
+        ...
+
+    async def standings(self, chat_ids: Sequence[ChatId]) -> list[ChatStanding | None]:
+        """Chats with their members and where those stand, in the same order, each read strongly,
+        its head first; None where there is no such chat."""
+        ...
+
+    async def unread(
+        self, user_id: UserId, chat_id: ChatId, *, above: int
+    ) -> tuple[int, int] | None:
+        """How many messages of others there are above a position, and how many of them mention the
+        user, as the digest counts them; None: there is no such chat."""
+        ...
+
+    def heard_head(self, chat_id: ChatId, head: int, membership_version: int) -> None:
+        """A process has said, after its commit, that the chat has this head, under this version
+        (0: nothing is said about it)."""
+        ...
+
+
+class SharedLog(EventLog, LateLog, DeadLetters, Protocol):
+    async def close(self) -> None: ...
+
+
+class SharedLogReader(LogReader, Protocol):
+    async def close(self) -> None: ...
+
+
+class Part(Protocol):
+    """Runs between its start and its stop."""
+
+    def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+class SharedRouter(Router, Part, Protocol):
+    """Reaches the connections of all processes."""
+
+    def revoke(self, session_ids: Sequence[SessionId]) -> None:
+        """Tell the other processes that sessions have ended."""
+        ...
+
+    def forget_roster(self, chat_id: ChatId) -> None:
+        """Tell the other processes that a chat's members are others."""
+        ...
+
+    def spread(self, news: ChatNews, user_ids: Sequence[UserId]) -> None:
+        """Tell the other processes to which one of these users is connected. Lossless or told, and
+        in order, as pushes are."""
+        ...
+
+
+class SharedInbox(Registrar, Protocol):
+    """Brings the pushes of all processes to the connections of this one."""
+
+    def routed_at_ms(self, user_id: UserId) -> int | None:
+        """Since when what concerns this user reaches this process for sure, because a route of the
+        user is known (by the monotonic clock); None: it does not."""
+        ...
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What an engine is called, what can be set, and what it offers; None: it does not offer that.
+
+    Each ability takes the engine's options first.
+    """
+
+    name: str
+    """Its folder, and its section of the settings."""
+    options: type
+    settings: str
+    """Those of its options that an operator can set."""
+    is_shared: bool
+    """The processes of a cluster share it; otherwise it works on a data directory."""
+    vendor: str | None = None
+    """The module that has to be installed for it."""
+    is_chosen: Callable[[Any], bool] = lambda options: False
+    """Whether its settings ask for it, where several engines offer the same."""
+    is_default: bool = True
+    """It is taken where no other one is chosen."""
+    needs: Callable[[Any], Sequence[str]] = lambda options: ()
+    """The settings that it cannot work without and that are not set."""
+    append_sends_max: int | None = None
+    """How many sends fit into one append; None: as many as the plane gathers."""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """Tables of metrics (`runtime.metrics`) by the ability that made what they are about."""
+
+    store: Callable[[Any, Path, CommitListener], Awaitable[Storage]] | None = None
+    """Opens the store. Raises StoreUnusable."""
+    live_repair: Callable[[Any, ChatId, Decide], Awaitable[CounterEvidence]] | None = None
+    """Puts a missing counter back in a store (instead of the options) that is open."""
+    inspect: Callable[[Any, Path], Inspector] | None = None
+    repair: Callable[[Any, Path], CounterRepair] | None = None
+    named: Callable[[Any, Path], Path] | None = None
+    """What `inspect` looks at, for people; where it is not shared, the file of the database."""
+    backup: Callable[[Path, Path, Progress], None] | None = None
+    """Copies the store of a data directory into a file."""
+    restore: Callable[[Path, Path, bool], str] | None = None
+    """Puts a file into a data directory, with or without its sessions; the new epoch."""
+    compact: Callable[[Path, Progress], tuple[int, int]] | None = None
+    """Writes the store of a data directory anew, without what was deleted; its bytes before and
+    after. No server may use it meanwhile."""
+    copies: Callable[[Path], list[Path]] | None = None
+    """Backups and other copies of the store below its data directory: what was deleted since they
+    were made is in them."""
+    make: Callable[[Any], list[str]] | None = None
+    """Makes what is missing before a cluster can start; what was made."""
+    check: Callable[[Any], list[str]] | None = None
+    """What differs from what is needed."""
+    upgrade: Callable[[Any], list[str]] | None = None
+    """Brings older rows to this release and lets what only it knows be written, while the store is
+    in use; what was done."""
+    forget_agreed: Callable[[Any, str], None] | None = None
+    """Lets the next process agree on something else (`SharedStore.agree`)."""
+    after_restore: Callable[[Any, int, bool, Progress], tuple[str, int]] | None = None
+    """Makes what was restored agree again; what was done, and how many sessions ended."""
+
+    event_log: Callable[..., SharedLog] | None = None
+    log_reader: Callable[..., SharedLogReader] | None = None
+    router: Callable[..., SharedRouter] | None = None
+    inbox: Callable[..., SharedInbox] | None = None
+    limits: Callable[..., Part] | None = None

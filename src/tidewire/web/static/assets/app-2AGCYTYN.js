@@ -1,0 +1,1 @@
+import"./chunk-R2L3PCDO.js";

@@ -1,0 +1,1 @@
+"use strict";(()=>{var r=["assets/chunk-HF7LMUVS.js"];var{src:c}=document.currentScript,t=new URL(c).origin;for(let e of["assets/widget-ADBJIRS6.js",...r]){let n=document.createElement("link");n.rel="modulepreload",n.href=`${t}/${e}`,document.head.append(n)}import(`${t}/assets/widget-ADBJIRS6.js`).then(({define:e})=>e(t));})();

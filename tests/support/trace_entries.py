@@ -1,0 +1,81 @@
+"""The trace invariants about messages that change. PURE. See `trace.py`."""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from tests.support.history import (
+    Acked,
+    FinalState,
+    Found,
+    History,
+    Sent,
+    SyncAsked,
+    Synced,
+    TextsAsked,
+    TextsShown,
+)
+from tidewire.domain.ids import ChatId
+from tidewire.domain.messages import EntryKind, Message
+
+
+def check_deleted_is_not_read(history: History, final: FinalState) -> Iterator[Found]:
+    """A push from before the deletion is no read: it may come again, also late."""
+    told = _told_deletions(history)
+
+    def is_over(chat_id: ChatId, subject: int | None, began: int) -> bool:
+        return subject is not None and told.get((chat_id, subject), began) < began
+
+    for began, _, asked, page in history.exchanges(SyncAsked, Synced):
+        for message in page.messages:
+            if _says(message) and is_over(asked.chat_id, subject_of(message), began):
+                found = f"a sync from {asked.after} gave {message.sequence} after its deletion"
+                yield asked.chat_id, found
+    for began, _, looked, shown in history.exchanges(TextsAsked, TextsShown):
+        for sequence, text in shown.texts.items():
+            if text and is_over(looked.chat_id, sequence, began):
+                yield looked.chat_id, f"{looked.way} showed {sequence} after its deletion"
+    for chat_id, messages in final.messages.items():
+        for message in messages:
+            if _says(message) and is_over(chat_id, subject_of(message), len(history.entries)):
+                yield chat_id, f"{message.sequence} still has its text after its deletion"
+
+
+def _told_deletions(history: History) -> dict[tuple[ChatId, int], int]:
+    """The messages of which a deletion was acknowledged, or shown, and at which place first."""
+    places: dict[tuple[ChatId, int], int] = {}
+    for _, ended, sent, _ in history.exchanges(Sent, Acked):
+        if sent.deletes is not None:
+            places.setdefault((sent.chat_id, sent.deletes), ended)
+    for _, ended, asked, page in history.exchanges(SyncAsked, Synced):
+        for message in page.messages:
+            if message.amends is not None and message.kind is EntryKind.DELETE:
+                key = asked.chat_id, message.amends.target
+                places[key] = min(ended, places.get(key, ended))
+    return places
+
+
+def subject_of(message: Message) -> int | None:
+    """The message whose text an entry has: itself, or the one that it edits."""
+    if message.amends is None:
+        return message.sequence
+    return message.amends.target if message.kind is EntryKind.EDIT else None
+
+
+def is_shown_as_stored(shown: Message, stored: Message | None) -> bool:
+    """Whether somebody was shown what is stored, or what was before it was erased."""
+    if stored is not None and stored.is_deleted and not shown.is_deleted:
+        shown = replace(shown, content="", mentions=(), deleted_by=stored.deleted_by)
+    return shown == stored
+
+
+def is_stored_as_sent(stored: Message, sent: Sent) -> bool:
+    """Whether an entry says what was sent; of one that was erased nothing is left to compare."""
+    said = (stored.content, stored.reply_to, stored.mentions, stored.amends)
+    if stored.is_deleted:
+        return said == ("", sent.reply_to, (), sent.amends)
+    return (stored.sender_id, *said) == sent.said
+
+
+def _says(message: Message) -> bool:
+    return bool(message.content or message.mentions)

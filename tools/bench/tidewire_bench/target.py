@@ -1,0 +1,231 @@
+"""What is loaded: where it is, who may log in there, and what its process has used so far."""
+
+import asyncio
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from tidewire.domain.errors import TidewireError
+
+START_S_MAX: Final = 60.0
+STOP_S_MAX: Final = 15.0
+PORTS_PER_ADDRESS: Final = 20_000
+"""Connections from one source address to one port: the kernel has some 28 000 ports for them."""
+SYNCED: Final = "synced"
+"""Where a message is when its ack leaves: on stable storage."""
+UNKNOWN: Final = "as set there"
+"""How a server that was started by others stores cannot be seen from outside."""
+_SPARE_FILES: Final = 200
+_ADDRESS: Final = re.compile(rb"http://127\.0\.0\.1:([0-9]{2,5})")
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class LoadImpossible(TidewireError):
+    """The load cannot be put on; the sentence says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A user who can log in, with one device."""
+
+    user_id: str
+    token: str
+    device_id: str
+    username: str = ""
+    password: str = ""
+    """Only of a user who was registered over REST, like the next."""
+    refresh_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How our own server is started."""
+
+    data_dir: Path
+    environment: Mapping[str, str]
+    """All of it: nothing of ours is inherited, as a stray name would stop the server."""
+    command: Sequence[str] = (sys.executable, "-m", "tidewire", "serve")
+
+
+class Process:
+    """A server's process, ours or the sketch's, as /proc shows it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def cpu_s(self) -> float:
+        """Processor time of all its threads since it began, those of its children included."""
+        return sum(map(_cpu_s, self._all()))
+
+    def rss_bytes(self) -> int:
+        """Of a server of several processes, pages that they share count for each."""
+        return sum(map(_rss_bytes, self._all()))
+
+    def _all(self) -> list[int]:
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [self.pid, *map(int, children.split())]
+
+    def highest_rss_bytes(self) -> int:
+        return self._status("VmHWM") * 1024
+
+    def threads(self) -> int:
+        return self._status("Threads")
+
+    def files(self) -> int:
+        """How many it has open, sockets included."""
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    def _status(self, name: str) -> int:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(rf"^{name}:\s+([0-9]+)", status, re.MULTILINE)
+        assert found is not None
+        return int(found[1])
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def _rss_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+
+@dataclass(slots=True)
+class OwnServer:
+    """A server that belongs to the run."""
+
+    launch: Launch
+    port: int = 0
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None, "not started"
+        return Process(self._process.pid)
+
+    async def start(self) -> "Target":
+        """Start it, on the port it had if it was running before. Raises LoadImpossible."""
+        log = self.launch.data_dir.with_suffix(".log")
+        process = self._process = self._spawn(log)
+        end_s = time.perf_counter() + START_S_MAX
+        while not self._is_reachable(log):
+            if process.poll() is not None or time.perf_counter() > end_s:
+                self.kill()
+                said = log.read_text(errors="replace")[-2_000:].strip()
+                raise LoadImpossible(f"the server did not start; it said: {said}")
+            await asyncio.sleep(0.01)
+        return Target(f"http://127.0.0.1:{self.port}", self)
+
+    def _spawn(self, log: Path) -> subprocess.Popen[bytes]:
+        command = [*self.launch.command, str(self.launch.data_dir), "--port", str(self.port)]
+        with log.open("wb") as output:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(self.launch.environment),
+            )
+
+    def _is_reachable(self, log: Path) -> bool:
+        if self.port == 0:
+            found = _ADDRESS.search(log.read_bytes())
+            if found is None:
+                return False
+            self.port = int(found[1])
+        with socket.socket() as probe:
+            probe.settimeout(1.0)
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def kill(self) -> None:
+        """kill -9: all its connections are gone at the same instant."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    async def end(self) -> int | None:
+        """Ask it to end; its exit code, or None if it had to be killed."""
+        process = self._process
+        if process is None:
+            return None
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.to_thread(process.wait, STOP_S_MAX)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                return None
+        return process.returncode
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server under load. `own` is None for one started by others, whose process is not seen."""
+
+    url: str
+    own: OwnServer | None = None
+
+    @property
+    def socket_url(self) -> str:
+        parts = urlsplit(self.url)
+        scheme = "wss" if parts.scheme in ("https", "wss") else "ws"
+        return f"{scheme}://{parts.netloc}/v1/ws"
+
+    @property
+    def is_local(self) -> bool:
+        return urlsplit(self.url).hostname == "127.0.0.1"
+
+    @property
+    def durability(self) -> str:
+        """Our own server is started with full synchronous commits; see `run.LIMITS`."""
+        return UNKNOWN if self.own is None else SYNCED
+
+    def cpu_s(self) -> float | None:
+        return None if self.own is None else self.own.process.cpu_s()
+
+    def rss_bytes(self) -> int | None:
+        return None if self.own is None else self.own.process.rss_bytes()
+
+    def source_address(self, number: int) -> tuple[str, int] | None:
+        """Where the connection with this number comes from; None lets the kernel choose."""
+        block = number // PORTS_PER_ADDRESS
+        if not self.is_local or block == 0:
+            return None
+        return f"127.0.{block // 250}.{block % 250 + 1}", 0
+
+
+@contextmanager
+def fresh_directory(parent: Path) -> Iterator[Path]:
+    """A directory on the disk to measure, deleted afterwards."""
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="tidewire-bench-", dir=parent.absolute()) as directory:
+        yield Path(directory)
+
+
+def raise_file_limit(connections: int) -> int:
+    """Let this process, and the servers it starts, have as many files as it may.
+
+    Raises LoadImpossible if they are too few.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and connections + _SPARE_FILES > hard:
+        raise LoadImpossible(
+            f"{connections} connections need {connections + _SPARE_FILES} open files, but at most "
+            f"{hard} are allowed here; raise the hard limit (ulimit -Hn)"
+        )
+    return hard

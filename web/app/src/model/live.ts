@@ -1,0 +1,125 @@
+// A client as signals: whatever of it is shown is shown anew when it has moved.
+
+import type { Chat, Client, ClientEvent, Status } from "@tidewire/client";
+import { computed, type ReadonlySignal, type Signal, signal } from "./signals.ts";
+import { Timeline } from "./timeline.ts";
+
+type Listener = (event: ClientEvent) => void;
+
+export class Live {
+  readonly client: Client;
+  readonly status: Signal<Status>;
+  /** The chats, those with the newest activity first. */
+  readonly chats: Signal<readonly Chat[]>;
+  /** Unread messages of all chats that are not muted, and mentions of all. */
+  readonly unread: ReadonlySignal<number>;
+
+  /** Moves with whatever is known of a chat. */
+  readonly #moves = new Map<string, Signal<number>>();
+  readonly #names = signal(0);
+  readonly #listeners = new Set<Listener>();
+  #isDue = false;
+  readonly #stop: () => void;
+
+  constructor(client: Client) {
+    this.client = client;
+    this.status = signal(client.status);
+    this.chats = signal(client.knownChats());
+    this.unread = computed(() =>
+      this.chats.value.reduce((sum, chat) => {
+        this.look(chat.chatId);
+        return sum + (isMuted(chat) ? chat.mentionsUnread : chat.unread);
+      }, 0),
+    );
+    this.#stop = client.on((event) => this.#handle(event));
+  }
+
+  end(): void {
+    this.#stop();
+  }
+
+  /** A chat, looked at by what is being rendered: it is rendered again when the chat has moved. */
+  look(chatId: string): Chat {
+    void this.#move(chatId).value;
+    return this.client.chat(chatId);
+  }
+
+  /** What a person is called, as far as is known. */
+  nameOf(userId: string): string | null {
+    void this.#names.value;
+    return this.client.nameOf(userId);
+  }
+
+  /** Chats were asked for: show what has come. */
+  refresh(): void {
+    this.#names.value++;
+    for (const move of this.#moves.values()) move.value++;
+    this.#listChats();
+  }
+
+  /** Something of a chat was changed here, and no event will tell. */
+  touch(chatId: string): void {
+    this.#move(chatId).value++;
+    this.#listChats();
+  }
+
+  /** Open a chat's messages; how to be rid of them. */
+  timeline(chatId: string): { timeline: Timeline; close: () => void } {
+    const timeline = new Timeline(this.client.chat(chatId));
+    const close = this.listen((event) => {
+      if (chatOf(event) === chatId) timeline.handle(event);
+    });
+    return { timeline, close };
+  }
+
+  listen(listener: Listener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #move(chatId: string): Signal<number> {
+    let move = this.#moves.get(chatId);
+    if (!move) this.#moves.set(chatId, (move = signal(0)));
+    return move;
+  }
+
+  #handle(event: ClientEvent): void {
+    if (event.type === "StatusMoved") this.status.value = event.status;
+    else if (event.type === "NamesMoved") this.#names.value++;
+    const chatId = chatOf(event);
+    if (chatId !== null) {
+      this.#move(chatId).value++;
+      if (event.type !== "Typing") this.#listChats();
+    } else if (event.type === "NamesMoved" || event.type === "StatusMoved") {
+      this.#listChats();
+    }
+    for (const listener of this.#listeners) listener(event);
+  }
+
+  /** A page of messages moves the list once. */
+  #listChats(): void {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    setTimeout(() => {
+      this.#isDue = false;
+      this.chats.value = this.client.knownChats();
+    });
+  }
+}
+
+export function isMuted(chat: Chat): boolean {
+  return chat.mutedUntil !== null && chat.mutedUntil.getTime() > Date.now();
+}
+
+function chatOf(event: ClientEvent): string | null {
+  switch (event.type) {
+    case "MessageReceived":
+    case "MessageStored":
+      return event.message.chatId;
+    case "StatusMoved":
+    case "NamesMoved":
+      return null;
+    default:
+      return event.chatId;
+  }
+}

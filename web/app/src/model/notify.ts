@@ -1,0 +1,63 @@
+// Tells a person who looks elsewhere: a notification of the page, the title, the app's badge.
+
+import { words } from "../words/app.ts";
+import { isMuted, type Live } from "./live.ts";
+import { chatHref, go, route } from "./route.ts";
+import { isNotifying } from "./settings.ts";
+import { effect } from "./signals.ts";
+import { lineOf } from "./text.ts";
+
+const TITLE = "Tidewire";
+const NEWS_MS = 10 * 60_000;
+
+/** Works until it is stopped. */
+export function notify(live: Live): () => void {
+  const stopTitle = effect(() => {
+    const count = live.unread.value;
+    document.title = count ? `(${count > 99 ? "99+" : count}) ${TITLE}` : TITLE;
+    const badge = navigator as Navigator & {
+      setAppBadge?: (count: number) => Promise<void>;
+    };
+    badge.setAppBadge?.(count).catch(() => undefined);
+  });
+  const stopMessages = live.listen((event) => {
+    if (event.type !== "MessageReceived" || event.redelivered) return;
+    const { message } = event;
+    // A new device catches up with years: only what is new is news.
+    if (Date.now() - message.createdAt.getTime() > NEWS_MS) return;
+    const chat = live.client.chat(message.chatId);
+    if (isSeen(message.chatId) || !isNotifying.peek() || !canNotify()) return;
+    // One tab of a browser speaks for all of them.
+    if (!live.client.isLeader || (isMuted(chat) && !message.mentionsMe)) return;
+    const sender = message.senderName ?? words.value.unknownPerson;
+    const title = chat.type === "group" ? `${sender} · ${chat.name ?? ""}` : sender;
+    const shown = new Notification(title, { body: lineOf(message.text, 120), tag: message.chatId });
+    shown.onclick = () => {
+      focus();
+      go(chatHref(message.chatId));
+      shown.close();
+    };
+  });
+  return () => {
+    stopTitle();
+    stopMessages();
+    document.title = TITLE;
+  };
+}
+
+/** The person looks at this chat now. */
+export function isSeen(chatId: string): boolean {
+  return (
+    document.visibilityState === "visible" && document.hasFocus() && route.peek().chatId === chatId
+  );
+}
+
+export function canNotify(): boolean {
+  return "Notification" in globalThis && Notification.permission === "granted";
+}
+
+/** Ask the person; whether notifications are shown from now on. */
+export async function askToNotify(): Promise<boolean> {
+  if (!("Notification" in globalThis)) return false;
+  return (await Notification.requestPermission()) === "granted";
+}

@@ -1,0 +1,62 @@
+// Where in the app a person is. It stands behind the # of the address, so that going back works and
+// the server is asked for one page only.
+
+import { signal } from "./signals.ts";
+
+export type Panel = "about" | "search" | null;
+
+export interface Route {
+  readonly chatId: string | null;
+  readonly panel: Panel;
+  /** Of the settings: which of them; null: they are not open. */
+  readonly settings: boolean;
+  readonly isNew: boolean;
+}
+
+const NOWHERE: Route = { chatId: null, panel: null, settings: false, isNew: false };
+
+export function readRoute(hash: string): Route {
+  const [place, id, panel] = hash.replace(/^#\/?/, "").split("/");
+  if (place === "chat" && id) {
+    const chatId = decodeURIComponent(id);
+    return { ...NOWHERE, chatId, panel: panel === "about" || panel === "search" ? panel : null };
+  }
+  return { ...NOWHERE, settings: place === "settings", isNew: place === "new" };
+}
+
+export function chatHref(chatId: string, panel: Panel = null): string {
+  return `#/chat/${encodeURIComponent(chatId)}${panel ? `/${panel}` : ""}`;
+}
+
+export const route = signal<Route>(readRoute(location.hash));
+/** A message to show in the chat that is opened next. */
+export const wantedMessage = signal<{ chatId: string; sequence: number } | null>(null);
+
+let depth = 0;
+
+export function watchRoute(): void {
+  addEventListener("hashchange", () => {
+    route.value = readRoute(location.hash);
+  });
+}
+
+export function go(hash: string): void {
+  if (location.hash === hash) return;
+  depth++;
+  location.hash = hash;
+}
+
+/** One step back, or to the place that is given if the page was opened here. */
+export function goBack(otherwise: string): void {
+  if (depth > 0) {
+    depth--;
+    history.back();
+  } else {
+    location.replace(otherwise);
+  }
+}
+
+export function showMessage(chatId: string, sequence: number): void {
+  wantedMessage.value = { chatId, sequence };
+  go(chatHref(chatId));
+}

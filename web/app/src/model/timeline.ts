@@ -1,0 +1,268 @@
+// The messages of one chat that are in memory: a stretch without a hole, loaded at both ends as a
+// person scrolls, and bounded, however long the chat is.
+
+import {
+  type Chat,
+  type ClientEvent,
+  type Message,
+  type Sent,
+  ServerUnreachable,
+} from "@tidewire/client";
+import { keepRows, type Row, rowsOf } from "./rows.ts";
+import { type Signal, signal } from "./signals.ts";
+
+const PAGE = 200;
+export const MESSAGES_MAX = 2000;
+
+/** Where a list is to be put after other rows have come. */
+export interface Place {
+  /** `end`: at the last row; else the row with this key. */
+  readonly key: string | "end";
+  readonly isMarked: boolean;
+}
+
+export class Timeline {
+  readonly chat: Chat;
+  readonly rows: Signal<readonly Row[]> = signal([]);
+  /** Where to go with the rows that have come; taken by the list. */
+  readonly place: Signal<Place | null> = signal(null);
+  readonly isLoading = signal(true);
+  /** Older messages could not be loaded. */
+  readonly isStuck = signal(false);
+  /** The last message in memory is the last one of the chat. */
+  readonly isEnd = signal(false);
+  /** Nothing comes before the first message in memory. */
+  isStart = false;
+  /** The sequence up to which messages were read when the chat was opened; null: nothing is new. */
+  newSince: number | null = null;
+
+  #messages: readonly Message[] = [];
+  #waiting: readonly Sent[] = [];
+  #news: Message[] = [];
+  /** A page that was asked for before the last jump is not wanted any more. */
+  #round = 0;
+  #isOpen = false;
+  #isOlder = false;
+  #isNewer = false;
+  readonly #quotes = new Map<number, Signal<Message | null>>();
+
+  constructor(chat: Chat) {
+    this.chat = chat;
+  }
+
+  get messages(): readonly Message[] {
+    return this.#messages;
+  }
+
+  /** Show the newest messages, or the first new one. */
+  async open(): Promise<void> {
+    this.newSince = this.chat.unread > 0 ? this.chat.lastRead : null;
+    this.#waiting = this.chat.pending();
+    const held = await this.chat.messages({ limit: PAGE });
+    const since = this.newSince;
+    if (since !== null && held.length === PAGE && held[0]!.sequence > since) {
+      await this.jump(since, false);
+      return;
+    }
+    this.#take(held, true, false);
+    this.#show(since === null ? "end" : "new");
+    if (held.length < PAGE) await this.older();
+  }
+
+  /** Go to the newest message. */
+  async latest(): Promise<void> {
+    if (!this.isEnd.value) {
+      const round = ++this.#round;
+      const held = await this.chat.messages({ limit: PAGE });
+      if (round !== this.#round) return;
+      this.#take(held, true, false);
+    }
+    this.#show("end");
+  }
+
+  /** Go to a message, which may be anywhere. False: there is none such. */
+  async jump(sequence: number, isMarked = true): Promise<boolean> {
+    const index = this.#messages.findIndex((one) => one.sequence >= sequence);
+    const isHere = index > 0 || this.#messages[index]?.sequence === sequence;
+    if (!isHere) {
+      const round = ++this.#round;
+      this.isLoading.value = true;
+      try {
+        const page = await this.chat.history({ around: Math.max(1, sequence), limit: PAGE });
+        if (round !== this.#round) return false;
+        if (!page.length) return false;
+        const isEnd = page[page.length - 1]!.sequence >= (this.chat.last?.sequence ?? 0);
+        this.#take(page, isEnd, false);
+      } finally {
+        this.isLoading.value = false;
+      }
+    }
+    const found =
+      this.#messages.find((one) => one.sequence >= sequence) ??
+      this.#messages[this.#messages.length - 1];
+    if (!found) return false;
+    this.#show(isMarked ? keyOf(found) : "new", isMarked);
+    return found.sequence === sequence;
+  }
+
+  /** Load what comes before the first message. */
+  async older(): Promise<void> {
+    if (!this.#isOpen || this.isStart || this.#isOlder) return;
+    this.#isOlder = true;
+    const round = this.#round;
+    this.isLoading.value = true;
+    try {
+      const before = this.#messages[0]?.sequence;
+      const page = await this.chat.history({ before, limit: PAGE });
+      if (round !== this.#round) return;
+      this.isStuck.value = false;
+      this.isStart = !page.length || page[0]!.sequence === before;
+      const added = page.filter((one) => before === undefined || one.sequence < before);
+      const all = [...added, ...this.#messages];
+      const isCut = all.length > MESSAGES_MAX;
+      this.#take(
+        isCut ? all.slice(0, MESSAGES_MAX) : all,
+        this.isEnd.value && !isCut,
+        this.isStart,
+      );
+    } catch (error) {
+      this.#stuck(error);
+    } finally {
+      this.#isOlder = false;
+      this.isLoading.value = false;
+    }
+  }
+
+  /** Load what comes after the last message. */
+  async newer(): Promise<void> {
+    if (!this.#isOpen || this.isEnd.value || this.#isNewer) return;
+    this.#isNewer = true;
+    const round = this.#round;
+    try {
+      const after = this.#messages[this.#messages.length - 1]?.sequence ?? 0;
+      const page = await this.chat.history({ after, limit: PAGE });
+      if (round !== this.#round) return;
+      const added = page.filter((one) => one.sequence > after);
+      const all = [...this.#messages, ...added];
+      const isCut = all.length > MESSAGES_MAX;
+      this.#take(isCut ? all.slice(-MESSAGES_MAX) : all, !added.length, this.isStart && !isCut);
+    } catch (error) {
+      this.#stuck(error);
+    } finally {
+      this.#isNewer = false;
+    }
+  }
+
+  /** Something happened to this chat. */
+  handle(event: ClientEvent): void {
+    switch (event.type) {
+      case "MessageReceived":
+      case "MessageStored":
+        this.#append(event.message);
+        break;
+      case "MessageChanged":
+        if (event.after) this.#change(event.after);
+        break;
+      case "OutboxMoved":
+      case "MessageRefused":
+        void this.#outboxMoved();
+        break;
+    }
+  }
+
+  /** A message that another one answers; looked up once, and changed with it. */
+  quote(sequence: number): Signal<Message | null | undefined> {
+    let found: Signal<Message | null | undefined> | undefined = this.#quotes.get(sequence);
+    if (!found) {
+      found = signal(this.#messages.find((one) => one.sequence === sequence));
+      const asked = found;
+      this.#quotes.set(sequence, found as Signal<Message | null>);
+      if (found.value === undefined) {
+        this.chat.message(sequence).then(
+          (message) => {
+            asked.value = message;
+          },
+          () => this.#quotes.delete(sequence),
+        );
+      }
+    }
+    return found;
+  }
+
+  /** The message before which a draft stands: the last of one's own that can be edited. */
+  lastOwn(): Message | null {
+    return this.#messages.findLast((one) => one.isOwn && !one.isDeleted) ?? null;
+  }
+
+  /** What is here stays; the list asks again when it can. */
+  #stuck(error: unknown): void {
+    this.isStuck.value = true;
+    // Being offline is nothing to complain about.
+    if (!(error instanceof ServerUnreachable)) console.error("tidewire:", error);
+  }
+
+  #take(messages: readonly Message[], isEnd: boolean, isStart: boolean): void {
+    this.#isOpen = true;
+    this.#messages = messages;
+    this.isEnd.value = isEnd;
+    this.isStart = isStart;
+    this.isLoading.value = false;
+    this.#build();
+  }
+
+  /** Those of one turn come in together: catching up brings thousands. */
+  #append(message: Message): void {
+    if (!this.#news.length) queueMicrotask(() => this.#takeNews());
+    this.#news.push(message);
+  }
+
+  #takeNews(): void {
+    const last = this.#messages[this.#messages.length - 1]?.sequence ?? 0;
+    const news = this.#news.filter(({ sequence }) => sequence > last);
+    this.#news = [];
+    if (!this.isEnd.value || !news.length) return;
+    const all = [...this.#messages, ...news];
+    const isCut = all.length > MESSAGES_MAX + PAGE;
+    if (isCut) this.isStart = false;
+    this.#messages = isCut ? all.slice(-MESSAGES_MAX) : all;
+    this.#build();
+  }
+
+  #change(message: Message): void {
+    const quote = this.#quotes.get(message.sequence);
+    if (quote) quote.value = message;
+    const index = this.#messages.findIndex((one) => one.sequence === message.sequence);
+    if (index < 0) return;
+    this.#messages = this.#messages.with(index, message);
+    this.#build();
+  }
+
+  /** Own messages that wait are rows; own changes that wait are already in the messages. */
+  async #outboxMoved(): Promise<void> {
+    const before = this.#waiting;
+    this.#waiting = this.chat.pending();
+    this.#build();
+    const targets = new Set<number>();
+    for (const { kind, target } of [...before, ...this.#waiting]) {
+      if (kind !== "message" && target !== null) targets.add(target);
+    }
+    for (const target of targets) {
+      const message = await this.chat.message(target);
+      if (message) this.#change(message);
+    }
+  }
+
+  #build(): void {
+    const waiting = this.isEnd.value ? this.#waiting.filter((one) => one.kind === "message") : [];
+    const rows = rowsOf(this.#messages, waiting, this.newSince, this.isStart);
+    this.rows.value = keepRows(this.rows.peek(), rows);
+  }
+
+  #show(key: string, isMarked = false): void {
+    this.place.value = { key, isMarked };
+  }
+}
+
+export function keyOf(message: Message): string {
+  return message.clientMessageId || `#${message.sequence}`;
+}

@@ -1,0 +1,45 @@
+// Looks for messages in what this device holds, while a person types.
+
+import type { Chat, Message } from "@tidewire/client";
+import type { Live } from "../model/live.ts";
+import { type Signal, useSignal, useSignalEffect } from "../model/signals.ts";
+import { sentenceOf } from "./parts.tsx";
+
+const SEARCH_AFTER_MS = 150;
+
+export interface Search {
+  readonly query: Signal<string>;
+  /** null: nothing was looked for. */
+  readonly found: Signal<readonly Message[] | null>;
+  readonly fault: Signal<string | null>;
+}
+
+/** In one chat or in all, from so many letters on. */
+export function useSearch(
+  live: Live,
+  wish: { chat?: Chat; lettersMin: number; limit: number },
+): Search {
+  const { chat, lettersMin, limit } = wish;
+  const query = useSignal("");
+  const found = useSignal<readonly Message[] | null>(null);
+  const fault = useSignal<string | null>(null);
+  useSignalEffect(() => {
+    const text = query.value.trim();
+    fault.value = null;
+    if (text.length < lettersMin) {
+      found.value = null;
+      return;
+    }
+    const timer = setTimeout(async () => {
+      try {
+        const messages = await live.client.search(text, { chat, limit });
+        if (query.peek().trim() === text) found.value = messages;
+      } catch (error) {
+        // The part of the client that searches is not here yet, and there is no network.
+        fault.value = sentenceOf(error);
+      }
+    }, SEARCH_AFTER_MS);
+    return () => clearTimeout(timer);
+  });
+  return { query, found, fault };
+}

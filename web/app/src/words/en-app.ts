@@ -1,0 +1,163 @@
+// What the web chat says besides, in English.
+
+const plural = new Intl.PluralRules("en");
+const some = (count: number, one: string, other: string): string =>
+  `${count} ${plural.select(count) === "one" ? one : other}`;
+
+export const enApp = {
+  // Coming in.
+  tagline: "A chat whose ticks never lie.",
+  firstTitle: "Make the first account",
+  firstText:
+    "The server is running, and there is no account yet. This is your machine, so you can make the first one now.",
+  logIn: "Log in",
+  signUp: "Sign up",
+  withToken: "Use a token",
+  userName: "User name",
+  userNameHint: "Letters, digits and . _ : -",
+  displayName: "Name that others see",
+  password: "Password",
+  newPassword: "New password",
+  currentPassword: "Current password",
+  passwordHint: "At least 8 characters",
+  wrongPassword: "The password is wrong.",
+  nameTaken: "This user name is taken.",
+  invite: "Invite code",
+  token: "Access token",
+  tokenHint: "A token of your own identity provider. It is kept in this tab only.",
+  logInButton: "Log in",
+  signUpButton: "Make the account",
+  tokenButton: "Connect",
+  closedRegistration: "Accounts are made by the operator of this server.",
+  endedRevoked: "This login was ended elsewhere. Log in again.",
+  endedLogin: "Log in again to go on.",
+  endedOther: "The connection has ended.",
+  endedStore: "This browser cannot store messages any more. Free some space, then reload the page.",
+  endedDuplicate: "Another program uses this device's login. Reload the page to go on here.",
+  reloadNeeded: "A newer version of this page is open in another tab.",
+  reload: "Reload",
+
+  // States.
+  connecting: "Connecting…",
+  syncing: "Catching up…",
+  notDurable:
+    "This window stores nothing: messages that are still waiting are lost when you close it.",
+
+  // The list.
+  chats: "Chats",
+  newChat: "New chat",
+  settings: "Settings",
+  search: "Search",
+  searchPlaceholder: "Search chats and messages",
+  noChats: "No chats yet",
+  noChatsText: "Write to a person by user name, or make a group.",
+  noResults: "Nothing found on this device",
+  chatsFound: "Chats",
+  messagesFound: "Messages",
+  unread: (count: number) => some(count, "unread message", "unread messages"),
+  unreadMany: "More than 99 unread messages",
+  mentioned: "You are mentioned",
+  muted: "Muted",
+  draft: "Draft",
+  noMessages: "No messages yet",
+  hiddenChats: "Hidden chats",
+
+  // A conversation.
+  pickChat: "Pick a chat, or begin a new one.",
+  back: "Back to the chats",
+  about: "About this chat",
+  members: (count: number) => some(count, "member", "members"),
+  typingDirect: "typing…",
+  blockedHere: "You have blocked this person.",
+
+  // A new chat.
+  direct: "One person",
+  group: "Group",
+  groupName: "Name of the group",
+  addPerson: "Add a person by user name",
+  startChat: "Start chat",
+  makeGroup: "Make the group",
+  notFound: (name: string) => `There is no ${name} here.`,
+  isYou: "That is you.",
+  removePerson: (name: string) => `Take ${name} off the list`,
+  needPerson: "Add at least one person.",
+
+  // About a chat.
+  owner: "Owner",
+  admin: "Admin",
+  memberList: "Members",
+  add: "Add",
+  rename: "Rename",
+  makeAdmin: "Make admin",
+  makeMember: "Remove as admin",
+  handOver: "Hand the group over",
+  handOverTitle: (name: string) => `Make ${name} the owner?`,
+  handOverText: "You stay in the group as an admin.",
+  remove: "Remove",
+  removeTitle: (name: string) => `Remove ${name} from the group?`,
+  removeText: "This person will see no new messages in the group.",
+  leave: "Leave the group",
+  leaveTitle: "Leave this group?",
+  leaveText: "You will get no new messages from it. Others can add you again.",
+  leaveForGood: "Do not let others add me again",
+  closeGroup: "Close the group for good",
+  closeTitle: "Close this group for good?",
+  closeText: "All members are removed, and this cannot be undone.",
+  ownerLeaves: "To leave, hand the group over or close it.",
+  mute: "Mute",
+  unmute: "Unmute",
+  muteHour: "For an hour",
+  muteDay: "For a day",
+  muteWeek: "For a week",
+  muteAlways: "Until I unmute it",
+  mutedUntil: (date: string) => `Muted until ${date}`,
+  hide: "Hide from the list",
+  unhide: "Show in the list again",
+  block: "Block this person",
+  unblock: "Unblock",
+  blockTitle: (name: string) => `Block ${name}?`,
+  blockText:
+    "Neither of you can write to the other here, and this person cannot add you to groups.",
+  inThisChat: "Search in this chat",
+  noneSince: "No message was written on that day or later.",
+  found: (count: number) => some(count, "message", "messages"),
+  actionsFor: (name: string) => `Actions for ${name}`,
+
+  // Settings.
+  account: "Account",
+  appearance: "Appearance",
+  theme: "Colours",
+  themeAuto: "Automatic",
+  themeLight: "Light",
+  themeDark: "Dark",
+  language: "Language",
+  notifyOn: "Show notifications while this page is open",
+  notifyDenied: "The browser does not allow notifications for this page.",
+  sessions: "Where you are logged in",
+  thisSession: "This browser",
+  lastActive: (when: string) => `Last used: ${when}`,
+  endSession: "End",
+  endOthers: "End all others",
+  changePassword: "Change password",
+  passwordChanged: (count: number) =>
+    count ? `Changed. ${some(count, "other login", "other logins")} ended.` : "Changed.",
+  blockedPeople: "Blocked people",
+  noneBlocked: "You have not blocked anyone.",
+  logOut: "Log out",
+  logOutTitle: "Log out?",
+  logOutText: "This browser forgets all messages. They stay on the server.",
+  logOutUnsent: (count: number) =>
+    `${some(count, "message was", "messages were")} not sent yet and will be lost.`,
+  deleteAccount: "Delete account",
+  deleteAccountTitle: "Delete your account for good?",
+  deleteAccountText:
+    "This cannot be undone. You leave all groups, and every login ends. Your messages stay, shown as those of a deleted account.",
+  eraseMessages: "Also erase the text of my messages",
+  eraseMessagesHint:
+    "In all chats, for everyone, the messages that you have written are then replaced by a note that they were deleted.",
+  accountDeleted: "Your account is deleted.",
+  accountErased:
+    "Your account is deleted. The server now erases your messages; you need not wait for it.",
+};
+
+export type AppWords = typeof enApp;

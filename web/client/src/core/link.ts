@@ -1,0 +1,273 @@
+/**
+ * The state of the socket: when to connect, when to come back, when to give up, when to end. PURE.
+ *
+ * It knows nothing of messages. What it returns are effects; its owner forgets what belonged to a
+ * socket when that is gone.
+ */
+
+import type { ConnectionState, Effect, Now, Refusal, Status } from "./effects.ts";
+import { backoffMs, earliest, type Options, type Random, varied } from "./options.ts";
+
+const NORMAL_CLOSE = 1000;
+/** A browser's own pages may not say 1001 ("gone away"). */
+const GIVEN_UP = 4001;
+const HEARTBEAT_MS_MIN = 100;
+/** Reasons of a closing after which a client stays away. */
+const FINAL = ["duplicate_connection", "session_revoked"];
+
+export class Link {
+  status: Status = { state: "offline", reason: null };
+  /** The token is a new one, and the connection is about to be changed. */
+  isRenewing = false;
+  /** Why the server is about to close, and when to come back. */
+  closing: [reason: string, delayMs: number] | null = null;
+  needsNewToken = false;
+  roundTripMs: number | null = null;
+  private _effects: Effect[] = [];
+  private _failures = 0;
+  private _hadNewToken = false;
+  /** When the next try is due, or the introduction overdue, or the renewal has to be done. */
+  private _deadlineMs: number | null = null;
+  /** The server has said when to come back: nothing makes that earlier. */
+  private _isTold = false;
+  private _triedAtMs = Number.NEGATIVE_INFINITY;
+  private _intervalMs = 30_000;
+  private _heartbeatAtMs: number | null = null;
+  private _asked: [id: string, atMs: number] | null = null;
+  private _heardAtMs = 0;
+  /** A connection that may be dead shows a sign of life until then. */
+  private _probedByMs: number | null = null;
+
+  constructor(
+    private _options: Options,
+    private _random: Random,
+  ) {}
+
+  /** The server has introduced itself. */
+  get isEstablished(): boolean {
+    return this.status.state === "syncing" || this.status.state === "ready";
+  }
+
+  /** There is one, or it is being opened. */
+  get hasSocket(): boolean {
+    return this.isEstablished || this.status.state === "connecting";
+  }
+
+  get maySend(): boolean {
+    return this.isEstablished && !this.closing && !this.isRenewing;
+  }
+
+  // What happens to it.
+
+  /** Connect now, if a try is being waited for. */
+  start(now: Now): Effect[] {
+    if (this.status.state === "offline") this._connect(now);
+    return this._done();
+  }
+
+  /** The network may be back, or a person wants to send: do not wait any longer than need be.
+   * `pauseMs`: not if it was tried so lately; a connection that stands is not doubted then. True: ask
+   * for a sign of life. */
+  hurry(now: Now, pauseMs: number): [Effect[], boolean] {
+    const isLate = now.ms - this._triedAtMs >= pauseMs;
+    const { state } = this.status;
+    if (state === "offline" && isLate && !this._isTold) {
+      this._connect(now);
+    } else if (
+      state === "connecting" &&
+      isLate &&
+      now.ms - this._triedAtMs >= this._options.probeMs
+    ) {
+      // It may have begun in a network that is gone.
+      this._effects.push({ do: "disconnect", code: GIVEN_UP });
+      this._connect(now);
+    }
+    const isAsked = !pauseMs && this.isEstablished && !this.closing && this._probedByMs === null;
+    if (isAsked) this._probedByMs = now.ms + this._options.probeMs;
+    return [this._done(), isAsked];
+  }
+
+  /** The server did not upgrade the request. */
+  refused(refusal: Refusal, now: Now): Effect[] {
+    const { status, error, reason } = refusal;
+    if (this.status.state !== "connecting") {
+      // Too late to matter.
+    } else if (status === 401) {
+      if (error === "token_revoked") this._set("closed", "session_revoked");
+      else if (reason === "device_mismatch") this._set("closed", reason);
+      else if (this._hadNewToken) this._set("closed", "invalid_token");
+      else {
+        this.needsNewToken = true;
+        this._connect(now);
+      }
+    } else if (status === 408 || status === 425 || status === 429 || status >= 500) {
+      this._wait(now, error, 0, refusal.retryAfterMs);
+    } else {
+      this._set("closed", error || `http_${status}`);
+    }
+    return this._done();
+  }
+
+  /** The socket is gone, or never came about. Told again, it means nothing. */
+  lost(now: Now, code: number | null, reason: string): Effect[] {
+    if (!this.hasSocket) return this._done();
+    const { closing } = this;
+    if (closing) reason = closing[0];
+    if (closing && FINAL.includes(reason)) {
+      this._set("closed", reason);
+    } else if (!closing && code !== null && code >= 4500 && code < 5000) {
+      this._set("closed", `code_${code}`);
+    } else if (this.isRenewing) {
+      this._set("offline", "token_expired");
+      this._connect(now);
+    } else {
+      this.needsNewToken ||= reason === "token_expired";
+      this._wait(now, reason, closing ? closing[1] : 0);
+    }
+    return this._done();
+  }
+
+  established(intervalMs: number, now: Now): Effect[] {
+    this._deadlineMs = null;
+    this._hadNewToken = false;
+    this._intervalMs = Math.max(intervalMs, HEARTBEAT_MS_MIN);
+    this._scheduleHeartbeat(now);
+    this._set("syncing");
+    return this._done();
+  }
+
+  /** Everything is held. Only this ends a row of failures. */
+  ready(): Effect[] {
+    this._failures = 0;
+    this._set("ready");
+    return this._done();
+  }
+
+  /** There is a new token; the connection is changed when `finishRenewal` says so. */
+  renew(now: Now): void {
+    if (this.isEstablished && !this.isRenewing) {
+      this.isRenewing = true;
+      this._deadlineMs = now.ms + this._options.renewGraceMs;
+    }
+  }
+
+  finishRenewal(now: Now): Effect[] {
+    this._effects.push({ do: "disconnect", code: NORMAL_CLOSE });
+    this._set("offline", "token_expired");
+    this._connect(now);
+    return this._done();
+  }
+
+  /** This connection leads nowhere: its end is not waited for. */
+  giveUp(now: Now, reason: string): Effect[] {
+    this._effects.push({ do: "disconnect", code: GIVEN_UP });
+    // The server had said why it goes, and died before it went: that counts all the same.
+    if (this.closing) return this.lost(now, null, reason);
+    if (this._probedByMs !== null && this.isEstablished) {
+      this._set("offline", reason);
+      this._connect(now);
+    } else {
+      this._wait(now, reason, 0);
+    }
+    return this._done();
+  }
+
+  /** Close for good. */
+  stop(reason: string): Effect[] {
+    if (this.hasSocket) this._effects.push({ do: "disconnect", code: NORMAL_CLOSE });
+    if (this.status.state !== "closed") this._set("closed", reason);
+    return this._done();
+  }
+
+  // Signs of life, and time.
+
+  heard(now: Now): void {
+    this._heardAtMs = now.ms;
+    this._probedByMs = null;
+  }
+
+  heartbeatSent(requestId: string, now: Now): void {
+    this._asked = [requestId, now.ms];
+    this._scheduleHeartbeat(now);
+  }
+
+  heartbeatAnswered(requestId: string | null | undefined, now: Now): void {
+    if (this._asked && requestId === this._asked[0]) {
+      this.roundTripMs = now.ms - this._asked[1];
+      this._asked = null;
+    }
+  }
+
+  /** The next try is due, or the introduction overdue, or the renewal has to be done. */
+  isDue(now: Now): boolean {
+    return this._deadlineMs !== null && this._deadlineMs <= now.ms;
+  }
+
+  isHeartbeatDue(now: Now): boolean {
+    return !this.closing && this._heartbeatAtMs !== null && this._heartbeatAtMs <= now.ms;
+  }
+
+  isSilent(now: Now): boolean {
+    return now.ms >= Math.min(this._silentAtMs, this._probedByMs ?? this._silentAtMs);
+  }
+
+  nextDeadlineMs(): number | null {
+    if (!this.isEstablished) return this._deadlineMs;
+    return earliest(
+      this._deadlineMs,
+      this._silentAtMs,
+      this._probedByMs,
+      this.closing ? null : this._heartbeatAtMs,
+    );
+  }
+
+  private get _silentAtMs(): number {
+    return this._heardAtMs + 2 * this._intervalMs;
+  }
+
+  private _scheduleHeartbeat(now: Now): void {
+    this._heartbeatAtMs = now.ms + varied(this._intervalMs, this._random, 0.1);
+  }
+
+  // States.
+
+  private _connect(now: Now): void {
+    this._hadNewToken = this.needsNewToken;
+    this.needsNewToken = false;
+    this._isTold = false;
+    this._triedAtMs = now.ms;
+    this._set("connecting");
+    this._deadlineMs = now.ms + this._options.handshakeMsMax;
+    this._effects.push({ do: "connect", withNewToken: this._hadNewToken });
+  }
+
+  /** Come back later: when the server said, or ever more slowly. */
+  private _wait(now: Now, reason: string, toldMs: number, atLeastMs = 0): void {
+    this._failures++;
+    this._isTold = toldMs + atLeastMs > 0;
+    const waitMs = toldMs
+      ? // Up to a quarter later than the server said: never earlier, and not all at once.
+        toldMs + Math.round((toldMs / 4) * this._random())
+      : backoffMs(this._failures, this._random, this._options);
+    this._set("offline", reason);
+    this._deadlineMs = now.ms + Math.max(waitMs, atLeastMs);
+  }
+
+  private _set(state: ConnectionState, reason: string | null = null): void {
+    if (state === "offline" || state === "closed") {
+      this.isRenewing = false;
+      this.closing = this._asked = this._deadlineMs = null;
+      this._heartbeatAtMs = this._probedByMs = null;
+    }
+    if (state !== this.status.state || reason !== this.status.reason) {
+      this.status = { state, reason };
+      this._effects.push({ do: "status", status: this.status });
+    }
+  }
+
+  private _done(): Effect[] {
+    const effects = this._effects;
+    this._effects = [];
+    return effects;
+  }
+}

@@ -1,0 +1,435 @@
+/**
+ * What waits to be sent: in which order, when, how often, and what became of it. PURE.
+ *
+ * Per chat entries leave in the order in which they were written; by default one is on its way at a
+ * time, so that the order survives failures. An entry leaves the outbox when it is known to be
+ * stored. One that was refused for good stays as failed, one whose fate cannot be found out stays as
+ * unknown, until the user retries or drops it. Neither holds back what was written after it.
+ *
+ * The server stores what a connection sends to a chat in the order of sending: a refusal that may be
+ * retried takes the later ones along. So after one nothing leaves until all that is on its way has
+ * been answered; then everything leaves again, in the order of writing. One that is given up is not
+ * waited for: the next one says so (`is_first`).
+ *
+ * An edit, a deletion or a reaction may be about a message that is in the outbox itself
+ * (`target_id`): it leaves when that one's sequence is known, and fails with it.
+ */
+
+import type { ClientFrame, SendPayload } from "../wire/frames.ts";
+import { backoffMs, type Options, type Random } from "./options.ts";
+
+export type SendState = "queued" | "flying" | "failed" | "unknown";
+export type EntryKind = "message" | "edit" | "delete" | "react";
+
+/** What its author says with an entry. */
+export type Body = Pick<
+  SendPayload,
+  "content" | "reply_to" | "mentions" | "target" | "base" | "emoji" | "is_on" | "reason"
+>;
+
+/** `number` orders the entries. `left_at_ms` is when it may first have left this device, as it is on
+ * the disk; null: surely not yet. `is_doubtful`: it left, and the answer was never heard. */
+export interface OutboxEntry {
+  client_message_id: string;
+  chat_id: string;
+  kind: EntryKind;
+  body: Body;
+  target_id?: string | null;
+  seen_sequence: number;
+  created_at_ms: number;
+  number: number;
+  left_at_ms: number | null;
+  state: SendState;
+  is_doubtful: boolean;
+  is_first: boolean;
+  tries: number;
+  code: string | null;
+  reason: string | null;
+}
+
+const FRAMES = {
+  message: "send_message",
+  edit: "edit_message",
+  delete: "delete_message",
+  react: "react",
+} as const;
+
+export const frameOf = (entry: OutboxEntry, request_id: string): ClientFrame => {
+  const { client_message_id, chat_id, kind, seen_sequence } = entry;
+  const payload: SendPayload = { client_message_id, chat_id, ...entry.body };
+  if (kind === "message") payload.seen_sequence = seen_sequence;
+  if (entry.is_first) payload.is_first = true;
+  return { type: FRAMES[kind], request_id, payload };
+};
+
+/** How the codes of docs/protocol.md begin that say no for good. One that is not known may pass. */
+const FINAL =
+  /^(INVALID_|MESSAGE_|IDEMPOTENCY_|CURSOR_|FORBIDDEN|NOT_|DEVICE_|BAD_|METHOD_|VALIDATION_|CHAT_FULL|USER_NOT|CONFLICT|ALREADY_|PAYLOAD_|UNPROCESSABLE_|TARGET_|EDIT_|TOO_MANY_)/;
+const PASSING = /^(UNAUTHORIZED|RATE_LIMITED|SLOW_CONSUMER|SERVER_BUSY|SERVICE_UNAVAILABLE)$/;
+
+/** Whether the same request may succeed later; if the code is newer than we are, it may. */
+export const isRetryable = (code: string): boolean => !FINAL.test(code);
+
+/** The entries of one chat. */
+interface Lane {
+  chat_id: string;
+  queued: OutboxEntry[];
+  flying: Map<string, OutboxEntry>;
+  failures: number;
+  retryAtMs: number | null;
+  isHeld: boolean;
+  /** One was refused, and what left after it has not been answered yet. */
+  isRefused: boolean;
+}
+
+const isOnItsWay = (entry?: OutboxEntry): boolean =>
+  entry?.state === "queued" || entry?.state === "flying";
+
+const byNumber = (a: OutboxEntry, b: OutboxEntry): number => a.number - b.number;
+
+export class Outbox {
+  flyingCount = 0;
+  private _entries = new Map<string, OutboxEntry>();
+  private _lanes = new Map<string, Lane>();
+  /** Lanes that may have something to send, in the order of their turns. */
+  private _ready = new Set<Lane>();
+  private _paused = new Set<Lane>();
+  /** Chats for which the server may wait for an entry that does not come again. */
+  private _givenUp = new Set<string>();
+
+  /** `entries`: those of earlier lives, in their order. */
+  constructor(
+    private _options: Options,
+    private _random: Random,
+    entries: Iterable<OutboxEntry> = [],
+  ) {
+    for (const entry of entries) {
+      // Whatever was on its way when that life ended has left, and its answer was lost.
+      entry.is_doubtful = entry.left_at_ms !== null;
+      if (entry.state === "flying") entry.state = "queued";
+      this._entries.set(entry.client_message_id, entry);
+      if (entry.state === "queued") this._queue(entry);
+    }
+  }
+
+  get size(): number {
+    return this._entries.size;
+  }
+
+  get(id: string): OutboxEntry | undefined {
+    return this._entries.get(id);
+  }
+
+  /** All entries, or those of a chat, in the order in which they were written. */
+  entries(chatId?: string): OutboxEntry[] {
+    return [...this._entries.values()]
+      .filter((entry) => chatId === undefined || entry.chat_id === chatId)
+      .sort(byNumber);
+  }
+
+  // In.
+
+  /** Take in an entry that is on the disk. A chat's first one waits for `release`. */
+  add(entry: OutboxEntry): void {
+    this._entries.set(entry.client_message_id, entry);
+    this._queue(entry);
+  }
+
+  /** Send a failed or unknown one again, behind what waits already. Null: it is not one. */
+  retry(id: string, number: number): OutboxEntry | null {
+    const entry = this._entries.get(id);
+    if (!entry || isOnItsWay(entry)) return null;
+    // What it is about has to go first.
+    if (entry.target_id && !isOnItsWay(this._entries.get(entry.target_id))) return null;
+    entry.state = "queued";
+    entry.code = entry.reason = entry.left_at_ms = null;
+    entry.tries = 0;
+    entry.is_doubtful = false;
+    entry.number = number;
+    this._queue(entry);
+    return entry;
+  }
+
+  /** Forget one that is not on its way, and what is about it. Empty: there is none such. */
+  drop(id: string): OutboxEntry[] {
+    const entry = this._entries.get(id);
+    if (!entry || entry.state === "flying" || (entry.state === "queued" && entry.is_doubtful))
+      return [];
+    const dropped = [entry, ...this._about(id)];
+    for (const one of dropped) this._forget(one);
+    return dropped;
+  }
+
+  /** A message was deleted: what waits to change its text is forgotten, and what is on its way has
+   * no text any more. Those that are forgotten. */
+  erase(chatId: string, target: number): OutboxEntry[] {
+    const about = this.entries(chatId).filter(
+      (entry) => entry.body.target === target && entry.body.content,
+    );
+    for (const entry of about) {
+      if (entry.state === "flying") entry.body = { ...entry.body, content: "" };
+      else this._forget(entry);
+    }
+    return about.filter((entry) => !this._entries.has(entry.client_message_id));
+  }
+
+  /** Whether a message has surely not left, so that it may be changed in place. */
+  isHere(id: string): boolean {
+    const entry = this._entries.get(id);
+    return !!entry && entry.state !== "flying" && entry.left_at_ms === null;
+  }
+
+  // Out.
+
+  /** The chat is as far as the server: what waits for it may leave. */
+  release(chatId: string): void {
+    const lane = this._lanes.get(chatId);
+    if (lane) {
+      lane.isHeld = false;
+      this._consider(lane);
+    }
+  }
+
+  /** Chats for which something waits, or is on its way. */
+  waitingChats(): string[] {
+    return [...this._lanes.keys()];
+  }
+
+  /** What leaves now, and what does not leave because only its user can know whether it may. What
+   * leaves is flying from here on. */
+  take(nowMs: number, wallMs: number): [leaving: OutboxEntry[], doubtful: OutboxEntry[]] {
+    for (const lane of this._paused) {
+      if (lane.retryAtMs === null || lane.retryAtMs <= nowMs) {
+        this._paused.delete(lane);
+        lane.retryAtMs = null;
+        this._consider(lane);
+      }
+    }
+    const leaving: OutboxEntry[] = [];
+    const doubtful: OutboxEntry[] = [];
+    for (const lane of this._ready) {
+      if (this.flyingCount >= this._options.sendsMax) break;
+      // Taking turns: one entry a chat, then the chat goes to the end.
+      this._ready.delete(lane);
+      const entry = lane.queued.shift()!;
+      if (entry.is_doubtful && this._isTooOld(entry, wallMs)) {
+        for (const one of [entry, ...this._about(entry.client_message_id)]) {
+          lane.queued = lane.queued.filter((other) => other !== one);
+          one.state = "unknown";
+          doubtful.push(one);
+        }
+      } else {
+        entry.state = "flying";
+        entry.is_first = this._givenUp.delete(lane.chat_id);
+        lane.flying.set(entry.client_message_id, entry);
+        this.flyingCount++;
+        leaving.push(entry);
+      }
+      this._settleLane(lane);
+    }
+    return [leaving, doubtful];
+  }
+
+  /** It is on the disk that these are about to leave; those of them that still want to. */
+  marked(entries: Iterable<OutboxEntry>, leftAtMs: number): OutboxEntry[] {
+    const leaving: OutboxEntry[] = [];
+    for (const entry of entries) {
+      // The connection may have been lost meanwhile, or a page have brought the message.
+      const isWaiting = entry.state === "flying" && this._entries.has(entry.client_message_id);
+      if (entry.left_at_ms === null && isWaiting) leaving.push(entry);
+      entry.left_at_ms = leftAtMs;
+    }
+    return leaving;
+  }
+
+  nextDeadlineMs(): number | null {
+    const waits = [...this._paused].map((lane) => lane.retryAtMs).filter((at) => at !== null);
+    return waits.length ? Math.min(...waits) : null;
+  }
+
+  // What became of it.
+
+  /** It is in the server's store, as an answer or a page says. What is about it knows where. */
+  stored(id: string, sequence: number): OutboxEntry | null {
+    const entry = this._entries.get(id);
+    if (!entry) return null;
+    const lane = this._lanes.get(entry.chat_id);
+    if (lane) lane.failures = 0;
+    this._forget(entry);
+    for (const one of this._about(id)) {
+      one.target_id = null;
+      one.body.target = sequence;
+      const behind = this._lanes.get(one.chat_id);
+      if (behind) this._consider(behind);
+    }
+    return entry;
+  }
+
+  /** The server said no: it is tried again if the code says so, else it has failed. `after`: only
+   * because this one was refused before it, which has to be sent again first. Those that have
+   * failed, it and what is about it. */
+  refused(
+    id: string,
+    code: string,
+    reason: string,
+    retryAfterMs: number,
+    nowMs: number,
+    after: string | null = null,
+  ): OutboxEntry[] {
+    const entry = this._entries.get(id);
+    if (entry?.state !== "flying") return [];
+    const lane = this._lanes.get(entry.chat_id)!;
+    const failed: OutboxEntry[] = [];
+    this._land(lane, entry);
+    if (after === null) entry.tries++;
+    if (this._mayRetry(entry, code)) {
+      entry.state = "queued";
+      entry.is_doubtful = true;
+      this._requeue(lane, [entry]);
+      lane.isRefused = lane.flying.size > 0;
+      if (after !== null && !this._isComing(lane, after)) this._givenUp.add(lane.chat_id);
+      this._pause(lane, nowMs, retryAfterMs, after === null);
+    } else {
+      if (isRetryable(code)) {
+        this._givenUp.add(lane.chat_id);
+        // What left after it is being refused because of it, and goes first.
+        lane.isRefused = lane.flying.size > 0;
+      }
+      failed.push(entry, ...this._about(id));
+      for (const one of failed) {
+        lane.queued = lane.queued.filter((other) => other !== one);
+        one.state = "failed";
+        one.code = code;
+        one.reason = reason;
+      }
+    }
+    this._settleLane(lane);
+    return failed;
+  }
+
+  /** Some who are mentioned are no members: the same text goes again, at once, without them. */
+  unmention(id: string, userIds: readonly unknown[]): boolean {
+    const entry = this._entries.get(id);
+    const { mentions } = entry?.body ?? {};
+    const left = mentions?.filter((userId) => !userIds.includes(userId));
+    if (entry?.state !== "flying" || !left || left.length === mentions!.length) return false;
+    const lane = this._lanes.get(entry.chat_id)!;
+    this._land(lane, entry);
+    entry.body = { ...entry.body, mentions: left };
+    entry.state = "queued";
+    this._requeue(lane, [entry]);
+    this._settleLane(lane);
+    return true;
+  }
+
+  /** The connection is gone, and with it every answer that was still to come. */
+  lost(): void {
+    for (const lane of this._lanes.values()) {
+      const landed = [...lane.flying.values()];
+      for (const entry of landed) {
+        this._land(lane, entry);
+        entry.state = "queued";
+        entry.is_doubtful = true;
+      }
+      this._requeue(lane, landed);
+      lane.retryAtMs = null;
+      lane.isRefused = false;
+      lane.isHeld = true;
+    }
+    this._paused.clear();
+    this._ready.clear();
+    this._givenUp.clear();
+  }
+
+  /** Nothing leaves for this chat for a while, each time for longer. */
+  private _pause(lane: Lane, nowMs: number, retryAfterMs: number, isFailure: boolean): void {
+    if (isFailure || !lane.failures) lane.failures++;
+    const waitMs = backoffMs(lane.failures, this._random, this._options);
+    if (isFailure || lane.retryAtMs === null)
+      lane.retryAtMs = nowMs + Math.max(waitMs, retryAfterMs);
+    this._paused.add(lane);
+  }
+
+  /** Whether the one that the server waits for is on its way, or will be. */
+  private _isComing(lane: Lane, id: string): boolean {
+    const key = id.toLowerCase();
+    return lane.flying.has(key) || lane.queued.some((one) => one.client_message_id === key);
+  }
+
+  private _mayRetry(entry: OutboxEntry, code: string): boolean {
+    // An error of the server itself, or a code that is newer than we are: a few more tries.
+    return PASSING.test(code) || (isRetryable(code) && entry.tries < this._options.triesMax);
+  }
+
+  private _isTooOld(entry: OutboxEntry, wallMs: number): boolean {
+    return entry.left_at_ms !== null && wallMs - entry.left_at_ms >= this._options.fateMsMax;
+  }
+
+  /** What is about an entry that is in the outbox itself. */
+  private _about(id: string): OutboxEntry[] {
+    return [...this._entries.values()].filter((entry) => entry.target_id === id);
+  }
+
+  // Lanes.
+
+  private _queue(entry: OutboxEntry): void {
+    const { chat_id } = entry;
+    let lane = this._lanes.get(chat_id);
+    if (!lane) {
+      lane = {
+        chat_id,
+        queued: [],
+        flying: new Map(),
+        failures: 0,
+        retryAtMs: null,
+        isHeld: true,
+        isRefused: false,
+      };
+      this._lanes.set(chat_id, lane);
+    }
+    lane.queued.push(entry);
+    this._consider(lane);
+  }
+
+  private _requeue(lane: Lane, entries: readonly OutboxEntry[]): void {
+    if (entries.length) lane.queued = [...entries, ...lane.queued].sort(byNumber);
+  }
+
+  private _consider(lane: Lane): void {
+    const isReady =
+      lane.queued.length &&
+      !lane.queued[0]!.target_id &&
+      !lane.isHeld &&
+      lane.retryAtMs === null &&
+      !(lane.isRefused && lane.flying.size) &&
+      lane.flying.size < this._options.window;
+    if (isReady) this._ready.add(lane);
+    else this._ready.delete(lane);
+  }
+
+  private _settleLane(lane: Lane): void {
+    if (lane.queued.length || lane.flying.size) {
+      this._consider(lane);
+    } else {
+      this._lanes.delete(lane.chat_id);
+      this._ready.delete(lane);
+      this._paused.delete(lane);
+    }
+  }
+
+  private _land(lane: Lane, entry: OutboxEntry): void {
+    if (lane.flying.delete(entry.client_message_id)) {
+      this.flyingCount--;
+      lane.isRefused &&= lane.flying.size > 0;
+    }
+  }
+
+  private _forget(entry: OutboxEntry): void {
+    this._entries.delete(entry.client_message_id);
+    const lane = this._lanes.get(entry.chat_id);
+    if (!lane) return;
+    if (entry.state === "flying") this._land(lane, entry);
+    else lane.queued = lane.queued.filter((one) => one !== entry);
+    this._settleLane(lane);
+  }
+}

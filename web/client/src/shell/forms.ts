@@ -1,0 +1,13 @@
+/** From the server's forms to those of an application: `joined_at` is `joinedAt`, and a Date. */
+
+// biome-ignore lint/suspicious/noExplicitAny: the forms are those of the types that ask for them
+export const shownAs = <T>(told: any): T => {
+  if (Array.isArray(told)) return told.map(shownAs) as T;
+  if (!told || typeof told !== "object") return told;
+  return Object.fromEntries(
+    Object.entries(told).map(([name, value]) => [
+      name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase()),
+      name.endsWith("_at") && typeof value === "string" ? new Date(value) : shownAs(value),
+    ]),
+  ) as T;
+};

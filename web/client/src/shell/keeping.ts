@@ -1,0 +1,289 @@
+/**
+ * What the leading tab alone writes: what was received, folded into messages as they are now
+ * (core/fold.ts) in the transaction that stores how far everything is held.
+ *
+ * The leader's number is in the store, and each of its transactions begins with a look at it: a tab
+ * that was frozen, and woke up when another leads, writes nothing (NotLeader).
+ */
+
+import type { Keep } from "../core/effects.ts";
+import { folded, isMessage, merged, type Row, rowOf, stubOf } from "../core/fold.ts";
+import type { OutboxEntry } from "../core/outbox.ts";
+import type { ReplicaRecord } from "../core/record.ts";
+import type { EntryItem } from "../wire/frames.ts";
+import type { Backend, Mode, Tx } from "./backend.ts";
+import {
+  ABOVE_ALL,
+  type ChatState,
+  chatRange,
+  fact,
+  type Happening,
+  mergeChat,
+  putMeta,
+  type StoredRow,
+} from "./tables.ts";
+
+const HAPPENINGS_MAX = 10_000;
+
+/** Another tab leads. */
+export class NotLeader extends Error {}
+
+/** What a transaction of the leader has to do; all of it or nothing. */
+export interface Job {
+  keeps: Keep[];
+  chats: ReplicaRecord[];
+  /** Entries to write as they are, and to forget. */
+  entries: OutboxEntry[];
+  dropped: string[];
+  happened: ((position: number) => Happening)[];
+  meta: Record<string, unknown>;
+}
+
+/** What became of it: what happened, chats as they are now, outbox entries that are gone. */
+export interface Outcome {
+  happened: Happening[];
+  chats: ChatState[];
+  erased: [chatId: string, target: number][];
+}
+
+export class Keeping {
+  /** This tab's number, once it leads. */
+  leader: number | null = null;
+  /** The last one given out. */
+  private _position = 0;
+
+  constructor(private _backend: Backend) {}
+
+  /** Be the leader from now on; every other one's transactions fail from here on. */
+  async lead(): Promise<number> {
+    this.leader = await this._backend.run("strict", async (tx) => {
+      const leader = ((await fact<number>(tx, "leader")) ?? 0) + 1;
+      putMeta(tx, { leader });
+      const happenings = await tx.all<Happening>("happenings");
+      for (const { position } of happenings.slice(0, -HAPPENINGS_MAX))
+        tx.delete("happenings", position);
+      const [last] = await tx.all<StoredRow>("messages", {
+        index: "position",
+        isDown: true,
+        limit: 1,
+      });
+      const confirmed = (await fact<number>(tx, "confirmed")) ?? 0;
+      this._position = Math.max(last?.position ?? 0, happenings.at(-1)?.position ?? 0, confirmed);
+      return leader;
+    });
+    return this.leader;
+  }
+
+  /** Whether this tab leads still. */
+  async isLeading(): Promise<boolean> {
+    const leader = await this._backend.run("read", (tx) => fact<number>(tx, "leader"));
+    return leader === this.leader;
+  }
+
+  private _asLeader<T>(mode: Mode, body: (tx: Tx) => Promise<T>): Promise<T> {
+    return this._backend.run(mode, async (tx) => {
+      if ((await fact<number>(tx, "leader")) !== this.leader) throw new NotLeader();
+      return body(tx);
+    });
+  }
+
+  /** All that the leader writes of what it received and did. */
+  write(job: Job): Promise<Outcome> {
+    const isStrict = job.keeps.length + job.entries.length + job.happened.length > 0;
+    return this._asLeader(isStrict ? "strict" : "write", async (tx) => {
+      const outcome: Outcome = { happened: [], chats: [], erased: [] };
+      const chats = new Map<string, ChatState>();
+      const ownId = (job.meta.user_id as string) ?? (await fact<string>(tx, "user_id")) ?? "";
+      putMeta(tx, job.meta);
+      for (const record of job.chats) {
+        const known = await tx.get<ChatState>("chats", record.chat_id);
+        // Where it began, and how far it is held, moves with entries alone.
+        const { start, cursor } = known ?? record;
+        chats.set(record.chat_id, mergeChat(known, { ...record, start, cursor }));
+      }
+      for (const keep of job.keeps) {
+        const { chat_id } = keep.replica;
+        const known = chats.get(chat_id) ?? (await tx.get<ChatState>("chats", chat_id));
+        chats.set(
+          chat_id,
+          await this._keep(tx, known ?? keep.replica.record(), keep, ownId, outcome),
+        );
+      }
+      for (const chat of chats.values()) tx.put("chats", chat);
+      for (const entry of job.entries) tx.put("outbox", entry);
+      for (const id of job.dropped) tx.delete("outbox", id);
+      for (const make of job.happened) this._happen(tx, make(++this._position), outcome);
+      outcome.chats = [...chats.values()];
+      return outcome;
+    });
+  }
+
+  private _happen(tx: Tx, happening: Happening, outcome: Outcome): void {
+    outcome.happened.push(happening);
+    // The text of a message is in its row alone.
+    if (happening.kind !== "message") tx.put("happenings", { ...happening, after: null });
+  }
+
+  /** Entries that continue what is held; the chat as it is then. */
+  private async _keep(
+    tx: Tx,
+    chat: ChatState,
+    keep: Keep,
+    ownId: string,
+    outcome: Outcome,
+  ): Promise<ChatState> {
+    const { chat_id, doubted_through = 0, cursor } = chat;
+    let { last } = chat;
+    const compared = doubted_through ? await this._compare(tx, chat, keep, ownId) : null;
+    for (const item of keep.items) {
+      const { sequence, client_message_id } = item;
+      const isOwn = item.sender_id === ownId;
+      if (isOwn) tx.delete("outbox", client_message_id);
+      let shown: Row | undefined;
+      if (isMessage(item)) {
+        shown =
+          compared?.get(sequence) ??
+          (sequence <= cursor ? await tx.get<Row>("messages", [chat_id, sequence]) : undefined);
+        if (!shown) {
+          const row: StoredRow = rowOf(chat_id, item, ownId);
+          row.position = ++this._position;
+          if (isOwn) row.own_id = client_message_id;
+          tx.put("messages", row);
+          this._happen(tx, { kind: "message", position: row.position, row }, outcome);
+          shown = row;
+        }
+      } else if (["edit", "delete", "react"].includes(item.kind!) && item.target) {
+        shown = await this._fold(tx, chat_id, item, sequence <= doubted_through, outcome);
+      } else {
+        tx.put("held", { ...item, chat_id });
+      }
+      if (shown && shown.sequence >= (last?.sequence ?? 0)) last = forLast(shown, last);
+    }
+    const next: ChatState = { ...chat, last: last ?? null };
+    next.cursor = Math.max(cursor, keep.through);
+    next.head = Math.max(chat.head, keep.through);
+    if (keep.is_complete || keep.through >= doubted_through) next.doubted_through = 0;
+    return next;
+  }
+
+  /** What an entry does to the message that it is about; a deletion erases it wherever it is. */
+  private async _fold(
+    tx: Tx,
+    chat_id: string,
+    item: EntryItem,
+    isRepeated: boolean,
+    outcome: Outcome,
+  ): Promise<Row> {
+    const target = item.target!;
+    const key = [chat_id, target];
+    const held = await tx.get<StoredRow>("messages", key);
+    const before = held ?? (await tx.get<Row>("stubs", key)) ?? stubOf(chat_id, target);
+    const after = folded(before, item);
+    tx.put(held ? "messages" : "stubs", after);
+    if (item.kind === "delete") {
+      const about = await tx.all<Happening>("happenings", { index: "about", from: key, to: key });
+      for (const one of about)
+        tx.put("happenings", { ...one, before: null, ...("text" in one && { text: "" }) });
+      for (const entry of await tx.all<OutboxEntry>("outbox"))
+        if (entry.chat_id === chat_id && entry.body.target === target && entry.body.content)
+          tx.delete("outbox", entry.client_message_id);
+      tx.erase();
+      outcome.erased.push([chat_id, target]);
+    }
+    if (!isRepeated)
+      this._happen(
+        tx,
+        {
+          kind: "changed",
+          position: ++this._position,
+          about: [chat_id, target],
+          chat_id,
+          entry_kind: item.kind!,
+          sequence: item.sequence,
+          sender_id: item.sender_id,
+          before: !held ? null : item.kind === "delete" ? after : before,
+          after: held ? after : null,
+        },
+        outcome,
+      );
+    return after;
+  }
+
+  /** After a restore: what is held and the server has lost is gone; what it still has begins anew,
+   * because it may have lost what was said about it. By sequence: what is held. */
+  private async _compare(
+    tx: Tx,
+    chat: ChatState,
+    keep: Keep,
+    ownId: string,
+  ): Promise<Map<number, Row>> {
+    const { chat_id, cursor, doubted_through = 0 } = chat;
+    const upTo = keep.is_complete ? Math.max(doubted_through, keep.through) : keep.through;
+    const held = await tx.all<StoredRow>("messages", chatRange(chat_id, cursor + 1, upTo));
+    const items = new Map(keep.items.map((item) => [item.sequence, item]));
+    const same = new Map<number, Row>();
+    for (const row of held) {
+      const item = items.get(row.sequence);
+      if (item && (item.is_damaged || item.message_id === row.message_id)) {
+        const { position, own_id } = row;
+        const anew: StoredRow = item.is_damaged ? row : rowOf(chat_id, item, ownId);
+        if (position) anew.position = position;
+        if (own_id) anew.own_id = own_id;
+        tx.put("messages", anew);
+        same.set(row.sequence, anew);
+      } else {
+        tx.delete("messages", [chat_id, row.sequence]);
+        const { position, own_id, ...gone } = row;
+        if (!row.is_deleted) tx.put("gone", gone);
+      }
+    }
+    return same;
+  }
+
+  /** Begin these again at their start. What is held above it stays, until the server has shown
+   * whether it still has it; what is below is fetched again when it is wanted. */
+  restart(records: readonly ReplicaRecord[], epoch: string | null): Promise<void> {
+    return this._asLeader("strict", async (tx) => {
+      if (epoch !== null) putMeta(tx, { epoch });
+      for (const { chat_id, start, head } of records) {
+        const chat = await tx.get<ChatState>("chats", chat_id);
+        if (!chat) continue;
+        const doubted_through = Math.max(chat.doubted_through ?? 0, chat.cursor);
+        tx.put("chats", {
+          ...chat,
+          start,
+          head,
+          cursor: start,
+          floor: start,
+          doubted_through,
+          last: null,
+        });
+        for (const table of ["messages", "stubs"] as const)
+          for (const { sequence } of await tx.all<Row>(
+            table,
+            chatRange(chat_id, 0, table === "stubs" ? ABOVE_ALL : start),
+          ))
+            tx.delete(table, [chat_id, sequence]);
+      }
+    });
+  }
+
+  /** Note that these are about to leave. */
+  markLeft(ids: readonly string[], left_at_ms: number): Promise<void> {
+    return this._asLeader("strict", async (tx) => {
+      for (const id of ids) {
+        const entry = await tx.get<OutboxEntry>("outbox", id);
+        if (entry && entry.left_at_ms === null) tx.put("outbox", { ...entry, left_at_ms });
+      }
+    });
+  }
+}
+
+/** What is shown of a chat's last message: a row without what only the store needs. A stub about it
+ * changes it, and has no text of its own to show. */
+const forLast = (shown: StoredRow, last: Row | null | undefined): Row | null => {
+  const { position, own_id, ...row } = shown;
+  if (row.message_id) return row;
+  if (last?.sequence !== row.sequence) return last ?? null;
+  return row.edited_sequence || row.is_deleted ? merged(row, last) : last;
+};

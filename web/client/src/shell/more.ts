@@ -1,0 +1,3 @@
+/** What the tab that leads loads, to hold the connection. */
+
+export { Driver } from "./driver.ts";

@@ -1,0 +1,232 @@
+/**
+ * One connection a browser profile, any number of tabs. The holder of a Web Lock leads; the lock
+ * passes on when its holder dies. One that is about to be frozen gives it away; one that hangs loses
+ * it: a visible tab that asks and hears nothing for 5 s takes over. What keeps two leaders apart is not this, but the
+ * leader's number in the store (tables.ts); where a page has no locks, because it came without TLS,
+ * that number is all there is.
+ */
+
+import type { News } from "./news.ts";
+
+const SILENCE_MS = 5000;
+const PING_MS = 1000;
+/** A leader whose timers stand still is frozen, or throttled: it does not say that it leads, so that
+ * a visible tab takes over. Messages of other tabs still reach it then. */
+const ASLEEP_MS = 4000;
+
+type Said =
+  | { news: News[] }
+  | { ask: number; from: string; do: string; args: unknown[] }
+  | { to: string; answer: number; result?: unknown; error?: string }
+  | { ping: true }
+  | { lead: number };
+
+export interface Role {
+  /** This tab leads from now on; its number, when it does. */
+  onLead(): Promise<number>;
+  /** Another one does. */
+  onDeposed(): void;
+  onNews(news: News): void;
+  onCommand(name: string, args: unknown[]): Promise<unknown>;
+}
+
+export class Tabs {
+  isLeading = false;
+  /** The leader does what it is asked: it has taken up what the last one left. */
+  private _isReady = false;
+  private _me = Math.random().toString(36).slice(2);
+  private _channel: BroadcastChannel;
+  /** The leader's, this tab or another. */
+  private _number = 0;
+  private _asked = 0;
+  private _open = new Map<number, [Said, (answer: Said & { to: string }) => void]>();
+  private _waiting = new AbortController();
+  private _release: (() => void) | null = null;
+  private _heardAtMs = Date.now();
+  private _awakeAtMs = Date.now();
+  private _pulse: ReturnType<typeof setInterval>;
+  private _isOver = false;
+  private _isFrozen = false;
+  private _locks = navigator.locks as LockManager | undefined;
+  private _news: News[] = [];
+
+  constructor(
+    private _name: string,
+    private _role: Role,
+  ) {
+    this._channel = new BroadcastChannel(_name);
+    this._channel.onmessage = ({ data }) => this._hear(data);
+    this._pulse = setInterval(() => this._watch(), PING_MS);
+    document.addEventListener("visibilitychange", this._looked);
+    document.addEventListener("freeze", this._frozen);
+    document.addEventListener("resume", this._resumed);
+    this._stand();
+    // Without locks silence is the only sign that no tab leads; the leader, if there is one, answers.
+    if (!this._locks) this._heardAtMs -= SILENCE_MS - PING_MS;
+    this._say({ ping: true });
+  }
+
+  // Who leads.
+
+  /** Lead when the lock is free, or at once. */
+  private _campaign(how: LockOptions): void {
+    this._locks!.request(this._name, how, () => {
+      if (this._isOver) return;
+      this._lead();
+      return new Promise<void>((resolve) => {
+        this._release = resolve;
+      });
+    }).catch(() => {
+      // Taken away, or not waited for any longer.
+      if (this._isOver || how.signal?.aborted) return;
+      this._deposed();
+    });
+  }
+
+  private async _lead(): Promise<void> {
+    this.isLeading = true;
+    this._number = await this._role.onLead();
+    if (!this.isLeading) return;
+    this._isReady = true;
+    this._say({ lead: this._number });
+    for (const [said] of this._open.values()) this._hear(said);
+  }
+
+  /** Another tab leads: wait until it does not. */
+  deposed(): void {
+    this._release?.();
+    this._deposed();
+  }
+
+  private _deposed(): void {
+    if (!this.isLeading || this._isOver) return;
+    this.isLeading = this._isReady = false;
+    this._heardAtMs = Date.now();
+    this._role.onDeposed();
+    this._stand();
+  }
+
+  /** Lead when nobody else does. */
+  private _stand(): void {
+    if (!this._locks || this._isFrozen) return;
+    this._waiting = new AbortController();
+    this._campaign({ signal: this._waiting.signal });
+  }
+
+  /** Nothing runs in this tab from here on; a transaction that it began would keep all others out. */
+  private _frozen = (): void => {
+    this._isFrozen = true;
+    this._waiting.abort();
+    this.deposed();
+  };
+
+  private _resumed = (): void => {
+    this._isFrozen = false;
+    this._heardAtMs = Date.now();
+    if (!this.isLeading) this._stand();
+  };
+
+  private _watch(): void {
+    this._awakeAtMs = Date.now();
+    if (this.isLeading || document.visibilityState !== "visible") {
+      this._heardAtMs = Date.now();
+      return;
+    }
+    if (Date.now() - this._heardAtMs < SILENCE_MS) {
+      this._say({ ping: true });
+    } else {
+      this._heardAtMs = Date.now();
+      this._waiting.abort();
+      if (this._locks) this._campaign({ steal: true });
+      else this._lead();
+    }
+  }
+
+  /** A tab that was hidden has not asked for long. */
+  private _looked = (): void => {
+    this._heardAtMs = Date.now();
+  };
+
+  // What is said.
+
+  /** Tell the other tabs; what is told in one turn goes together. */
+  tell(news: News): void {
+    if (!this._news.length)
+      queueMicrotask(() => {
+        this._say({ news: this._news });
+        this._news = [];
+      });
+    this._news.push(news);
+  }
+
+  /** Have the leader do something; asked again of the next one, if this one dies before. */
+  command(name: string, args: unknown[]): Promise<unknown> {
+    if (this._isReady) return this._role.onCommand(name, args);
+    return new Promise((resolve, reject) => {
+      const said = { ask: ++this._asked, from: this._me, do: name, args };
+      this._open.set(this._asked, [
+        said,
+        (answer) => {
+          if ("error" in answer && answer.error) reject(new Error(answer.error));
+          else resolve("result" in answer ? answer.result : undefined);
+        },
+      ]);
+      this._say(said);
+    });
+  }
+
+  private _say(said: Said): void {
+    if (!this._isOver) this._channel.postMessage(said);
+  }
+
+  private _hear(said: Said): void {
+    if ("ask" in said) {
+      if (this._isReady) this._obey(said);
+      return;
+    }
+    if ("ping" in said) {
+      if (this._isReady && Date.now() - this._awakeAtMs < ASLEEP_MS)
+        this._say({ lead: this._number });
+      return;
+    }
+    this._heardAtMs = Date.now();
+    if ("lead" in said) {
+      if (this._isReady && said.lead > this._number) this.deposed();
+      if (!this.isLeading && said.lead > this._number) {
+        // Another one than before: it has heard nothing of what the last one was asked.
+        this._number = said.lead;
+        for (const [open] of this._open.values()) this._say(open);
+      }
+    } else if ("answer" in said) {
+      const open = said.to === this._me && this._open.get(said.answer);
+      if (open) {
+        this._open.delete(said.answer);
+        open[1](said);
+      }
+    } else if (!this.isLeading) {
+      for (const news of said.news) this._role.onNews(news);
+    }
+  }
+
+  private async _obey(said: Extract<Said, { ask: number }>): Promise<void> {
+    const answer: Extract<Said, { answer: number }> = { to: said.from, answer: said.ask };
+    try {
+      answer.result = await this._role.onCommand(said.do, said.args);
+    } catch (error) {
+      answer.error = String(error);
+    }
+    if (said.from === this._me) this._hear(answer);
+    else this._say(answer);
+  }
+
+  close(): void {
+    this._isOver = true;
+    this._waiting.abort();
+    this._release?.();
+    clearInterval(this._pulse);
+    document.removeEventListener("visibilitychange", this._looked);
+    document.removeEventListener("freeze", this._frozen);
+    document.removeEventListener("resume", this._resumed);
+    this._channel.close();
+  }
+}

@@ -1,0 +1,54 @@
+/** What the client makes of the server's types (types.gen.ts, `make types`): names for shapes that the
+ * server has several of. */
+
+import type {
+  ClientFrame as AnyClientFrame,
+  DeleteMessageFrame,
+  DeleteMessagePayload,
+  EditMessageFrame,
+  EditMessagePayload,
+  MessageNow,
+  MessagePayload,
+  MessageView,
+  PersonView,
+  ReactFrame,
+  ReactPayload,
+  SendMessageFrame,
+  SendMessagePayload,
+  SyncItem,
+} from "./types.gen.ts";
+
+export type {
+  ChatDigestPayload,
+  ChatType,
+  ChatUpdatePayload,
+  DigestEntry,
+  ErrorPayload,
+  SendMessageAckPayload,
+  ServerFrame,
+  StatusUpdatePayload,
+  SyncResponsePayload,
+  TypingIndicatorPayload,
+} from "./types.gen.ts";
+
+export type PushedEntry = MessagePayload;
+
+/** An entry of a chat's log, wherever it comes from: a push, a page, or what was sent from here. */
+export type EntryItem = Omit<SyncItem, "content_type">;
+
+/** An entry of a history page. */
+export type HistoryItem = Omit<MessageView, "content" | "content_type" | "sender" | "now"> & {
+  content?: string;
+  sender?: PersonView;
+  now?: MessageNow | null;
+};
+
+/** What any entry of the outbox is sent as. */
+export type SendPayload = Pick<SendMessagePayload, "client_message_id" | "chat_id"> &
+  Partial<SendMessagePayload & EditMessagePayload & DeleteMessagePayload & ReactPayload>;
+
+type SendFrame = SendMessageFrame | EditMessageFrame | DeleteMessageFrame | ReactFrame;
+
+export type ClientFrame =
+  | Exclude<AnyClientFrame, SendFrame>
+  | { type: SendFrame["type"]; request_id: string; payload: SendPayload };

@@ -1,0 +1,122 @@
+// What this outbox has beyond the Python one: entries about entries, and mentions that are refused.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { DEFAULTS } from "../src/core/options.ts";
+import { frameOf, isRetryable, Outbox, type OutboxEntry } from "../src/core/outbox.ts";
+
+const entry = (number: number, more: Partial<OutboxEntry> = {}): OutboxEntry => ({
+  client_message_id: `key_${number}`,
+  chat_id: "chat_1",
+  kind: "message",
+  body: { content: `text ${number}` },
+  seen_sequence: 0,
+  created_at_ms: 0,
+  number,
+  left_at_ms: null,
+  state: "queued",
+  is_doubtful: false,
+  is_first: false,
+  tries: 0,
+  code: null,
+  reason: null,
+  ...more,
+});
+
+const about = (number: number, target: number): OutboxEntry =>
+  entry(number, { kind: "edit", body: { content: "better" }, target_id: `key_${target}` });
+
+const opened = (...entries: OutboxEntry[]): Outbox => {
+  const box = new Outbox(DEFAULTS, () => 0.5);
+  for (const one of entries) box.add(one);
+  box.release("chat_1");
+  return box;
+};
+
+const take = (box: Outbox, nowMs = 0): number[] =>
+  box.take(nowMs, nowMs)[0].map((one) => one.number);
+
+test("an edit of what is in the outbox waits for its sequence, and leaves with it", () => {
+  const box = opened(entry(1), about(2, 1), entry(3));
+  assert.deepEqual(take(box), [1]);
+  box.stored("key_1", 41);
+  assert.deepEqual(take(box), [2]);
+  const frame = frameOf(box.get("key_2")!, "1");
+  assert.equal(frame.type, "edit_message");
+  assert.deepEqual(frame.payload, {
+    client_message_id: "key_2",
+    chat_id: "chat_1",
+    content: "better",
+    target: 41,
+  });
+  box.stored("key_2", 42);
+  assert.deepEqual(take(box), [3]);
+});
+
+test("what is about a message that is refused for good fails with it, and holds nothing back", () => {
+  const box = opened(entry(1), about(2, 1), entry(3));
+  take(box);
+  const failed = box.refused("key_1", "FORBIDDEN", "no", 0, 0);
+  assert.deepEqual(
+    failed.map((one) => [one.number, one.state, one.code]),
+    [
+      [1, "failed", "FORBIDDEN"],
+      [2, "failed", "FORBIDDEN"],
+    ],
+  );
+  assert.deepEqual(take(box), [3]);
+  // What it is about has to go first.
+  assert.equal(box.retry("key_2", 9), null);
+  assert.ok(box.retry("key_1", 10));
+  assert.ok(box.retry("key_2", 11));
+});
+
+test("what is about a message of unknown fate is as unknown, and dropped with it", () => {
+  const old = entry(1, { left_at_ms: 0, state: "flying" });
+  const box = new Outbox(DEFAULTS, () => 0.5, [old, about(2, 1), entry(3)]);
+  box.release("chat_1");
+  const [leaving, doubtful] = box.take(0, DEFAULTS.fateMsMax);
+  assert.deepEqual(
+    [leaving.map((one) => one.number), doubtful.map((one) => one.number)],
+    [[3], [1, 2]],
+  );
+  assert.deepEqual(
+    box.drop("key_1").map((one) => one.number),
+    [1, 2],
+  );
+});
+
+test("a message whose mention is refused goes again without it, before the next", () => {
+  const box = opened(
+    entry(1, { body: { content: "@ann @ben", mentions: ["ann", "ben"] } }),
+    entry(2),
+  );
+  take(box);
+  assert.ok(box.unmention("key_1", ["ben"]));
+  assert.deepEqual(take(box), [1]);
+  assert.deepEqual(box.get("key_1")!.body.mentions, ["ann"]);
+  // Nothing of it can be left out: then it is a refusal like any other.
+  assert.equal(box.unmention("key_1", ["carl"]), false);
+});
+
+test("a deletion takes the texts of edits with it, also of one that is on its way", () => {
+  const edit = (number: number) =>
+    entry(number, { kind: "edit", body: { content: "secret", target: 7 } });
+  const box = opened(edit(1), edit(2));
+  assert.deepEqual(take(box), [1]);
+  assert.deepEqual(
+    box.erase("chat_1", 7).map((one) => one.number),
+    [2],
+  );
+  assert.equal(box.get("key_1")!.body.content, "");
+});
+
+test("every code of the protocol is tried again if its row says so, and only then", () => {
+  const page = readFileSync(join(process.cwd(), "../../docs/protocol.md"), "utf8");
+  const rows = [...page.matchAll(/^\| `([A-Z_]+)` \| \d+ \|[^|]*\| (yes|no) \|/gm)];
+  assert.ok(rows.length > 25);
+  for (const [, code, retry] of rows) assert.equal(isRetryable(code!), retry === "yes", code);
+  assert.ok(isRetryable("OF_NEXT_YEAR"));
+});

@@ -1,0 +1,51 @@
+// How everything for browsers is built: one place for `build`, `size` and the tests.
+
+import { join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { browser, inOneFile } from "../client/scripts/targets.mjs";
+
+export const root = fileURLToPath(new URL("..", import.meta.url));
+
+/**
+ * `style:./x.css`: a style of the widget as a text that the script has in it. A rem would be the
+ * page's, so all lengths are in pixels there; zooming the page zooms them.
+ */
+const styleAsText = {
+  name: "style-as-text",
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^style:/ }, ({ path, resolveDir }) => ({
+      // From the root: names of files have to be the same wherever this is built.
+      path: relative(root, join(resolveDir, path.slice("style:".length))),
+      namespace: "style",
+    }));
+    onLoad({ filter: /.*/, namespace: "style" }, async ({ path }) => {
+      const { outputFiles } = await build({
+        absWorkingDir: root,
+        entryPoints: [path],
+        bundle: true,
+        minify: true,
+        target: browser.target,
+        write: false,
+      });
+      const inPixels = (_, rems) => `${Number(rems) * 16}px`;
+      const text = outputFiles[0].text.replace(/(\d*\.?\d+)rem\b/g, inPixels).trim();
+      return { contents: text, loader: "text" };
+    });
+  },
+};
+
+export const bundle = {
+  absWorkingDir: root,
+  bundle: true,
+  format: "esm",
+  target: browser.target,
+  minify: true,
+  legalComments: "none",
+  mangleProps: browser.mangleProps,
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  // From its source, so that nothing has to be built before.
+  alias: { "@tidewire/client": "./client/src/index.ts" },
+  plugins: [styleAsText, inOneFile],
+};
