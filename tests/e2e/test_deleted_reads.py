@@ -47,7 +47,8 @@ LIMITS = {
 }
 MESSAGES = 60
 NOTHING = FinalState(messages={}, counters={}, positions={})
-WAYS = {"sync", "history", "a message by its id", "the list of chats", "the digest", "a backup"}
+SHOW_TEXTS = ("sync", "history", "a message by its id", "the list of chats", "a backup")
+PERSONAL = ("sync", "history", "a message by its id", "the list of chats", "the digest")
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["alone", "processes"])
@@ -137,39 +138,54 @@ async def write(record: Record, phone: Phone, who: Account, name: str) -> None:
             await record.send(phone, who, "delete_message", deletion)
 
 
-async def read(record: Record, site: Site, phone: Phone, who: Account, name: str) -> None:
-    """In all ways, again and again, until nothing is written any more."""
-    random, path = Random(name), f"/chats/{record.chat_id}/messages"
-    tablet = await site.login(who)
-    while not record.is_over:
-        match random.randrange(5):
-            case 0:
-                cursor = random.choice([0, *record.ids])
-                await record.read("sync", who, phone.sync(record.chat_id, cursor))
-            case 1:
-                await record.read("history", who, site.done("GET", f"{path}?limit=100", by=who))
-            case 2 if record.ids:
-                message_id = random.choice(list(record.ids.values()))
-                reading = site.done("GET", f"{path}/{message_id}", by=who)
-                await record.read("a message by its id", who, reading)
-            case 3:
-                await record.read("the list of chats", who, site.done("GET", "/chats", by=who))
+class Reader:
+    """A person who looks at the chat in all ways that are open to them, and an operator."""
+
+    def __init__(
+        self, record: Record, site: Site, phone: Phone, who: Account, tablet: Account, to: Path
+    ) -> None:
+        self._record, self._site, self._phone = record, site, phone
+        self._who, self._tablet = who, tablet
+        self._random = Random(who.username)
+        self._directory, self._copies = to, count()
+
+    async def read(self, way: str) -> None:
+        await self._record.read(way, self._who, self._reading(way))
+
+    async def read_until_it_is_over(self) -> None:
+        while not self._record.is_over:
+            await self.read(self._random.choice(PERSONAL))
+
+    async def back_up_until_it_is_over(self) -> None:
+        while not self._record.is_over:
+            await self.read("a backup")
+
+    def _reading(self, way: str) -> Awaitable[object]:
+        record, site, who = self._record, self._site, self._who
+        path = f"/chats/{record.chat_id}/messages"
+        match way:
+            case "sync":
+                # Below the last message, so that there is something to give.
+                cursor = self._random.choice([0, *record.ids][:-1])
+                return self._phone.sync(record.chat_id, cursor)
+            case "history":
+                return site.done("GET", f"{path}?limit=100", by=who)
+            case "a message by its id":
+                # One of the last: the others are deleted, by far most of them.
+                message_id = self._random.choice([*record.ids.values()][-4:])
+                return site.done("GET", f"{path}/{message_id}", by=who)
+            case "the list of chats":
+                return site.done("GET", "/chats", by=who)
+            case "the digest":
+                return digest_of(site, self._tablet)
             case _:
-                await record.read("the digest", who, digest_of(site, tablet))
+                file = self._directory / f"{who.username} {next(self._copies)}.db"
+                return asyncio.to_thread(copied, site.data_dir, file)
 
 
 async def digest_of(site: Site, who: Account) -> object:
     async with site.phone(who, features=("entries",)) as phone:
         return list(phone.inbox)
-
-
-async def back_up(record: Record, site: Site, who: Account, directory: Path) -> None:
-    """As an operator does it, beside the server; what is in all tables of the copy."""
-    for number in count():
-        file = directory / f"{number}.db"
-        await record.read("a backup", who, asyncio.to_thread(copied, site.data_dir, file))
-        if record.is_over:
-            return
 
 
 def copied(data_dir: Path, file: Path) -> list[object]:
@@ -196,23 +212,29 @@ async def test_no_read_after_the_acknowledgement_of_a_deletion_has_the_text(
         site.phone(ben) as other,
         site.phone(cleo, features=("batch", "entries")) as third,
     ):
-        async with asyncio.TaskGroup() as readers:
-            readers.create_task(read(record, site, third, cleo, "cleo"))
-            readers.create_task(read(record, site, other, ben, "ben reads"))
-            readers.create_task(back_up(record, site, anna, tmp_path))
+        readers = [
+            Reader(record, site, phone, who, await site.login(who), tmp_path)
+            for phone, who in ((third, cleo), (other, ben))
+        ]
+        # One text is there to be seen in every way before it is deleted, after all the others.
+        first = await record.send(one, anna, "send_message", None, "the first secret;")
+        for way in SHOW_TEXTS:
+            await readers[0].read(way)
+        shown = [one for one in record.entries if isinstance(one, TextsShown)]
+        assert [one.texts for one in shown] == [{first: "the first secret;"}] * len(SHOW_TEXTS)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(readers[0].back_up_until_it_is_over())
+            for reader in readers:
+                tasks.create_task(reader.read_until_it_is_over())
             await asyncio.gather(write(record, one, anna, "anna"), write(record, other, ben, "ben"))
             record.is_over = True
-        path = f"/chats/{record.chat_id}/messages?limit=100"
-        for who in (anna, ben, cleo):
-            await record.read("history", who, site.done("GET", path, by=who))
+        deletion = Amendment(kind=EntryKind.DELETE, target=first)
+        await record.send(one, anna, "delete_message", deletion)
+        for way in {*SHOW_TEXTS, *PERSONAL}:
+            await readers[1].read(way)
     assert violations(record.entries) == []
-    # There was something to see, in all ways that show texts; and it would have been noticed later.
+    # What was seen of it before would have been noticed now.
     asked = {one.op: one for one in record.entries if isinstance(one, TextsAsked)}
-    shown = [one for one in record.entries if isinstance(one, TextsShown) and one.texts]
-    assert {asked[one.op].way for one in shown} >= WAYS - {"the digest"}
-    assert {one.way for one in asked.values()} == WAYS
-    ops = count(1_000_000)
-    for seen in (shown[0], shown[len(shown) // 2]):
-        again = next(ops)
+    for again, seen in enumerate(shown, start=1_000_000):
         late: list[Entry] = [replace(asked[seen.op], op=again), replace(seen, op=again)]
         assert violations([*record.entries, *late]), "a text that is shown after its deletion"
