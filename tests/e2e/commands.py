@@ -33,6 +33,8 @@ EVERY_OPTION = [*_ENV, sys.executable, "-m", "tests.support.every_option"]
 """The same command, with the options that operators cannot set."""
 AT_ONCE = [*_ENV, sys.executable, "-m", "tests.support.at_once"]
 """The same again, with a server that does not gather acknowledgements."""
+HALFWAY = [*_ENV, sys.executable, "-m", "tests.support.halfway"]
+"""And with one whose erasures stand still in the middle."""
 
 
 class Done(NamedTuple):

@@ -12,7 +12,9 @@ import pytest
 
 from tests.client.people import QUICK
 from tests.e2e.chatting import PASSWORD, Site
+from tests.e2e.commands import HALFWAY as HALFWAY_PROGRAM
 from tests.e2e.commands import tidewire
+from tests.support.halfway import HALFWAY
 from tidewire.client import Client
 from tidewire.domain.ids import ChatId, ClientMessageId, UlidSource, UserId
 from tidewire.domain.messages import SendMessage
@@ -56,7 +58,7 @@ async def test_deletion_goes_on_after_a_crash(tmp_path: Path) -> None:
 
     with site:
         async with Client(site.url, store=tmp_path / "bob.db", options=QUICK, moved=True) as bob:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await bob.ready()
                 for group in groups:
                     await left_to(bob, group)
@@ -91,6 +93,10 @@ def count(data_dir: Path, condition: str) -> int:
 WITH_TEXT = "content <> ''"
 
 
+class HalfwaySite(Site):
+    program = HALFWAY_PROGRAM
+
+
 async def test_erasure_that_a_person_asked_for_goes_on_after_a_kill(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     site = Site(data_dir)
@@ -107,18 +113,17 @@ async def test_erasure_that_a_person_asked_for_goes_on_after_a_kill(tmp_path: Pa
     assert alice_id is not None
     await said(data_dir, alice_id, chat_id)
 
-    with site:
+    with HalfwaySite(data_dir) as dying:
         async with Client(
-            site.url, store=tmp_path / "alice.db", options=QUICK, moved=True
+            dying.url, store=tmp_path / "alice.db", options=QUICK, moved=True
         ) as alice:
             asking = asyncio.ensure_future(alice.delete_account(PASSWORD, erase_messages=True))
             async with asyncio.timeout(60):
-                while count(data_dir, WITH_TEXT) == MESSAGES:  # noqa: ASYNC110 - asks the file
-                    await asyncio.sleep(0.002)
-            site.kill()
+                while count(data_dir, WITH_TEXT) > MESSAGES - HALFWAY:  # noqa: ASYNC110 - asks the file
+                    await asyncio.sleep(0.02)
+            dying.kill()
             await asyncio.wait([asking])
-    left = count(data_dir, WITH_TEXT)
-    assert 0 < left < MESSAGES, "it was killed in the middle"
+    assert count(data_dir, WITH_TEXT) == MESSAGES - HALFWAY, "it was killed in the middle"
 
     with site:
         async with asyncio.timeout(60):
