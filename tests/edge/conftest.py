@@ -101,12 +101,7 @@ def gateway() -> EchoGateway:
 async def server(gateway: EchoGateway) -> AsyncIterator[EdgeServer]:
     logging.getLogger("tidewire.edge.websocket").setLevel(logging.CRITICAL)
     tasks = TaskSupervisor()
-    server = EdgeServer(
-        hello_app,
-        gateway=gateway,
-        tasks=tasks,
-        options=EdgeOptions(port=0, header_timeout_ms=300),
-    )
+    server = EdgeServer(hello_app, gateway=gateway, tasks=tasks, options=EdgeOptions(port=0))
     await server.start()
     yield server
     await server.stop_accepting()
