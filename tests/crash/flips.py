@@ -408,14 +408,19 @@ def check_verify(directory: Path, name: str, tally: Tally) -> list[str]:
 
 
 async def try_copies(
-    directory: Path, seed: str, copies: int, *, seconds_max: float = float("inf")
+    directory: Path,
+    seed: str,
+    copies: int,
+    *,
+    copies_min: int = 0,
+    seconds_max: float = float("inf"),
 ) -> Tally:
-    """So many copies, or as many as the time allows."""
+    """So many copies, or as many as the time allows, but not too few."""
     tally = Tally()
     truth = await make_store(directory)
     began = time.monotonic()
     for number in range(copies):
-        if time.monotonic() - began > seconds_max:
+        if number >= copies_min and time.monotonic() - began > seconds_max:
             break
         random = Random(f"{seed}-{number}")
         copy = directory / f"copy-{number}"

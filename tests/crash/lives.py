@@ -345,8 +345,10 @@ def survive(
     options: SqliteOptions = SMALL,
     lie: Lie = never,
     told: Callable[[Story], None] = lambda story: None,
+    is_enough: Callable[[Story], bool] = lambda story: True,
 ) -> tuple[Story, list[str]]:
-    """Let stores live until the power was cut so many times, or one breaks its promises.
+    """Let stores live until the power was cut so many times and that is enough, or one breaks its
+    promises.
 
     What has happened, and the faults. A store lives some ten times, then there is a new one.
     """
@@ -362,7 +364,7 @@ def survive(
                         f"store {number}, life {lives.number}: {line}" for line in faults
                     ]
                 told(story)
-                if story.cuts >= cuts:
+                if story.cuts >= cuts and is_enough(story):
                     return story, []
         finally:
             lives.end()

@@ -34,6 +34,6 @@ def test_child_that_does_wrong_is_caught(option: str, words: str, tmp_path: Path
     """One keeps messages in memory only, the other keeps the texts of what is deleted."""
     run = Torture(tmp_path / "data", "wrong", child_options=[option])
     faults: list[str] = []
-    while not faults and run.tally.kills < 10:
+    while not faults and run.tally.kills < 40:
         faults = run.round()
     assert any(fault.startswith(words) for fault in faults), faults

@@ -20,7 +20,8 @@ from tests.crash.power import Lie, never
 from tidewire.engines.sqlite.wal import Verdict
 
 CUTS = 100
-"""In each of three runs."""
+"""In each of three runs, or some more, until every place was cut."""
+CUTS_MAX = 5 * CUTS
 
 MUST_BE_HIT = (
     "open: ",
@@ -43,8 +44,22 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         yield
 
 
-def was_hit(story: Story, wanted: str) -> bool:
-    return any(hit.startswith(wanted) for hit in story.hits)
+def never_seen(story: Story) -> list[str]:
+    """What has to be among the lives of a run, and was not so far: threads interleave as they like,
+    so the seed does not decide it."""
+    found = [
+        wanted for wanted in MUST_BE_HIT if not any(hit.startswith(wanted) for hit in story.hits)
+    ]
+    if not story.restarts:
+        found.append("a restart of the log")
+    if not story.found:
+        found.append("a cut between a commit and its answer")
+    # The log was looked at in every life; these have to be opened without a word.
+    return [*found, *({Verdict.WHOLE, Verdict.TORN} - story.logs.keys())]
+
+
+def is_all_seen(story: Story) -> bool:
+    return not never_seen(story) or story.cuts >= CUTS_MAX
 
 
 # Slow: each run has a hundred lives of a store, each with its recovery.
@@ -53,17 +68,13 @@ def was_hit(story: Story, wanted: str) -> bool:
 @pytest.mark.parametrize("seed", ["tidal", "wire", None])
 def test_power_cuts_lose_nothing_that_was_promised(seed: str | None, tmp_path: Path) -> None:
     seed = seed or secrets.token_hex(4)
-    story, faults = survive(tmp_path, seed, CUTS)
+    story, faults = survive(tmp_path, seed, CUTS, is_enough=is_all_seen)
     sys.stdout.write(f"seed {seed}: {summary(story)}")
-    again = f"python -m tests.crash.cuts --cuts {CUTS} --seed {seed}"
+    again = f"python -m tests.crash.cuts --cuts {story.cuts} --seed {seed}"
     assert not faults, "\n".join([f"again with: {again}", *faults])
-    assert story.cuts == CUTS
-    missed = [wanted for wanted in MUST_BE_HIT if not was_hit(story, wanted)]
-    assert not missed, f"never hit: {missed}\n{summary(story)}"
-    assert story.restarts > 0, "the log was never restarted"
-    assert story.found > 0, "no cut came between a commit and its answer"
-    # The log was looked at in every life; these have to be opened without a word.
-    assert story.logs.keys() >= {Verdict.WHOLE, Verdict.TORN}, story.logs
+    assert story.cuts >= CUTS
+    missed = never_seen(story)
+    assert not missed, f"never seen: {missed}\n{summary(story)}"
 
 
 # Slow: the liar has to be caught at it, which takes a few cuts.
