@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 
 import httpx
@@ -33,7 +34,7 @@ from tests.e2e.chatting import (
 from tests.e2e.commands import tidewire
 from tests.e2e.serving import ServerProcess, serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.slow
 
 PROCESSES = 3
 PEOPLE = 9
@@ -59,12 +60,30 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 async def crowd(
     site: Site, count: int = PEOPLE
 ) -> AsyncIterator[tuple[str, list[Account], list[Phone]]]:
-    """A group whose members are all connected, at all gateways as far as chance has it."""
+    """A group whose members are all connected, at every gateway at least one of them."""
     people = await site.people(*(f"p{number}" for number in range(count)))
     group = await site.group(*people)
+    gateways = [pid for name, pid in site.server.parts().items() if name != "store"]
     async with AsyncExitStack() as stack:
-        phones = [await stack.enter_async_context(site.phone(one)) for one in people]
+        phones = [
+            await stack.enter_async_context(phone_at(site, one, pid))
+            for one, pid in zip_longest(people, gateways)
+        ]
         yield group, people, phones
+
+
+@asynccontextmanager
+async def phone_at(site: Site, account: Account, pid: int | None) -> AsyncIterator[Phone]:
+    """A device that connects until chance has led it to this gateway, or wherever."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            stack = AsyncExitStack()
+            phone = await stack.enter_async_context(site.phone(account))
+            if pid is None or at(pid, [phone]):
+                break
+            await stack.aclose()
+    async with stack:
+        yield phone
 
 
 def has(phone: Phone, chat_id: str, count: int) -> bool:
@@ -114,6 +133,7 @@ async def test_messages_ticks_and_typing_reach_members_at_every_gateway(site: Si
             len(at(pid, phones)) for name, pid in site.server.parts().items() if name != "store"
         ]
         assert sum(held) == PEOPLE
+        assert min(held) > 0
         for number, phone in enumerate(phones):
             await phone.say(group, f"number {number}")
         for number, phone in enumerate(phones):
@@ -332,7 +352,6 @@ async def test_gateway_that_hangs_is_cut_off_and_holds_nobody_up(tmp_path: Path)
         async with crowd(site) as (group, people, phones):
             name, stuck = busiest(site.server, phones)
             free = [phone for phone in phones if phone not in stuck]
-            assert len(free) >= 2, "all are at one gateway"
             before = site.server.parts()
             os.kill(before[name], signal.SIGSTOP)
             for number in range(400):
