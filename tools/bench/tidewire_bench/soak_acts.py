@@ -292,7 +292,7 @@ async def _slow(scene: Scene) -> None:
         scene.outcome.faults.add(f"{loud.name} got no ack in {_WAIT_S_MAX} s")
     if not underlying.is_closing():
         underlying.resume_reading()
-    await _until(scene, lambda: slow.transport is None or _has_all(slow))
+    await _in_the_end(lambda: slow.transport is None or _has_all(slow))
     scene.done["slow consumers"] += 1
     scene.done["slow consumers closed"] += slow.transport is None
     await scene.bring(slow)
@@ -308,6 +308,13 @@ async def _until(scene: Scene, is_so: Callable[[], bool]) -> bool:
     while not is_so() and perf_counter() < end_s and await scene.pause(_STEP_S):
         pass
     return is_so()
+
+
+async def _in_the_end(is_so: Callable[[], bool]) -> None:
+    """Wait for it also when the run is over meanwhile: what was begun is seen to its end."""
+    end_s = perf_counter() + _WAIT_S_MAX
+    while not is_so() and perf_counter() < end_s:  # noqa: ASYNC110 - another task does it
+        await asyncio.sleep(_STEP_S)
 
 
 async def _break(scene: Scene) -> None:
