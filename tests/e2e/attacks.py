@@ -28,7 +28,7 @@ BUFFER_BYTES: Final = 64 * 1024
 """What the kernel holds of theirs, so that "sent" means "taken by the server", nearly."""
 LINGER_S: Final = 3.0
 """How long after an attack the server may take to close what it has decided to close."""
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 """How long an attack that has to be refused goes on: on a busy machine it takes a while to ask as
 often as the limit allows."""
 _STATUS: Final = re.compile(rb"HTTP/1\.1 ([0-9]{3}) ")

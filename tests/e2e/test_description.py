@@ -56,13 +56,13 @@ def schemathesis(site: Site, *arguments: str, **environment: str) -> tuple[int, 
         },
         capture_output=True,
         text=True,
-        timeout=220,
+        timeout=420,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 async def test_every_answer_is_as_described(site: Site) -> None:
     ann, bob, cleo, dora = await site.people("ann", "bob", "cleo", "dora")
     await site.group(ann, cleo)

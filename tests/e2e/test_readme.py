@@ -87,7 +87,7 @@ def run(listed: list[str], directory: Path, url: str = f"http://{ADDRESS}") -> l
         env={**os.environ, "XDG_DATA_HOME": str(directory / "home"), "TIDEWIRE_URL": url},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
     )
     printed = done.stdout.split(mark)
