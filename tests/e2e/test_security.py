@@ -28,7 +28,7 @@ Claims = dict[str, Any]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with Site(
         tmp_path_factory.mktemp("security"),
-        server__header_timeout_ms=1_000,
+        server__header_timeout_ms=5_000,
         server__keep_alive_ms=1_000,
     ) as site:
         yield site
