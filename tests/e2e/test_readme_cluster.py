@@ -16,7 +16,7 @@ from tests.support import stack
 from tests.support.ports import free_port
 from tests.tidy.repository import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 END = "\nkill $(jobs -p); wait\nmake --silent stack-down\n"
@@ -54,7 +54,7 @@ def test_two_gateways_and_a_word_across_them(tmp_path: Path) -> None:
         start_new_session=True,
     )
     try:
-        said, _ = player.communicate(timeout=150)
+        said, _ = player.communicate(timeout=400)
     finally:
         if player.poll() is None:
             os.killpg(player.pid, signal.SIGKILL)
