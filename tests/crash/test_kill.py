@@ -14,7 +14,7 @@ ROUNDS = 40
 
 # Slow: every round is a process that starts, opens the store and works for a while.
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 def test_kills_lose_nothing_that_was_promised(tmp_path: Path) -> None:
     seed = secrets.token_hex(4)
     tally, faults = torture(tmp_path / "data", seed, ROUNDS)
