@@ -1,6 +1,7 @@
 """Logins and tokens: kept, renewed in time, refused, ended."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -150,11 +151,14 @@ async def test_token_is_renewed_before_it_ends_and_nothing_is_lost(people: Peopl
 async def test_token_that_ends_is_replaced(tmp_path: Path) -> None:
     """A server whose tokens live for a minute, which passes quickly for the client only."""
     with Site(tmp_path / "data", accounts__access_token_ms=60_000) as site:
+        began_ms = time.time_ns() // 1_000_000
         async with await Client.register(site.url, "al", PASSWORD, options=QUICK) as alice:
             await alice.ready()
             due_at_ms = alice._credentials.renew_at_ms
             assert due_at_ms is not None
-            assert 40_000 < due_at_ms - alice.driver.now().wall_ms <= 48_000
+            # Whatever a busy machine takes from the registration to here.
+            assert due_at_ms - began_ms > 40_000
+            assert due_at_ms - alice.driver.now().wall_ms <= 48_000
 
 
 async def test_password_is_changed_and_other_devices_are_closed(people: People) -> None:
