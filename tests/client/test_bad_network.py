@@ -34,7 +34,7 @@ MESSAGES_PER_FAULT = 25
 """Of each of the two, between two faults."""
 FAULT_S = 0.15
 OPTIONS = ClientOptions(backoff_ms=20, backoff_ms_max=200, ack_ms=200)
-SETTLED_S = 30.0
+SETTLED_S = 120.0
 
 
 @pytest.fixture
