@@ -34,6 +34,8 @@ READ_MS_MAX: Final = 100
 SMALL: Final = SqliteOptions(
     checkpoint_bytes=256 * KIB, wal_bytes_max=LIMIT_BYTES, read_ms_max=READ_MS_MAX
 )
+PATIENCE_S: Final = 60.0
+"""A second or two is enough on a machine that does nothing else."""
 STALL_S: Final = 0.5
 """Four senders wait for nothing but their commits, so if there is none for this long, something has
 held up the writer. A commit takes a few milliseconds, a restart of the log at most fifty more. A
@@ -108,9 +110,9 @@ async def load_on(world: World, chat: ChatId, sender: UserId) -> AsyncIterator[W
         await asyncio.gather(*senders)
 
 
-async def until(is_so: Callable[[], bool], timeout_s: float = 20.0) -> None:
+async def until(is_so: Callable[[], bool]) -> None:
     """Look again and again, while a load runs in the same loop."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < deadline, "it did not happen in time"
         await asyncio.sleep(0.005)
@@ -131,11 +133,45 @@ def busy_query(length_ms: int) -> Callable[[apsw.Connection], int]:
     return query
 
 
+def overlong_reads(
+    gate: ReadGate, wait_s: float, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], int]:
+    """How often a read from now on was open for as long as a restart waits for it."""
+    enter, leave, release = gate.enter, gate.leave, gate.release
+    released_s: list[float] = []
+    opened_s: dict[int, float] = {}
+    waits: list[int] = []
+
+    def noted_enter(timeout_s: float) -> None:
+        asked_s = time.monotonic()
+        enter(timeout_s)
+        # One that was held back counts as open when it is let in, and not when it wakes up.
+        let_in_s = next((at_s for at_s in released_s if at_s >= asked_s), asked_s)
+        opened_s[threading.get_ident()] = let_in_s
+
+    def noted_leave() -> None:
+        leave()
+        waits.append(int((time.monotonic() - opened_s.pop(threading.get_ident())) / wait_s))
+
+    def noted_release() -> None:
+        released_s.append(time.monotonic())
+        release()
+
+    monkeypatch.setattr(gate, "enter", noted_enter)
+    monkeypatch.setattr(gate, "leave", noted_leave)
+    monkeypatch.setattr(gate, "release", noted_release)
+    return lambda: sum(waits)
+
+
 @pytest.mark.slow
-async def test_log_stays_bounded_when_reads_of_this_process_overlap(stores: Stores) -> None:
+async def test_log_stays_bounded_when_reads_of_this_process_overlap(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = await stores.open(SMALL)
     chat, one, _ = await pair_in(world)
     storage = store_of(world).sqlite
+    turn_s = READ_MS_MAX / 1000
+    overlong = overlong_reads(storage._readers.gate, 1.5 * turn_s, monkeypatch)
     reads_s: list[list[float]] = [[] for _ in range(6)]
     stopping = False
 
@@ -160,14 +196,14 @@ async def test_log_stays_bounded_when_reads_of_this_process_overlap(stores: Stor
     assert watch.log_bytes_max < watch.written_bytes()[-1][1] / 3, "it only grows"
     assert watch.stalls <= 5, "restarts hold up commits"
     # Six readers share three connections, so two turns; each is held back by one restart at most.
-    turn_s = READ_MS_MAX / 1000
     usual_s = 2 * (turn_s + 1.5 * turn_s)
     assert median(taken_s for mine in reads_s for taken_s in mine) < 2 * usual_s
     assert min(len(mine) for mine in reads_s) >= 3, "a reader starved"
     # When the load is over, nobody is held back.
     await until(lambda: not storage._readers.gate._held)
-    # None, unless the machine is so busy that a read outlasts the wait for it.
-    assert storage.checkpointer.restarts_pinned <= 2
+    # None, unless the machine is so busy that a read, which ends by itself after half of that time,
+    # outlasts the wait for it.
+    assert storage.checkpointer.restarts_pinned <= 2 + overlong()
 
 
 @pytest.mark.slow
@@ -187,9 +223,7 @@ async def test_log_stays_bounded_when_another_process_reads_without_a_pause(
                     checkpointer.restarts >= 2
                     and watch.written_bytes()[-1][1]
                     > max(30 * LIMIT_BYTES, 2 * watch.log_bytes_max)
-                ),
-                # A second is enough on a machine that does nothing else.
-                timeout_s=45,
+                )
             )
     assert watch.stalls <= max(1, checkpointer.restarts // 4)
 
