@@ -140,8 +140,8 @@ async def test_numbers_of_a_process_that_died_before_its_commit_are_used_by_the_
     direct: World, proxy: Proxy
 ) -> None:
     chat, anna, ben = await a_pair(direct)
-    async with another(proxy, attempt_ms=300, budget_ms=1_000) as dying:
-        rule = proxy.rule(TRANSACT, Fate.DROP, times=100)
+    async with another(proxy) as dying:
+        rule = proxy.rule(TRANSACT, Fate.UNAVAILABLE, times=100)
         with pytest.raises(StoreUnavailable):
             await append(dying, direct, direct.draft(chat, anna))
         rule.times = 0
