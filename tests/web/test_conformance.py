@@ -14,7 +14,7 @@ from tidewire_conformance import ALL, run_conformance
 from tidewire_conformance.lines import LinesAdapter
 
 PATIENCE_S = 30.0
-"""A browser's start shares its cores with others'."""
+"""A program's start, and a browser's all the more, shares its cores with others'."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -23,7 +23,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 async def test_client_in_node_conforms(drivers: Path, *, has_features: bool) -> None:
     command = ["node", str(drivers / "node.mjs")]
     report = await run_conformance(
-        lambda: LinesAdapter(command, time_scale=TIME_SCALE), has_features=has_features
+        lambda: LinesAdapter(command, time_scale=TIME_SCALE),
+        patience_s=PATIENCE_S,
+        has_features=has_features,
     )
     assert not report.failed, f"\n{report}"
     assert len(report.results) == len(ALL)

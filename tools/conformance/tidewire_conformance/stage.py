@@ -35,10 +35,11 @@ class Stage:
     ) -> None:
         self.server = server
         self.adapter = adapter
-        self._preparing_s = PATIENCE_S + LONGEST_BACKOFF_S * adapter.time_scale
+        usual_s = PATIENCE_S + LONGEST_BACKOFF_S * adapter.time_scale
+        self.patience_s = usual_s if patience_s is None else patience_s
+        self._preparing_s = max(usual_s, self.patience_s)
         """How long the client may take to get ready: a check that looks at less than this would
         blame a busy machine before it has looked at its own duty."""
-        self.patience_s = self._preparing_s if patience_s is None else patience_s
 
     @property
     def scale(self) -> float:
