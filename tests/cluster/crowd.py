@@ -22,6 +22,7 @@ from tidewire.client import (
     Client,
     ClientOptions,
     ConnectionState,
+    EntryKind,
     MessageReceived,
     MessageRefused,
     MessageStored,
@@ -202,6 +203,10 @@ class Crowd:
         return sum(person.acked_count for person in self.people)
 
     @property
+    def _kinds(self) -> set[EntryKind]:
+        return {one.kind for person in self.people for one in person.changing.sent}
+
+    @property
     def times_offline(self) -> list[int]:
         return [person.times_offline for person in self.people]
 
@@ -222,7 +227,8 @@ class Crowd:
 
     async def all_complete(self) -> None:
         """Everything that was written is acknowledged, everybody has all of it and has read it,
-        and everybody knows that."""
+        and everybody knows that. Nobody is hushed before each kind of change was tried."""
+        await until(lambda: self._kinds == set(KINDS.values()), SETTLED_S)
         await self.hush()
         async with asyncio.timeout(SETTLED_S):
             for person in self.people:
@@ -259,8 +265,7 @@ class Crowd:
         and in order."""
         faults = [(*person.faults, *person.changing.faults) for person in self.people]
         assert [fault for some in faults for fault in some] == []
-        kinds = {one.kind for person in self.people for one in person.changing.sent}
-        assert kinds == set(KINDS.values()), "not every kind of change was tried"
+        assert self._kinds == set(KINDS.values()), "not every kind of change was tried"
         await self.watch.look()
         assert self.watch.falls == [], self.watch.falls
         assert self.watch.has_seen_everybody
