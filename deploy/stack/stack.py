@@ -161,8 +161,10 @@ def _install_missing(parts: Sequence[str]) -> None:
     if os.environ.get("CI") == "true" and os.geteuid() == 0 and shutil.which("apt-get"):
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
         install = ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", *packages]
-        for command in (["apt-get", "update", "--quiet"], install):
-            _run(command, environment, "the packages cannot be installed")
+        # Tests of the web may install a browser now, and only one can have the package manager.
+        with _lock(ROOT / "web" / ".installing"):
+            for command in (["apt-get", "update", "--quiet"], install):
+                _run(command, environment, "the packages cannot be installed")
         return
     raise Trouble(
         f"{', '.join(sorted(missing))} not found; install it first, on Debian: "
