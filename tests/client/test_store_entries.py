@@ -30,7 +30,7 @@ from tidewire.client.store import Store
 from tidewire.client.tables import EventRow, Tables
 from tidewire.domain.chats import ChatType
 from tidewire.domain.fold import AS_WRITTEN, MessageNow
-from tidewire.domain.messages import MENTION_ALL, EntryKind
+from tidewire.domain.messages import MENTION_ALL, EntryKind, MessageBody
 from tidewire.wire.server_frames import SyncItem
 
 REPLICA = Replica(chat_id=CHAT, chat_type=ChatType.GROUP, waiting_max=1)
@@ -432,6 +432,20 @@ async def test_erased_text_is_in_no_file_of_the_store(tmp_path: Path) -> None:
     assert in_files(tmp_path, b"keptkept")
     await store.close()
     assert not in_files(tmp_path, b"the secret")
+
+
+async def test_text_that_was_dropped_before_it_left_is_in_no_file_of_the_store(
+    tmp_path: Path,
+) -> None:
+    """A message that waits in the outbox is deleted by dropping it: no deletion ever comes."""
+    store = Store(str(tmp_path / "x.db"))
+    secret = entry(1, body=MessageBody(content="the secret " * 50))
+    await store.do(lambda tables: tables.put_entries([secret]))
+    assert in_files(tmp_path, b"the secret")
+    await store.do(lambda tables: tables.drop_entries([secret.client_message_id]))
+    await store.do(lambda tables: tables.meta("x"))
+    assert not in_files(tmp_path, b"the secret")
+    await store.close()
 
 
 def in_files(folder: Path, text: bytes) -> bool:

@@ -248,10 +248,12 @@ class Tables(KeptEntries):
         )
 
     def drop_entries(self, client_message_ids: Iterable[str]) -> None:
+        """Forget entries, and their texts for good: the server may never tell of a deletion."""
         self._database.execute(
             f"DELETE FROM outbox WHERE client_message_id IN {KEYS}",  # noqa: S608
             (encoded(list(client_message_ids)),),
         )
+        self.has_erased = True
 
 
 def _entry(row: dict[str, Any]) -> OutboxEntry:
