@@ -206,6 +206,26 @@ async def test_message_that_is_deleted_while_it_is_edited_leaves_the_line(
         await at.until(lambda: at.screen.composer.text == "" and "A secret" not in at.shown)
 
 
+async def test_message_that_was_on_its_way_when_it_was_chosen_leaves_the_line_too(
+    site: SteadySite, alice: Client, bob: Client, tmp_path: Path
+) -> None:
+    async with terminal(alice, "alice") as at:
+        await at.write_to("bob")
+        chat = at.screen.state.chat
+        assert chat is not None
+        # As arrow up does before the answer of the server is there.
+        sent = await chat.send("A secret")
+        at.screen._edit(sent)
+        await at.until(lambda: at.screen.composer.text == "A secret")
+        await at.until(lambda: at.mark("you A secret") == "✓✓")
+        async with await login(site, tmp_path / "second.db", "alice") as second:
+            await second.ready()
+            await (await second.chat(chat.chat_id).delete(1)).stored()
+            await at.sees("the message was deleted meanwhile", "[deleted]")
+        assert at.screen.composer.text == ""
+        assert "A secret" not in at.shown
+
+
 async def test_mention_is_marked_in_the_list_and_in_the_text(
     site: SteadySite, alice: Client, bob: Client
 ) -> None:

@@ -488,14 +488,15 @@ class TerminalState:
             return
         own_id = self.client.user_id or ""
         self.window.changed(event.target, lambda one: event.change.applied_to(one, own_id))
-        about = self.editing if isinstance(self.editing, Message) else self.answering
-        if about is not None and about.sequence == event.target:
-            if event.change.kind is EntryKind.DELETE:
-                # Neither its text nor a quote of it stays on the screen.
-                self.is_edit_over = self.editing is not None
-                self.forget_context()
-            elif about is self.answering:
-                self.answering = event.change.applied_to(about, own_id)
+        about = self.editing or self.answering
+        if about is None or about.sequence != event.target:
+            return
+        if event.change.kind is EntryKind.DELETE:
+            # Neither its text nor a quote of it stays on the screen.
+            self.is_edit_over = self.editing is not None
+            self.forget_context()
+        elif self.answering is not None:
+            self.answering = event.change.applied_to(self.answering, own_id)
 
     def wants_bell(self, event: Event, *, is_looking: bool) -> bool:
         """A message of another person came that is not on the screen right now."""
