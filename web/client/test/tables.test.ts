@@ -267,6 +267,92 @@ on("a whole copy is not replaced by a damaged one", async (tables) => {
   assert.deepEqual(await texts(tables), ["text 1"]);
 });
 
+on("a restored server brings no deleted text back", async (tables) => {
+  const replica = replicaOf();
+  const items = [item(1, { content: "secret" }), item(2), deletion(3, 1)];
+  await write(tables, { keeps: [kept(replica, items)] });
+  replica.restart(0);
+  await tables.restart([replica.record()], "epoch 2");
+  const again = [item(1, { content: "secret" }), item(2), item(1001, { prev_sequence: 2 })];
+  await write(tables, { keeps: [{ ...kept(replica, again), is_complete: true }] });
+  await write(tables, { keeps: [kept(replica, [edit(1002, 1, "secret again")])] });
+  assert.deepEqual(await texts(tables), ["", "text 2", "text 1001"]);
+});
+
+on("nor does a page of its history, of what is not held", async (tables) => {
+  const replica = replicaOf("chat_1", 5);
+  const page: HistoryItem[] = [{ ...item(4, { content: "secret" }), chat_id: "chat_1" }];
+  // One that was held below the start, and one that was never held.
+  await write(tables, { keeps: [kept(replica, [item(6)])] });
+  await keepHistory(tables, "chat_1", page, OWN, 4);
+  await write(tables, { keeps: [kept(replica, [deletion(7, 4), deletion(8, 3)])] });
+  replica.restart(5);
+  await tables.restart([replica.record()], "epoch 2");
+  const rows = await keepHistory(
+    tables,
+    "chat_1",
+    [{ ...item(3, { content: "secret" }), chat_id: "chat_1" }, ...page],
+    OWN,
+    null,
+  );
+  assert.deepEqual(
+    rows.map((row) => [row.sequence, row.content, row.is_deleted]),
+    [
+      [3, "", true],
+      [4, "", true],
+    ],
+  );
+});
+
+on("what a restored server has lost is erased if it is deleted later", async (tables) => {
+  const replica = replicaOf();
+  await write(tables, { keeps: [kept(replica, [item(1), item(2), item(3)])] });
+  replica.restart(0);
+  await tables.restart([replica.record()], "epoch 2");
+  const after = item(1001, { prev_sequence: 1 });
+  await write(tables, { keeps: [{ ...kept(replica, [item(1), after]), is_complete: true }] });
+  await write(tables, { keeps: [kept(replica, [deletion(1002, 2)])] });
+  assert.deepEqual(
+    (await goneOf(tables, "chat_1", 9)).map((row) => row.content),
+    ["text 3"],
+  );
+});
+
+on("an edit that is refused after the deletion leaves no text", async (tables) => {
+  await write(tables, { keeps: [kept(replicaOf(), [item(1), deletion(2, 1)])] });
+  const body = { target: 1, content: "secret" };
+  const refused = queued("e", { kind: "edit", body, state: "failed", code: "MESSAGE_DELETED" });
+  await write(tables, {
+    entries: [refused],
+    happened: [
+      (position) => ({
+        kind: "refused",
+        position,
+        about: ["chat_1", 1],
+        chat_id: "chat_1",
+        client_message_id: "e",
+        entry_kind: "edit",
+        text: "secret",
+        code: "MESSAGE_DELETED",
+        reason: "this message was deleted",
+      }),
+    ],
+  });
+  assert.deepEqual((await tables.load()).entries, []);
+  const [events] = await tables.nextEvents(0, 9);
+  assert.ok(!JSON.stringify(events).includes("secret"));
+});
+
+on("what an unknown kind says is not kept", async (tables) => {
+  const pin = item(2, { kind: "pin", target: 1, content: "secret" });
+  await write(tables, { keeps: [kept(replicaOf(), [item(1), pin])] });
+  const held = await tables.backend.run("read", (tx) => tx.all<EntryItem>("held"));
+  assert.deepEqual(
+    held.map((one) => [one.sequence, one.kind, one.content]),
+    [[2, "pin", ""]],
+  );
+});
+
 on("who does not lead any more writes nothing", async (tables) => {
   const other = new Tables(tables.backend);
   await other.lead();
@@ -473,6 +559,17 @@ test("a text that was deleted is in no line of the file", async () => {
   await write(tables, { keeps: [kept(replica, [deletion(3, 1)])] });
   assert.ok(!readFileSync(path, "utf8").includes("a secret"));
   await tables.backend.close();
+});
+
+test("a text that was dropped before it left is in no line of the file", async () => {
+  const path = place();
+  const tables = new Tables(await FileBackend.open(path));
+  await tables.lead();
+  await tables.enter([queued("a", { body: { content: "a secret" } })], 9);
+  assert.ok(readFileSync(path, "utf8").includes("a secret"));
+  await write(tables, { dropped: ["a"] });
+  await tables.backend.close();
+  assert.ok(!readFileSync(path, "utf8").includes("a secret"));
 });
 
 test("a file that is deleted is gone", async () => {

@@ -111,8 +111,22 @@ export class Keeping {
       }
       for (const chat of chats.values()) tx.put("chats", chat);
       for (const entry of job.entries) tx.put("outbox", entry);
-      for (const id of job.dropped) tx.delete("outbox", id);
-      for (const make of job.happened) this._happen(tx, make(++this._position), outcome);
+      for (const id of job.dropped) {
+        tx.delete("outbox", id);
+        // The server may never tell of its deletion.
+        tx.erase();
+      }
+      for (const make of job.happened) {
+        const one = make(++this._position);
+        const key = one.about ?? 0;
+        const about = (await tx.get<Row>("messages", key)) ?? (await tx.get<Row>("stubs", key));
+        if (about?.is_deleted && "text" in one) {
+          // The refusal came behind the deletion that it is because of.
+          tx.delete("outbox", one.client_message_id);
+          one.text = "";
+        }
+        this._happen(tx, one, outcome);
+      }
       outcome.chats = [...chats.values()];
       return outcome;
     });
@@ -155,7 +169,8 @@ export class Keeping {
       } else if (["edit", "delete", "react"].includes(item.kind!) && item.target) {
         shown = await this._fold(tx, chat_id, item, sequence <= doubted_through, outcome);
       } else {
-        tx.put("held", { ...item, chat_id });
+        // What it says would be text that no deletion is known to erase.
+        tx.put("held", { ...item, chat_id, content: "" });
       }
       if (shown && shown.sequence >= (last?.sequence ?? 0)) last = forLast(shown, last);
     }
@@ -187,6 +202,8 @@ export class Keeping {
       for (const entry of await tx.all<OutboxEntry>("outbox"))
         if (entry.chat_id === chat_id && entry.body.target === target && entry.body.content)
           tx.delete("outbox", entry.client_message_id);
+      for (const { message_id } of await tx.all<Row>("gone", { from: key, to: [...key, []] }))
+        tx.delete("gone", [...key, message_id!]);
       tx.erase();
       outcome.erased.push([chat_id, target]);
     }
@@ -225,8 +242,9 @@ export class Keeping {
     for (const row of held) {
       const item = items.get(row.sequence);
       if (item && (item.is_damaged || item.message_id === row.message_id)) {
-        const { position, own_id } = row;
-        const anew: StoredRow = item.is_damaged ? row : rowOf(chat_id, item, ownId);
+        const { position, own_id, is_deleted } = row;
+        // A deletion is final, also if the server has lost it.
+        const anew: StoredRow = item.is_damaged || is_deleted ? row : rowOf(chat_id, item, ownId);
         if (position) anew.position = position;
         if (own_id) anew.own_id = own_id;
         tx.put("messages", anew);
@@ -241,7 +259,8 @@ export class Keeping {
   }
 
   /** Begin these again at their start. What is held above it stays, until the server has shown
-   * whether it still has it; what is below is fetched again when it is wanted. */
+   * whether it still has it; what is below is fetched again when it is wanted. Of that only what
+   * is deleted is remembered, for the server may have forgotten it. */
   restart(records: readonly ReplicaRecord[], epoch: string | null): Promise<void> {
     return this._asLeader("strict", async (tx) => {
       if (epoch !== null) putMeta(tx, { epoch });
@@ -259,11 +278,13 @@ export class Keeping {
           last: null,
         });
         for (const table of ["messages", "stubs"] as const)
-          for (const { sequence } of await tx.all<Row>(
+          for (const row of await tx.all<Row>(
             table,
             chatRange(chat_id, 0, table === "stubs" ? ABOVE_ALL : start),
-          ))
-            tx.delete(table, [chat_id, sequence]);
+          )) {
+            tx.delete(table, [chat_id, row.sequence]);
+            if (row.is_deleted) tx.put("stubs", row);
+          }
       }
     });
   }

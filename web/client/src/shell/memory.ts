@@ -23,6 +23,8 @@ const compare = (a: Key, b: Key): number => {
     }
     return a.length - b.length;
   }
+  // A list is above all else, as in IndexedDB.
+  if (Array.isArray(a) || Array.isArray(b)) return Array.isArray(a) ? 1 : -1;
   return a < b ? -1 : a > b ? 1 : 0;
 };
 

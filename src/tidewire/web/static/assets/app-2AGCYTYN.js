@@ -1,1 +1,0 @@
-import"./chunk-R2L3PCDO.js";

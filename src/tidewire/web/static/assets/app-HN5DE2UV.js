@@ -1,0 +1,1 @@
+import"./chunk-CNESV6GM.js";
