@@ -231,6 +231,8 @@ export class Timeline {
   #change(message: Message): void {
     const quote = this.#quotes.get(message.sequence);
     if (quote) quote.value = message;
+    // It may have come in this very turn.
+    this.#news = this.#news.map((one) => (one.sequence === message.sequence ? message : one));
     const index = this.#messages.findIndex((one) => one.sequence === message.sequence);
     if (index < 0) return;
     this.#messages = this.#messages.with(index, message);

@@ -1,0 +1,1 @@
+import"./chunk-DULC6P74.js";

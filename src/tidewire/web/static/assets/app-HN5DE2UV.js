@@ -1,1 +1,0 @@
-import"./chunk-CNESV6GM.js";
