@@ -158,6 +158,25 @@ def test_messages_change_for_both(street: Street) -> None:
     expect(ann.dialog()).to_have_count(0)
 
 
+def test_message_that_is_deleted_leaves_the_box_and_what_was_found(street: Street) -> None:
+    ann, ben = street.account("ann", "Ann Lee"), street.account("ben", "Ben Okafor")
+    ann.make_group("Crew", "ben")
+    ben.open("Crew")
+    ben.say("A secret")
+    ann.message("A secret").wait_for()
+    ben.box.press("ArrowUp")
+    expect(ben.box).to_have_value("A secret")
+    ben.page.get_by_label("Search chats and messages").fill("secret")
+    found = ben.chats.get_by_role("button").filter(has_text="A secret")
+    found.wait_for()
+    ann.act("A secret", "Delete")
+    ann.dialog().get_by_role("button", name="Delete").click()
+    expect(ben.message("This message was deleted")).to_be_visible()
+    expect(ben.box).to_have_value("")
+    expect(found).to_have_count(0)
+    expect(ben.page.get_by_text("A secret")).to_have_count(0)
+
+
 def test_what_is_new_is_marked_where_one_left_off(street: Street) -> None:
     ann, ben = street.account("ann", "Ann Lee"), street.account("ben", "Ben Okafor")
     ann.make_group("Crew", "ben")

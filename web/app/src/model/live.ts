@@ -1,6 +1,6 @@
 // A client as signals: whatever of it is shown is shown anew when it has moved.
 
-import type { Chat, Client, ClientEvent, Status } from "@tidewire/client";
+import type { Chat, Client, ClientEvent, Message, Status } from "@tidewire/client";
 import { computed, type ReadonlySignal, type Signal, signal } from "./signals.ts";
 import { Timeline } from "./timeline.ts";
 
@@ -109,6 +109,16 @@ export class Live {
 
 export function isMuted(chat: Chat): boolean {
   return chat.mutedUntil !== null && chat.mutedUntil.getTime() > Date.now();
+}
+
+/** Whether it tells that this message is deleted: nothing of it stays on the screen. */
+export function isDeletionOf(event: ClientEvent, message: Message | null | undefined): boolean {
+  return (
+    event.type === "MessageChanged" &&
+    event.kind === "delete" &&
+    event.chatId === message?.chatId &&
+    event.after?.sequence === message.sequence
+  );
 }
 
 function chatOf(event: ClientEvent): string | null {

@@ -1,7 +1,8 @@
 // Tells a person who looks elsewhere: a notification of the page, the title, the app's badge.
 
+import type { Message } from "@tidewire/client";
 import { words } from "../words/app.ts";
-import { isMuted, type Live } from "./live.ts";
+import { isDeletionOf, isMuted, type Live } from "./live.ts";
 import { chatHref, go, route } from "./route.ts";
 import { isNotifying } from "./settings.ts";
 import { effect } from "./signals.ts";
@@ -20,7 +21,14 @@ export function notify(live: Live): () => void {
     };
     badge.setAppBadge?.(count).catch(() => undefined);
   });
+  /** The last one of each chat, and what it tells of. */
+  const told = new Map<string, [Message, Notification]>();
   const stopMessages = live.listen((event) => {
+    if (event.type === "MessageChanged") {
+      const [message, shown] = told.get(event.chatId) ?? [];
+      if (isDeletionOf(event, message)) shown?.close();
+      return;
+    }
     if (event.type !== "MessageReceived" || event.redelivered) return;
     const { message } = event;
     // A new device catches up with years: only what is new is news.
@@ -32,6 +40,7 @@ export function notify(live: Live): () => void {
     const sender = message.senderName ?? words.value.unknownPerson;
     const title = chat.type === "group" ? `${sender} · ${chat.name ?? ""}` : sender;
     const shown = new Notification(title, { body: lineOf(message.text, 120), tag: message.chatId });
+    told.set(message.chatId, [message, shown]);
     shown.onclick = () => {
       focus();
       go(chatHref(message.chatId));

@@ -2,9 +2,9 @@
 // of them is wanted.
 
 import type { Member, Message } from "@tidewire/client";
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { drafts, keepDraft } from "../model/drafts.ts";
-import type { Live } from "../model/live.ts";
+import { isDeletionOf, type Live } from "../model/live.ts";
 import { type Signal, useSignal } from "../model/signals.ts";
 import type { Timeline } from "../model/timeline.ts";
 import type { RowActions } from "./message-row.tsx";
@@ -62,6 +62,15 @@ export function useActions(
         void (isOwn ? message.unreact(emoji) : message.react(emoji));
       },
     }),
+    [],
+  );
+  useEffect(
+    () =>
+      live.listen((event) => {
+        for (const chosen of [editing, removing])
+          if (isDeletionOf(event, chosen.peek())) chosen.value = null;
+        if (isDeletionOf(event, target.peek()?.message)) target.value = null;
+      }),
     [],
   );
   const open = target.value;

@@ -1,7 +1,8 @@
 // Looks for messages in what this device holds, while a person types.
 
 import type { Chat, Message } from "@tidewire/client";
-import type { Live } from "../model/live.ts";
+import { useEffect } from "preact/hooks";
+import { isDeletionOf, type Live } from "../model/live.ts";
 import { type Signal, useSignal, useSignalEffect } from "../model/signals.ts";
 import { sentenceOf } from "./parts.tsx";
 
@@ -41,5 +42,13 @@ export function useSearch(
     }, SEARCH_AFTER_MS);
     return () => clearTimeout(timer);
   });
+  useEffect(
+    () =>
+      live.listen((event) => {
+        const left = found.peek()?.filter((message) => !isDeletionOf(event, message));
+        if (left && left.length < found.peek()!.length) found.value = left;
+      }),
+    [],
+  );
   return { query, found, fault };
 }

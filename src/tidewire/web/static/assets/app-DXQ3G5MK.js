@@ -1,1 +1,0 @@
-import"./chunk-DULC6P74.js";

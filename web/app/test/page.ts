@@ -1,0 +1,22 @@
+// What of a page the tests need, before what they test is loaded. Holds no test.
+
+/** Notifications that are on the screen: the text of each, by its tag. */
+export const shown = new Map<string, string>();
+
+Object.assign(globalThis, {
+  location: { hash: "" },
+  addEventListener: () => {},
+  navigator: {},
+  document: { title: "", visibilityState: "hidden", hasFocus: () => false },
+  Notification: class {
+    static permission = "granted";
+    #tag: string;
+    constructor(_title: string, { body, tag }: { body: string; tag: string }) {
+      this.#tag = tag;
+      shown.set(tag, body);
+    }
+    close() {
+      shown.delete(this.#tag);
+    }
+  },
+});
