@@ -75,3 +75,13 @@ def test_missing_tests_finds_a_missing_test_only() -> None:
     here = "tests/tidy/test_docs_links.py"
     text = f"`{here}::test_named_tests_exist` `{here}::nowhere` `tests/no_file.py::test_x`"
     assert missing_tests(text) == [f"{here}::nowhere", "tests/no_file.py::test_x"]
+
+
+def test_data_model_names_every_migration() -> None:
+    migrations = (ROOT / "src/tidewire/engines/sqlite/migrations").glob("*.sql")
+    text = (ROOT / "docs/data-model.md").read_text("utf-8")
+    assert [path.name for path in sorted(migrations) if f"({_link_to(path)})" not in text] == []
+
+
+def _link_to(path: Path) -> str:
+    return f"../{relative(path)}"
