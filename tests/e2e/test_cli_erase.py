@@ -55,7 +55,14 @@ def test_operator_erases_a_person_without_a_server(tmp_path: Path) -> None:
     for name in ("alice", "bob"):
         assert tidewire("users", "add", name, "--no-password", *place).exit_code == 0
     assert tidewire("say", "alice", "bob", SECRET, *place).exit_code == 0
+    near, far = tmp_path / "backups" / "monday.db", tmp_path.parent / "far.db"
+    near.parent.mkdir()
+    for file in (near, far):
+        assert tidewire("backup", tmp_path, file).exit_code == 0
     done = tidewire("users", "erase", "alice", "--yes", *place)
     assert done.exit_code == 0, done.err
     assert "Messages deleted: 1, in chats: 1" in done.out
+    # Backups still have the texts. It knows those that lie here, and says that there may be more.
+    assert f"- {near}" in done.out
+    assert "Backups that were put elsewhere hold it as well." in done.out
     assert tidewire("verify", tmp_path).exit_code == 0

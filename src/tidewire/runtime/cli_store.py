@@ -9,10 +9,17 @@ import typer
 
 from tidewire.runtime import cli_options as cli
 from tidewire.runtime.cli_cluster import cluster_config
-from tidewire.runtime.console import EXIT_CHECK_FAILED, print_json, progress_bar, say, tell
+from tidewire.runtime.console import (
+    EXIT_CHECK_FAILED,
+    print_json,
+    progress_bar,
+    say,
+    tell,
+    tell_copies,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from rich.table import Table
 
@@ -243,16 +250,6 @@ def compact(
     _note(place, "compact")
     tell(f"{place}: {before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now.")
     tell_copies(engine.copies(place) if engine.copies else ())
-
-
-def tell_copies(copies: "Iterable[Path | str]") -> None:
-    """Name what a deletion does not reach."""
-    copies = list(copies)
-    if copies:
-        tell("These copies still hold what was deleted since they were made:")
-    for copy in copies:
-        tell(f"- {copy}")
-    tell("Backups that were put elsewhere hold it as well.")
 
 
 def recover_log(

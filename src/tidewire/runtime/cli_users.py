@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tidewire.runtime import cli_options as cli
-from tidewire.runtime.console import fail, print_json, say, tell
+from tidewire.runtime.console import fail, print_json, say, tell, tell_copies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,11 +161,12 @@ def delete_user(
 def erase_user(
     username: Username, yes: YesOption = False, data_dir: cli.DataDirOption = None
 ) -> None:
-    """Delete an account and everything it has written, for ever.
+    """Delete an account and every message it has written, for ever.
 
     Each of its messages is deleted for all, in every chat it ever was in; its name
     is replaced by a pseudonym. If this is interrupted, run it again: it continues.
-    Backups keep the messages; the known backups are listed at the end.
+    Backups keep the messages; the known backups are listed at the end. Its
+    reactions stay, and what it gave as the reason for deleting a message.
     """
     _confirm(f"Delete the account of {username} and all its messages, for ever?", is_meant=yes)
     done = operate_on(data_dir, "users.erase", {"username": username})
@@ -179,10 +180,7 @@ def erase_user(
             "without their text, but their bytes stay; 'tidewire verify' names them."
         )
     tell("The bytes leave the files with the next 'tidewire compact'.")
-    if done["backups"]:
-        tell("These backups still hold what was written; delete them when you can:")
-        for file in done["backups"]:
-            tell(f"  {file}")
+    tell_copies(done["backups"])
 
 
 @users_app.command("sessions")

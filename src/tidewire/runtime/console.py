@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
@@ -22,6 +22,8 @@ from tidewire.domain.errors import TidewireError
 from tidewire.ports.inspection import Damaged
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from typer._click import Context
 
 EXIT_CHECK_FAILED: Final = 1
@@ -121,6 +123,16 @@ def say(text: str) -> None:
 def tell(text: str, indent: str = "") -> None:
     """A sentence of the result, on stdout; lines after its first begin with `indent`."""
     _print(text, sys.stdout, indent)
+
+
+def tell_copies(copies: Iterable["Path | str"]) -> None:
+    """Name what a deletion does not reach."""
+    copies = list(copies)
+    if copies:
+        tell("These copies still hold what was deleted since they were made:")
+    for copy in copies:
+        tell(f"- {copy}")
+    tell("Backups that were put elsewhere hold it as well.")
 
 
 def _print(text: str, stream: TextIO, indent: str) -> None:
