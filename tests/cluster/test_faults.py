@@ -190,7 +190,7 @@ async def test_full_load_without_a_fault_has_no_resync(cluster: Cluster, town: T
     for name in (
         "gateway_resyncs_total",
         "fanout_resyncs_total",
-        "fanout_rewinds_total",
+        "fanout_pauses_total",
         "redis_losses_total",
         "redis_pushes_dropped_total",
         "redis_routes_missing_total",

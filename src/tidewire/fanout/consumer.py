@@ -1,8 +1,9 @@
 """Reads the event log and hands it to the fan-out: at least once, nothing passed over in silence.
 
 A batch is read, its events are pushed, records that cannot be read are buried, and only then are
-its offsets committed. If the store or the dead letters cannot be reached, the batch is read again
-(K-03): a push that comes twice does no harm, because clients tell messages by their sequences.
+its offsets committed. What waits for the members of its chat, or for the dead letters, is held: it
+stays before the offsets (K-03), while the other chats go on, until too much is held. Who reads it
+again after a death pushes it twice, which does no harm: clients tell messages by their sequences.
 What a record of an unknown kind tells of is in the store all the same, written by a newer server:
 those who read its chat sync again.
 """
@@ -13,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidewire.domain.errors import Unavailable
-from tidewire.domain.events import LoggedEvent
+from tidewire.domain.events import LoggedEvent, MessageAppended
 from tidewire.domain.ids import ChatId
 from tidewire.fanout.options import FanoutOptions
 from tidewire.fanout.plan import in_order_of_versions
+from tidewire.fanout.progress import Progress
 from tidewire.ports.event_log import DeadLetters, LogReader, LogRecord
 from tidewire.ports.runtime import Clock, pause
 from tidewire.wire.dead_letters import (
@@ -31,11 +33,11 @@ from tidewire.wire.event_records import RecordRefusal, UnknownRecord, decode_rec
 
 
 class Worker(Protocol):
-    """Pushes events (`fanout.worker.FanoutWorker`, made with `can_replay`)."""
+    """Pushes events (`fanout.worker.FanoutWorker`, made with `can_wait`)."""
 
     def committed(self, events: Sequence[LoggedEvent]) -> None: ...
     def missed(self, chat_id: ChatId) -> None: ...
-    async def settled(self) -> None: ...
+    def is_waiting(self, chat_id: ChatId) -> bool: ...
 
 
 class Pushes(Protocol):
@@ -50,10 +52,11 @@ class ConsumerCounters:
     """What has happened so far, as plain numbers for the metrics.
 
     Of records of kinds that this version does not know the chats are told (K-09), those that cannot
-    be read are buried as dead letters. `rewinds` are batches that had to be read again.
+    be read are buried as dead letters. `pauses` says how often no more was read because too much
+    was held.
     """
 
-    batches = last_batch_records = handled = unknown = buried = rewinds = 0
+    batches = last_batch_records = handled = unknown = buried = pauses = 0
 
     def __init__(self) -> None:
         self.records_by_topic: Counter[str] = Counter()
@@ -70,53 +73,96 @@ class LogConsumer:
     clock: Clock
     options: FanoutOptions
     counters: ConsumerCounters = field(default_factory=ConsumerCounters, init=False)
+    _progress: Progress = field(default_factory=Progress, init=False)
+    _held: dict[ChatId, list[LogRecord]] = field(default_factory=dict, init=False)
+    _unburied: list[tuple[LogRecord, str]] = field(default_factory=list, init=False)
+
+    @property
+    def held_count(self) -> int:
+        """How many records were read and are not behind the offsets yet."""
+        return len(self._progress)
 
     async def run(self) -> None:
         while True:
             await self.step()
 
     async def step(self) -> None:
-        """Read a batch, if there is one, and deal with it."""
-        records = await self.reader.read()
-        if not records:
-            return
-        try:
-            await self._handle(records)
-        except Unavailable:
-            self.counters.rewinds += 1
-            await self.reader.rewind(records)
-            await pause(self.options.retry_ms)
-            return
-        # Only here: what is not dealt with must never lie behind the offset.
-        await self.reader.commit(records)
-        self._count(records)
+        """Read a batch, if there is one and room for it, and deal with what can be dealt with."""
+        is_full = self.held_count >= self.options.waiting_events_max
+        if is_full:
+            self.counters.pauses += 1
+            await self.reader.stay()
+        records = () if is_full else await self.reader.read()
+        for place in self.reader.take_lost():
+            self._progress.forget(place)
+        # Before more of their chats is handed over: a chat that waits no more was pushed so far.
+        pushed = self._no_longer_held()
+        if records:
+            self.counters.batches += 1
+            self.counters.last_batch_records = len(records)
+            pushed += self._hand_over(records)
+        if pushed:
+            await self.pushes.settled()
+            self._progress.done(pushed)
+        # Last, so that records that are read again are buried once, as a rule.
+        await self._bury()
+        await self._commit()
 
-    async def _handle(self, records: Sequence[LogRecord]) -> None:
-        """Raises Unavailable if something of it could not be done."""
+    def _hand_over(self, records: Sequence[LogRecord]) -> list[LogRecord]:
+        """Give what was read to the worker; answers what it has pushed already."""
+        self._progress.began(records)
         events: list[LoggedEvent] = []
-        refused: list[tuple[LogRecord, RecordRefusal]] = []
-        unknown: list[UnknownRecord] = []
+        unknown: dict[ChatId, None] = {}
+        of_chats: list[tuple[ChatId, LogRecord]] = []
         for record in records:
             found = decode_record(record.value or b"")
             match found:
                 case RecordRefusal():
-                    refused.append((record, found))
+                    self._unburied.append((record, found.reason))
+                    continue
                 case UnknownRecord():
-                    unknown.append(found)
+                    self.counters.unknown += 1
+                    unknown[found.chat_id] = None
+                    of_chats.append((found.chat_id, record))
                 case _:
-                    events.append(event_of(found))
+                    event = event_of(found)
+                    events.append(event)
+                    of_chats.append((_chat_of(event), record))
         if events:
             self.worker.committed(in_order_of_versions(events))
-        for chat_id in dict.fromkeys(one.chat_id for one in unknown):
+        for chat_id in unknown:
             self.worker.missed(chat_id)
-        await self.worker.settled()
-        await self.pushes.settled()
-        # Last, so that a batch that is read again buries them once, as a rule.
-        for record, refusal in refused:
-            await self.letters.bury(record.key, self._letter(record, refusal.reason))
         self.counters.handled += len(events)
-        self.counters.unknown += len(unknown)
-        self.counters.buried += len(refused)
+        pushed = []
+        for chat_id, record in of_chats:
+            if self.worker.is_waiting(chat_id):
+                self._held.setdefault(chat_id, []).append(record)
+            else:
+                pushed.append(record)
+        return pushed
+
+    def _no_longer_held(self) -> list[LogRecord]:
+        ready = [chat_id for chat_id in self._held if not self.worker.is_waiting(chat_id)]
+        return [record for chat_id in ready for record in self._held.pop(chat_id)]
+
+    async def _bury(self) -> None:
+        while self._unburied:
+            record, reason = self._unburied[0]
+            try:
+                await self.letters.bury(record.key, self._letter(record, reason))
+            except Unavailable:
+                await pause(self.options.retry_ms)
+                return
+            del self._unburied[0]
+            self._progress.done([record])
+            self.counters.buried += 1
+
+    async def _commit(self) -> None:
+        # Only here: what is not dealt with must never lie behind the offset.
+        handled = self._progress.take()
+        if handled:
+            await self.reader.commit(handled)
+            self.counters.records_by_topic.update(record.topic for record in handled)
 
     def _letter(self, record: LogRecord, reason: str) -> bytes:
         metadata = DeadLetterMetadata(
@@ -133,8 +179,8 @@ class LogConsumer:
         original = original_record(record.key, record.value, record.headers)
         return encode_dead_letter(DeadLetter(dlq_metadata=metadata, original_record=original))
 
-    def _count(self, records: Sequence[LogRecord]) -> None:
-        counters = self.counters
-        counters.batches += 1
-        counters.last_batch_records = len(records)
-        counters.records_by_topic.update(record.topic for record in records)
+
+def _chat_of(event: LoggedEvent) -> ChatId:
+    if isinstance(event, MessageAppended):
+        return event.message.chat_id
+    return event.chat.chat_id

@@ -24,7 +24,8 @@ class FanoutOptions:
     ever, where every change is heard of; a process that hears of none reads them again."""
     waiting_events_max: int = 10_000
     """How many events may wait while the members of their chats are read; one more, and everybody
-    connected is told to sync again."""
+    connected is told to sync again. A worker that reads the log reads no more of it instead, when
+    it holds so many, those included that stand in a partition behind one that waits."""
     status_interval_ms: int = 250
     """How far apart two status updates of one chat are at least."""
     status_large_interval_ms: int | None = None

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from tidewire.domain.chats import Roster
 from tidewire.domain.delivery import Floors
-from tidewire.domain.errors import StoreDamaged, StoreUnavailable, Unavailable, is_away
+from tidewire.domain.errors import StoreDamaged, Unavailable, is_away
 from tidewire.domain.events import (
     ChangeEvent,
     ChatClosed,
@@ -97,13 +97,13 @@ class FanoutWorker:
         tasks: Tasks,
         options: FanoutOptions,
         ticks: "TickTeller | None" = None,
-        can_replay: bool = False,
+        can_wait: bool = False,
     ) -> None:
         """Must be made on the event loop that it is to serve.
 
-        `ticks`: what tells ticks instead of this worker, in a cluster. `can_replay`: the caller can
-        hand over the events again. Then no client syncs because the store cannot be read: `settled`
-        raises, and the events are to come once more.
+        `ticks`: what tells ticks instead of this worker, in a cluster. `can_wait`: the caller
+        bounds what waits here and keeps it until it was pushed (`is_waiting`). Then events wait for
+        as long as the members of their chat cannot be read, and no client syncs because of it.
         """
         self.counters = FanoutCounters()
         self._chats = chats
@@ -126,9 +126,8 @@ class FanoutWorker:
         self._waiting_count = 0
         # Chats that made all clients sync a short while ago; True: they do so again after it.
         self._unreadable: dict[ChatId, bool] = {}
-        self._can_replay = can_replay
+        self._can_wait = can_wait
         self._teller = ticks
-        self._has_given_up = False
         self._on_settled: list[asyncio.Future[None]] = []
         self._is_reading_floors = False
         self._alone = asyncio.Semaphore(ALONE_MAX)
@@ -208,17 +207,15 @@ class FanoutWorker:
         self._router.resync(user_ids, ResyncReason.PUSHES_LOST)
 
     async def settled(self) -> None:
-        """Wait until nothing that was committed so far waits for the members of its chat.
-
-        Raises StoreUnavailable if some of it was given up since the last call, and can be replayed.
-        """
+        """Wait until nothing that was committed so far waits for the members of its chat."""
         while self._waiting:
             settled = self._loop.create_future()
             self._on_settled.append(settled)
             await settled
-        if self._has_given_up:
-            self._has_given_up = False
-            raise StoreUnavailable("the members of a chat cannot be read")
+
+    def is_waiting(self, chat_id: ChatId) -> bool:
+        """Does something of this chat wait for its members?"""
+        return chat_id in self._waiting
 
     def typing(
         self, user_id: UserId, chat_id: ChatId, *, is_typing: bool, origin: ConnectionId
@@ -314,7 +311,7 @@ class FanoutWorker:
         self._router.push(push)
 
     def _wait_for_roster(self, chat_id: ChatId, version: int, act: WithRoster) -> None:
-        if self._waiting_count >= self._options.waiting_events_max:
+        if not self._can_wait and self._waiting_count >= self._options.waiting_events_max:
             self._give_up(ResyncReason.FANOUT_OVERLOADED)
             return
         self._waiting_count += 1
@@ -338,7 +335,7 @@ class FanoutWorker:
                 raise
             except Unavailable:
                 attempts += 1
-                if attempts >= self._options.read_attempts_max:
+                if attempts >= self._options.read_attempts_max and not self._can_wait:
                     self._give_up(ResyncReason.STORE_UNAVAILABLE)
                     return
                 await pause(self._options.retry_ms)
@@ -397,14 +394,10 @@ class FanoutWorker:
                 settled.set_result(None)
 
     def _give_up(self, reason: ResyncReason) -> None:
-        """It is unknown whom the waiting events concern, so all clients sync again, unless the
-        events come again."""
+        """It is unknown whom the waiting events concern, so all clients sync again."""
         self._waiting.clear()
         self._waiting_count = 0
         self._tell_if_settled()
-        if self._can_replay:
-            self._has_given_up = True
-            return
         self.counters.resyncs += 1
         self._router.resync(None, reason)
 

@@ -6,7 +6,7 @@ gets every event at least once. Order in the log is not promised, not even withi
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, get_args
 
 import msgspec
@@ -117,6 +117,10 @@ def publishing(
     return answer
 
 
+Place = tuple[str, int]
+"""A topic and one of its partitions."""
+
+
 class LogRecord(msgspec.Struct, frozen=True, gc=False):
     """What lies at one place in the log. Other programs may write anything into a topic."""
 
@@ -127,6 +131,10 @@ class LogRecord(msgspec.Struct, frozen=True, gc=False):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def place(self) -> Place:
+        return self.topic, self.partition
 
 
 class LogReader(Protocol):
@@ -151,11 +159,16 @@ class LogReader(Protocol):
         """
         ...
 
-    async def rewind(self, unhandled: Sequence[LogRecord]) -> None:
-        """These records are not dealt with: read them again, from the first of each partition."""
+    async def stay(self) -> None:
+        """Remain a reader for a moment without reading: others do not take the partitions over."""
         ...
 
-    def lag(self) -> Mapping[tuple[str, int], int]:
+    def take_lost(self) -> Collection[Place]:
+        """The partitions that were given to others since this was asked last: they read what was
+        not committed. What `read` returned last was read after that."""
+        ...
+
+    def lag(self) -> Mapping[Place, int]:
         """How many records wait, by topic and partition of those that this reader looks after."""
         ...
 

@@ -299,7 +299,7 @@ def add_fanout_parts(
         tasks=tasks,
         options=fit_fanout(config.fanout),
         ticks=NoTicks(),
-        can_replay=True,
+        can_wait=True,
     )
     backbone.reader = reader = ask(config, "log_reader", reader_id=backbone.name)
     backbone.consumer = LogConsumer(

@@ -15,7 +15,6 @@ from tests.engines.kafka.gateway import eventually
 from tests.support.kafka import fresh_topics
 from tests.support.pushing import published
 from tests.unit.ingest.events import a_message, a_rename
-from tidewire.domain.errors import StoreUnavailable
 from tidewire.domain.events import Event, MessageAppended
 from tidewire.domain.ids import ChatId
 from tidewire.engines.kafka import consumer as kafka_consumer
@@ -42,12 +41,25 @@ class Fanout:
         self.gate = asyncio.Event()
         self.gate.set()
         self.has_batch = asyncio.Event()
-        self.faults = 0
+        self.slow: set[ChatId] = set()
+        self.held: list[tuple[ChatId, int]] = []
 
     def committed(self, events: Sequence[Event]) -> None:
-        messages = [one.message for one in events if isinstance(one, MessageAppended)]
-        self.pending += [(message.chat_id, message.sequence) for message in messages]
+        for event in events:
+            if isinstance(event, MessageAppended):
+                message = event.message
+                kept = self.held if message.chat_id in self.slow else self.pending
+                kept.append((message.chat_id, message.sequence))
         self.has_batch.set()
+
+    def is_waiting(self, chat_id: ChatId) -> bool:
+        return chat_id in self.slow
+
+    def hurry(self) -> None:
+        """The members of all chats are known."""
+        self.slow.clear()
+        self.pending += self.held
+        self.held = []
 
     def missed(self, chat_id: ChatId) -> None:
         raise AssertionError("every record is of a kind that is known")
@@ -55,9 +67,6 @@ class Fanout:
     async def settled(self) -> None:
         pending, self.pending = self.pending, []
         await self.gate.wait()
-        if self.faults and pending:
-            self.faults -= 1
-            raise StoreUnavailable("the test says so")
         self.handled += pending
 
 
@@ -66,6 +75,7 @@ def consumer_of(
     log: KafkaEventLog,
     fanout: Fanout,
     kind: type[LogConsumer] = LogConsumer,
+    **bounds: int,
 ) -> LogConsumer:
     return kind(
         reader=reader,
@@ -73,7 +83,7 @@ def consumer_of(
         worker=fanout,
         pushes=fanout,
         clock=SystemClock(),
-        options=FanoutOptions(retry_ms=1),
+        options=FanoutOptions(retry_ms=1, **bounds),
     )
 
 
@@ -220,18 +230,60 @@ async def test_poison_is_buried_with_every_field_and_the_next_record_is_handled(
     ]
 
 
-async def test_batch_that_fails_is_read_again_by_the_same_reader(
-    options: KafkaOptions, open_log: OpenLog, open_reader: OpenReader
+async def test_slow_chat_is_held_before_the_offsets_while_all_others_go_on(
+    open_log: OpenLog, open_reader: OpenReader
 ) -> None:
+    options = fresh_topics(batch_records_max=5)
     log, reader, fanout = open_log(options), open_reader(options), Fanout()
-    sent = await publish(log, 2)
-    fanout.faults = 3
+    slow = CHATS[0]
+    fanout.slow = {slow}
+    sent = await publish(log, 3)
     consumer = consumer_of(reader, log, fanout)
-    while not set(fanout.handled) >= sent:
+    others = {one for one in sent if one[0] != slow}
+    while not set(fanout.handled) >= others or len(fanout.held) < 3:
         await consumer.step()
-    assert consumer.counters.rewinds == reader.counters.rewinds == 3
+    assert fanout.held == [(slow, 1), (slow, 2), (slow, 3)]
+    held_count = consumer.held_count
+    assert 3 <= held_count < len(sent)
+    while reader._progress:
+        await consumer.step()
+    assert await committed_offsets(options, reader) == len(sent) - held_count
+    fanout.hurry()
+    while consumer.held_count:
+        await consumer.step()
+    assert set(fanout.handled) == sent
+    assert len(fanout.handled) == len(sent)
     await reader.close()
     assert await committed_offsets(options, reader) == len(sent)
+
+
+async def test_reader_that_has_no_room_stays_in_the_group_and_loses_nothing(
+    open_log: OpenLog, open_reader: OpenReader, tasks: TaskSupervisor
+) -> None:
+    """For longer than a reader may be silent; the other, which has room, joins meanwhile."""
+    options = fresh_topics(batch_records_max=5, poll_interval_ms=6_000)
+    log = open_log(options)
+    full, other = open_reader(options, reader_id="one"), open_reader(options, reader_id="two")
+    fanouts = [Fanout(), Fanout()]
+    fanouts[0].slow = set(CHATS)
+    sent = await publish(log, 5)
+    consumers = [
+        consumer_of(full, log, fanouts[0], waiting_events_max=10),
+        consumer_of(other, log, fanouts[1]),
+    ]
+    tasks.start_service("one", consumers[0].run())
+    await eventually(lambda: consumers[0].counters.pauses >= 1)
+    held = len(fanouts[0].held)
+    assert 10 <= held < 15
+    tasks.start_service("two", consumers[1].run())
+    pauses = consumers[0].counters.pauses
+    await eventually(lambda: full.counters.partitions == 4 and other.counters.partitions == 4)
+    # Half a second each.
+    await eventually(lambda: consumers[0].counters.pauses > pauses + 14)
+    fanouts[0].hurry()
+    await eventually(lambda: {*fanouts[0].handled, *fanouts[1].handled} >= sent)
+    await eventually(_committed_all(options, full, len(sent)))
+    assert full.counters.partitions == 4
 
 
 async def test_brokers_are_told_of_progress_now_and_then_and_of_the_rest_when_it_is_quiet(
@@ -272,7 +324,8 @@ class Hasty(LogConsumer):
         records = await self.reader.read()
         if records:
             await self.reader.commit(records)
-            await self._handle(records)
+            self._hand_over(records)
+            await self.pushes.settled()
 
 
 async def seen_after_a_death(

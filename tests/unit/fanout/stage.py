@@ -101,7 +101,7 @@ class Harness(MemoryHarness):
 
 
 class Stage:
-    def __init__(self, engine: Harness, *, can_replay: bool = False, **options: int) -> None:
+    def __init__(self, engine: Harness, *, can_wait: bool = False, **options: int) -> None:
         self.world = World(engine)
         self.router = RecordingRouter()
         self.tasks = TaskSupervisor()
@@ -113,7 +113,7 @@ class Stage:
             clock=SystemClock(),
             tasks=self.tasks,
             options=FanoutOptions(status_interval_ms=5, retry_ms=1, **options),
-            can_replay=can_replay,
+            can_wait=can_wait,
         )
         self.bus = CommitBus()
         self.bus.subscribe(LOGGED, self.worker.committed)

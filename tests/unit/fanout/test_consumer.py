@@ -2,19 +2,19 @@
 
 import asyncio
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tests.unit.ingest.events import CHAT, a_message, a_rename
 from tests.unit.ingest.house import JumpingClock
-from tidewire.domain.errors import LogUnavailable, StoreUnavailable
+from tidewire.domain.errors import LogUnavailable
 from tidewire.domain.events import Event, LoggedEvent
 from tidewire.domain.ids import ChatId
 from tidewire.fanout.consumer import LogConsumer
 from tidewire.fanout.options import FanoutOptions
-from tidewire.ports.event_log import LogRecord
+from tidewire.ports.event_log import LogRecord, Place
 from tidewire.wire.event_records import encode_record, record_of
 
 TOPIC = "messages.persisted"
@@ -42,7 +42,8 @@ class Log:
         self.events: list[Event] = []
         self.missed_chats: list[ChatId] = []
         self.letters: list[dict[str, Any]] = []
-        self.faults: list[Exception] = []
+        self.lost: set[Place] = set()
+        self.slow: set[ChatId] = set()
         self.bury_faults: list[Exception] = []
 
     async def read(self) -> Sequence[LogRecord]:
@@ -54,11 +55,14 @@ class Log:
         self.acts.append("commit")
         self.committed_offset = handled[-1].offset + 1
 
-    async def rewind(self, unhandled: Sequence[LogRecord]) -> None:
-        self.acts.append("rewind")
-        self.position = unhandled[0].offset
+    async def stay(self) -> None:
+        self.acts.append("stay")
 
-    def lag(self) -> Mapping[tuple[str, int], int]:
+    def take_lost(self) -> Collection[Place]:
+        lost, self.lost = self.lost, set()
+        return lost
+
+    def lag(self) -> Mapping[Place, int]:
         return {}
 
     def committed(self, events: Sequence[Event]) -> None:
@@ -69,10 +73,11 @@ class Log:
         self.acts.append("missed")
         self.missed_chats.append(chat_id)
 
+    def is_waiting(self, chat_id: ChatId) -> bool:
+        return chat_id in self.slow
+
     async def settled(self) -> None:
         self.acts.append("settled")
-        if self.faults:
-            raise self.faults.pop()
 
     async def bury(self, key: bytes | None, letter: bytes) -> None:
         if self.bury_faults:
@@ -88,7 +93,7 @@ class Log:
             worker=self,
             pushes=self,
             clock=JumpingClock(),
-            options=FanoutOptions(retry_ms=1),
+            options=FanoutOptions(retry_ms=1, waiting_events_max=6),
         )
 
 
@@ -102,30 +107,63 @@ async def test_offsets_are_committed_after_everything_is_pushed_and_handed_on() 
     log = Log(encoded(a_message(1)), encoded(a_rename(2)))
     consumer = log.consumer()
     await consumer.step()
-    assert log.acts == ["push", "settled", "settled", "commit"]
+    assert log.acts == ["push", "settled", "commit"]
     assert log.events == [a_message(1), a_rename(2)]
     assert log.committed_offset == 2
     await consumer.step()
-    assert log.acts[4:] == []
+    assert log.acts[3:] == []
     assert consumer.counters.batches == 1
     assert consumer.counters.last_batch_records == 2
     assert consumer.counters.records_by_topic == {TOPIC: 2}
 
 
-async def test_batch_is_read_again_when_it_could_not_be_pushed() -> None:
-    log = Log(*(encoded(a_message(sequence)) for sequence in range(1, 6)))
-    log.faults = [StoreUnavailable("the test says so")] * 2
+OTHER = ChatId("chat_2")
+
+
+async def test_slow_chat_holds_the_offsets_and_no_other_chat() -> None:
+    log = Log(
+        encoded(a_message(1)),
+        *(encoded(a_message(sequence, OTHER)) for sequence in range(1, 6)),
+    )
+    log.slow = {CHAT}
     consumer = log.consumer()
-    await consumer.step()
-    assert (log.committed_offset, log.position) == (0, 0)
-    await consumer.step()
-    assert (log.committed_offset, log.position) == (0, 0)
     for _ in range(2):
         await consumer.step()
-    assert log.committed_offset == 5
-    assert log.events[-5:] == [a_message(sequence) for sequence in range(1, 6)]
-    assert consumer.counters.rewinds == 2
-    assert consumer.counters.handled == 5
+    assert log.events[1:] == [a_message(sequence, OTHER) for sequence in range(1, 6)]
+    assert (log.committed_offset, consumer.held_count) == (0, 6)
+    log.slow = set()
+    await consumer.step()
+    assert (log.committed_offset, consumer.held_count) == (6, 0)
+    assert len(log.events) == 6
+
+
+async def test_no_more_is_read_while_too_much_is_held() -> None:
+    log = Log(*(encoded(a_message(sequence)) for sequence in range(1, 12)))
+    log.slow = {CHAT}
+    consumer = log.consumer()
+    for _ in range(5):
+        await consumer.step()
+    assert (log.position, log.committed_offset) == (6, 0)
+    assert log.acts == ["push", "push", "stay", "stay", "stay"]
+    assert consumer.counters.pauses == 3
+    log.slow = set()
+    for _ in range(3):
+        await consumer.step()
+    assert (log.committed_offset, consumer.held_count) == (11, 0)
+    assert log.events == [a_message(sequence) for sequence in range(1, 12)]
+
+
+async def test_partition_that_goes_to_another_reader_is_held_no_longer() -> None:
+    log = Log(*(encoded(a_message(sequence)) for sequence in range(1, 3)))
+    log.slow = {CHAT}
+    consumer = log.consumer()
+    await consumer.step()
+    log.lost = {(TOPIC, 3)}
+    await consumer.step()
+    assert consumer.held_count == 0
+    log.slow = set()
+    await consumer.step()
+    assert "commit" not in log.acts
 
 
 async def test_poison_is_buried_with_all_that_is_known_of_it_and_the_next_is_handled() -> None:
@@ -134,7 +172,7 @@ async def test_poison_is_buried_with_all_that_is_known_of_it_and_the_next_is_han
     consumer = log.consumer()
     await consumer.step()
     assert log.events == [a_message(1)]
-    assert log.acts == ["push", "settled", "settled", "bury", "bury", "commit"]
+    assert log.acts == ["push", "settled", "bury", "bury", "commit"]
     assert consumer.counters.buried == 2
     first, second = log.letters
     metadata = first["dlq_metadata"]
@@ -173,21 +211,22 @@ async def test_unknown_kinds_are_told_to_their_chat_once_a_batch_and_counted() -
     consumer = log.consumer()
     await consumer.step()
     assert log.missed_chats == [CHAT]
-    assert log.acts == ["push", "missed", "settled", "settled", "commit"]
+    assert log.acts == ["push", "missed", "settled", "commit"]
     assert consumer.counters.unknown == 2
     assert log.events == [a_message(1)]
     assert log.letters == []
     assert log.committed_offset == 3
 
 
-async def test_unknown_kind_is_read_again_when_its_chat_could_not_be_told() -> None:
+async def test_unknown_kind_is_held_until_its_chat_is_told() -> None:
     log = Log(encoded(a_rename(1)).replace(b"ChatUpdated", b"ChatPainted"))
-    log.faults = [StoreUnavailable("the test says so")]
+    log.slow = {CHAT}
     consumer = log.consumer()
     await consumer.step()
-    assert (log.committed_offset, consumer.counters.unknown) == (0, 0)
+    assert (log.committed_offset, log.missed_chats) == (0, [CHAT])
+    log.slow = set()
     await consumer.step()
-    assert (log.committed_offset, log.missed_chats) == (1, [CHAT, CHAT])
+    assert (log.committed_offset, log.missed_chats) == (1, [CHAT])
 
 
 async def test_run_goes_on_until_it_is_cancelled() -> None:

@@ -1,8 +1,8 @@
 """The reading end of the log: one reader of a group, on a thread of its own.
 
-The vendor's client is only touched on that thread. What was read is dealt with before more is read,
-so nothing is under way when partitions are taken away, which happens while reading. Nothing waits
-for a broker's answer: a client that has given up never gets one, and has to be made anew.
+The vendor's client is only touched on that thread. Partitions are taken away while reading, and
+whoever reads is told of it then: what was not committed of them is others'. Nothing waits for a
+broker's answer: a client that has given up never gets one, and has to be made anew.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import SimpleQueue
@@ -21,8 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from tidewire.engines.kafka import schema
 from tidewire.engines.kafka.options import HEARTBEATS_PER_SESSION, STATISTICS_MS, KafkaOptions
 from tidewire.engines.kafka.statistics import decode_statistics
-from tidewire.engines.kafka.unread import Place
-from tidewire.ports.event_log import LogReader, LogRecord
+from tidewire.ports.event_log import LogReader, LogRecord, Place
 
 READ_S_MAX: Final = 0.5
 """How long a read waits for a first record."""
@@ -45,7 +44,7 @@ class ReaderCounters:
     `renewals` says how often the client had given up on the brokers and was made anew.
     """
 
-    partitions = commits = commits_failed = rewinds = renewals = 0
+    partitions = commits = commits_failed = renewals = 0
 
 
 class LoopThread:
@@ -97,6 +96,8 @@ class KafkaLogReader:
         # How often they were told and have not answered yet.
         self._unanswered = 0
         self._held: set[Place] = set()
+        self._given_away: set[Place] = set()
+        self._is_paused = False
         self._is_given_up = False
         self._lag: Mapping[Place, int] = {}
         self._is_reached = True
@@ -115,8 +116,13 @@ class KafkaLogReader:
     async def commit(self, handled: Sequence[LogRecord]) -> None:
         await self._thread.do(lambda: self._commit(handled))
 
-    async def rewind(self, unhandled: Sequence[LogRecord]) -> None:
-        await self._thread.do(lambda: self._rewind(unhandled))
+    async def stay(self) -> None:
+        await self._thread.do(self._stay)
+
+    def take_lost(self) -> Collection[Place]:
+        # The thread is idle: nobody reads at the same time.
+        lost, self._given_away = self._given_away, set()
+        return lost
 
     def lag(self) -> Mapping[Place, int]:
         return self._lag
@@ -182,6 +188,9 @@ class KafkaLogReader:
         consumer = self._joined()
         if self._is_closing:
             return []
+        if self._is_paused:
+            consumer.resume(consumer.assignment())
+            self._is_paused = False
         first = consumer.poll(TELL_S if self._progress else READ_S_MAX)
         if first is None:
             self._tell_all_progress()
@@ -197,7 +206,7 @@ class KafkaLogReader:
             else:
                 self._pass_over(error)
         # Reading may have given partitions away: what was read of them is another reader's now.
-        records = [one for one in records if (one.topic, one.partition) in self._held]
+        records = [one for one in records if one.place in self._held]
         if records and not self._is_reached:
             self._is_reached = True
             _logger.warning("the event log is read again")
@@ -211,6 +220,8 @@ class KafkaLogReader:
         # Not closed, and ended elsewhere: either may wait for brokers. Only the list holds it now.
         old, self._consumer = [self._consumer], None
         threading.Thread(target=old.clear, name="kafka-renewal", daemon=True).start()
+        self._given_away |= self._held
+        self._is_paused = False
         self._hold(set())
         self._progress.clear()
         self._unanswered = 0
@@ -223,7 +234,7 @@ class KafkaLogReader:
 
     def _commit(self, handled: Sequence[LogRecord]) -> None:
         for one in handled:
-            place = (one.topic, one.partition)
+            place = one.place
             if place in self._held:
                 self._progress[place] = max(one.offset + 1, self._progress.get(place, 0))
         if time.monotonic() - self._told_s >= TELL_S:
@@ -246,15 +257,26 @@ class KafkaLogReader:
         self._joined().commit(offsets=offsets, asynchronous=True)
         self._unanswered += 1
 
-    def _rewind(self, unhandled: Sequence[LogRecord]) -> None:
-        self.counters.rewinds += 1
-        first: dict[Place, int] = {}
-        for one in unhandled:
-            place = (one.topic, one.partition)
-            first[place] = min(one.offset, first.get(place, one.offset))
-        for place, offset in first.items():
-            if place in self._held:
-                self._joined().seek(TopicPartition(*place, offset))
+    def _stay(self) -> None:
+        """Asks for nothing, and lets the client do what the group wants of it meanwhile."""
+        if self._is_given_up:
+            self._renew()
+        consumer = self._joined()
+        if self._is_closing:
+            return
+        consumer.pause(consumer.assignment())
+        self._is_paused = True
+        message = consumer.poll(READ_S_MAX)
+        if message is None:
+            self._tell_all_progress()
+            return
+        error = message.error()
+        if error is not None:
+            self._pass_over(error)
+            return
+        # Of a partition that was given to us just now: it is read when there is room.
+        record = _record_of(message)
+        consumer.seek(TopicPartition(*record.place, record.offset))
 
     def _close(self) -> None:
         if self._consumer is not None:
@@ -273,6 +295,7 @@ class KafkaLogReader:
 
     def _lost(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
         gone = {_place_of(one) for one in places}
+        self._given_away |= gone
         self._hold(self._held - gone)
         self._progress = {
             place: offset for place, offset in self._progress.items() if place not in gone

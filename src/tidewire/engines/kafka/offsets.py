@@ -16,7 +16,7 @@ from tidewire.domain.errors import LogUnavailable
 from tidewire.engines.kafka.consumer import LoopThread
 from tidewire.engines.kafka.options import KafkaOptions
 from tidewire.engines.kafka.schema import GROUP
-from tidewire.engines.kafka.unread import Place
+from tidewire.ports.event_log import Place
 
 ANSWER_S_MAX: Final = 1.0
 FAILURES_MAX: Final = 5

@@ -12,9 +12,7 @@ import msgspec
 
 from tidewire.domain.ids import ChatId
 from tidewire.domain.lag import Behind, Former, gathered
-
-Place = tuple[str, int]
-"""A topic and one of its partitions."""
+from tidewire.ports.event_log import Place
 
 RECORDS_MAX: Final = 20_000
 
