@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
 
+from tests.cluster.hot import in_order_of_time
 from tests.cluster.running import Cluster, Member, metric_of, running
 from tests.e2e.chatting import RISING, Account, Frame, Phone, chained, new_key
 from tidewire.engines.kafka.schema import MEMBERSHIPS, MESSAGES
@@ -294,19 +295,6 @@ async def once(is_so: Callable[[], bool], what: str) -> None:
                 await asyncio.sleep(0.01)
     except TimeoutError:
         raise AssertionError(what) from None
-
-
-def in_order_of_time(spoken: Iterable[Spoken]) -> bool:
-    """What was sent after another's ack had come stands after it."""
-    by_ack = sorted(spoken, key=lambda one: one.acked_s)
-    highest = done = 0
-    for one in sorted(by_ack, key=lambda one: one.sent_s):
-        while by_ack[done].acked_s < one.sent_s:
-            highest = max(highest, by_ack[done].sequence)
-            done += 1
-        if one.sequence <= highest:
-            return False
-    return True
 
 
 async def test_two_gateways_write_one_chat_while_members_come_and_go(

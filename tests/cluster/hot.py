@@ -1,0 +1,192 @@
+"""Several gateways that write into one chat as fast as they can, and what comes of it. Holds no
+test."""
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Protocol
+
+from tests.cluster.running import Cluster, Member, metric_of
+from tests.e2e.chatting import Account, Frame, HungUp, Phone, new_key
+
+ANSWER_S_MAX = 15.0
+
+
+class Timed(Protocol):
+    """A message that was answered."""
+
+    sent_s: float
+    acked_s: float
+    sequence: int
+
+
+def in_order_of_time(spoken: Iterable[Timed]) -> bool:
+    """What was sent after another's ack had come stands after it."""
+    by_ack = sorted(spoken, key=lambda one: one.acked_s)
+    highest = done = 0
+    for one in sorted(by_ack, key=lambda one: one.sent_s):
+        while by_ack[done].acked_s < one.sent_s:
+            highest = max(highest, by_ack[done].sequence)
+            done += 1
+        if one.sequence <= highest:
+            return False
+    return True
+
+
+@dataclass
+class Said:
+    """A message as its writer knows it: the how-manieth of which line."""
+
+    line: int
+    number: int
+    sent_s: float
+    acked_s: float
+    sequence: int
+
+
+@dataclass
+class Outcome:
+    """What writers were told within a time."""
+
+    seconds: float
+    said: dict[str, Said] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
+    fences_failed: float = 0
+    unused: float = 0
+
+    @property
+    def rate(self) -> float:
+        return len(self.said) / self.seconds
+
+    @property
+    def unused_share(self) -> float:
+        return self.unused / max(1.0, len(self.said) + self.unused)
+
+    @property
+    def is_in_order(self) -> bool:
+        """By time, and what one connection has sent by its own order."""
+        lines: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for one in self.said.values():
+            lines[one.line].append((one.number, one.sequence))
+        return in_order_of_time(self.said.values()) and all(
+            sorted(line) == sorted(line, key=lambda pair: pair[1]) for line in lines.values()
+        )
+
+    def silence_s(self, lines: Collection[int], from_s: float) -> float:
+        """How long the writer of one of these lines got no answer at most, from then on."""
+        longest_s = 0.0
+        for line in lines:
+            acks = sorted(one.acked_s for one in self.said.values() if one.line == line)
+            times = [from_s, *(acked_s for acked_s in acks if acked_s > from_s)]
+            longest_s = max([longest_s, *(b - a for a, b in pairwise(times))])
+            assert len(times) > 1, f"line {line} got no answer any more"
+        return longest_s
+
+    def __str__(self) -> str:
+        took = sorted(one.acked_s - one.sent_s for one in self.said.values())
+        return (
+            f"{self.rate:.0f} messages/s, {sum(self.refused.values())} refused, "
+            f"{self.unused_share:.1%} numbers unused, {self.fences_failed:.0f} fences lost, "
+            f"ack p50 {took[len(took) // 2]:.2f} s, p99 {took[len(took) * 99 // 100]:.2f} s"
+        )
+
+
+class Writer:
+    """One connection that has so many messages of one chat on their way, all the time."""
+
+    def __init__(self, number: int, account: Account, gateway: Member, window: int) -> None:
+        self.gateway = gateway
+        self.number = number
+        self._sent_count = 0
+        self._account = account
+        self._window = window
+        self._answers: dict[str, asyncio.Future[Frame]] = {}
+        self._phone: Phone | None = None
+
+    async def connect(self, stack: AsyncExitStack) -> None:
+        self._phone = await stack.enter_async_context(self.gateway.phone(self._account))
+        self._phone.on_frame = self._take
+
+    def _take(self, frame: Frame) -> None:
+        answer = self._answers.pop(frame.get("request_id", ""), None)
+        if answer is not None and not answer.done():
+            answer.set_result(frame)
+        assert self._phone is not None
+        self._phone.inbox.clear()
+
+    async def write(self, chat_id: str, until: asyncio.Event, outcome: Outcome) -> None:
+        """Until it is over, or the gateway is gone. A message that is refused is not said again."""
+        await asyncio.gather(
+            *(self._one_by_one(chat_id, until, outcome) for _ in range(self._window))
+        )
+
+    async def _one_by_one(self, chat_id: str, until: asyncio.Event, outcome: Outcome) -> None:
+        assert self._phone is not None
+        while not until.is_set() and self.gateway.is_running:
+            key, request_id, sent_s = new_key(), new_key(), time.monotonic()
+            self._sent_count += 1
+            number = self._sent_count
+            answer = asyncio.get_running_loop().create_future()
+            self._answers[request_id] = answer
+            payload = {"chat_id": chat_id, "client_message_id": key, "content": key}
+            try:
+                await self._phone.post("send_message", payload, request_id)
+                async with asyncio.timeout(ANSWER_S_MAX):
+                    frame = await answer
+            except (HungUp, OSError, TimeoutError):
+                if self.gateway.is_running:
+                    outcome.refused["no answer"] += 1
+                return
+            if frame["type"] == "send_message_ack":
+                sequence = frame["payload"]["sequence"]
+                acked_s = time.monotonic()
+                outcome.said[key] = Said(self.number, number, sent_s, acked_s, sequence)
+            else:
+                outcome.refused[frame["payload"]["code"]] += 1
+
+
+async def seated(
+    stack: AsyncExitStack, gateways: Sequence[Member], accounts: Sequence[Account], window: int
+) -> list[Writer]:
+    """Each next one at the next gateway."""
+    writers = [
+        Writer(number, account, gateways[number % len(gateways)], window)
+        for number, account in enumerate(accounts)
+    ]
+    for writer in writers:
+        await writer.connect(stack)
+    return writers
+
+
+async def contend(
+    cluster: Cluster,
+    writers: Sequence[Writer],
+    chat_id: str,
+    seconds: float,
+    meanwhile: Callable[[], Awaitable[None]] | None = None,
+) -> Outcome:
+    """All writers at once, for so long, and for so long again after what happens `meanwhile`."""
+    gateways = [one for one in cluster.gateways if one.is_running]
+    names = ("durability_fences_failed_total", "durability_sequence_gaps_total")
+    before = [sum([await metric_of(one, name) for one in gateways]) for name in names]
+    is_over = asyncio.Event()
+    began_s = time.monotonic()
+    outcome = Outcome(seconds)
+    writing = [asyncio.create_task(one.write(chat_id, is_over, outcome)) for one in writers]
+    await asyncio.sleep(seconds)
+    if meanwhile is not None:
+        await meanwhile()
+        await asyncio.sleep(seconds)
+    is_over.set()
+    await asyncio.gather(*writing)
+    outcome.seconds = time.monotonic() - began_s
+    gateways = [one for one in gateways if one.is_running]
+    after = [sum([await metric_of(one, name) for one in gateways]) for name in names]
+    outcome.fences_failed, outcome.unused = (
+        now - then for now, then in zip(after, before, strict=True)
+    )
+    return outcome
