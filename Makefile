@@ -17,7 +17,7 @@ TOOLS := tools/bench tools/conformance
 PROJECTS := pyproject.toml $(TOOLS:=/pyproject.toml)
 PYTEST = $(BIN)/python -m pytest --dist worksteal -n
 # Shells whose tests need no server: gated beside the PURE modules, which have a bound of their own.
-SHELLS := src/tidewire/gateway/hub.py,src/tidewire/gateway/driver.py,src/tidewire/gateway/service.py,src/tidewire/ingest/service.py,src/tidewire/delivery/service.py,src/tidewire/fanout/worker.py,src/tidewire/fanout/local_ticks.py
+SHELLS := src/tidewire/gateway/hub.py,src/tidewire/gateway/driver.py,src/tidewire/gateway/service.py,src/tidewire/ingest/service.py,src/tidewire/ingest/forwarding.py,src/tidewire/delivery/service.py,src/tidewire/fanout/worker.py,src/tidewire/fanout/local_ticks.py
 # What also runs on servers of several processes, within a minute.
 AT_THREE := tests/e2e/test_acceptance.py tests/e2e/test_ticks.py tests/e2e/test_shutdown.py
 # By themselves: they want a machine that does nothing else. Briefly in a cluster of short times, or

@@ -87,6 +87,7 @@ class Local:
         self.revoked: list[SessionId] = []
         self.rosters: list[ChatId] = []
         self.news: list[ChatNews] = []
+        self.forwards: list[bytes] = []
         self.unrouted: list[UserId] = []
         self.lost = 0
         self._changed = asyncio.Event()
@@ -126,6 +127,10 @@ class Local:
 
     def on_news(self, news: ChatNews) -> None:
         self.news.append(news)
+        self._changed.set()
+
+    def on_forward(self, body: bytes) -> None:
+        self.forwards.append(body)
         self._changed.set()
 
     def on_unrouted(self, user_ids: Sequence[UserId]) -> None:
@@ -170,6 +175,7 @@ class Node:
             on_revoked=self.local.on_revoked,
             on_roster_changed=self.local.on_roster_changed,
             on_news=self.local.on_news,
+            on_forward=self.local.on_forward,
             on_unrouted=self.local.on_unrouted,
             on_lost=self.local.on_lost,
         )

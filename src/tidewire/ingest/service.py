@@ -46,9 +46,23 @@ from tidewire.ingest.batcher import Answers, Batch, Batcher
 from tidewire.ingest.options import IngestOptions
 from tidewire.ports.audit import NO_TRAIL, AuditTrail
 from tidewire.ports.runtime import Clock, IdSource, RequestKind, Tasks
-from tidewire.ports.storage import MessageStore
+from tidewire.ports.storage import Appends
 
 Done = Callable[[AppendOutcome], None]
+
+
+class Foreign:
+    """Who is told of a send that another gateway has taken in, and counts."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, tell: Done) -> None:
+        self._tell = tell
+
+    def __call__(self, outcome: AppendOutcome) -> None:
+        self._tell(outcome)
+
+
 SERVICE: Final = "ingest"
 HELD_MS_MAX: Final = 10_000
 """How long a stamp is held while the calendar is behind it."""
@@ -108,7 +122,7 @@ class IngestService:
     def __init__(
         self,
         *,
-        store: MessageStore,
+        store: Appends,
         clock: Clock,
         ids: IdSource,
         tasks: Tasks,
@@ -205,6 +219,24 @@ class IngestService:
             self._set_timer(deadline_at_ms)
         if not self._is_starting and self._batcher.can_take():
             # In the next turn of the loop: all sends of this turn share the batches.
+            self._is_starting = True
+            self._loop.call_soon(self._hand_over)
+
+    def take_nowait(self, send: SendMessage, *, done: Foreign, deadline_at_ms: int) -> None:
+        """As `submit_nowait`, for a send that another gateway has taken in: it has an id, was
+        limited, and is counted there."""
+        if self._is_draining:
+            self._answer_soon([(done, _shutting_down())])
+            return
+        try:
+            check_send(send)
+            self._batcher.offer(send, done, deadline_at_ms)
+        except TidewireError as refusal:
+            self._answer_soon([(done, refusal)])
+            return
+        if self._timer is None or deadline_at_ms < self._timer_at_ms:
+            self._set_timer(deadline_at_ms)
+        if not self._is_starting and self._batcher.can_take():
             self._is_starting = True
             self._loop.call_soon(self._hand_over)
 
@@ -346,7 +378,9 @@ class IngestService:
         self._batcher.answers_given()
         counters = self.counters
         for done, outcome in answers:
-            if isinstance(outcome, Appended):
+            if done.__class__ is Foreign:
+                pass
+            elif isinstance(outcome, Appended):
                 if outcome.deduplicated:
                     counters.deduplicated += 1
                 else:

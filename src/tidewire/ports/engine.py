@@ -20,6 +20,7 @@ from tidewire.ports.event_log import (
     LogReader,
     Outbox,
 )
+from tidewire.ports.forwarding import Between
 from tidewire.ports.inspection import CounterEvidence, CounterRepair, Inspector, NewCounter
 from tidewire.ports.router import Registrar, Router
 from tidewire.ports.storage import Storage
@@ -31,6 +32,10 @@ Decide = Callable[[CounterEvidence], NewCounter | None]
 
 class SharedStore(Storage, Outbox, Protocol):
     """The store of a cluster."""
+
+    on_overtaken: Callable[[ChatId], None]
+    """Is told of a chat into which another process has just committed before this one could. It
+    returns at once, and must not raise."""
 
     async def agree(self, name: str, value: str) -> str:
         """The value of the process that was first to give one."""
@@ -163,4 +168,5 @@ class Engine:
     log_reader: Callable[..., SharedLogReader] | None = None
     router: Callable[..., SharedRouter] | None = None
     inbox: Callable[..., SharedInbox] | None = None
+    between: Callable[..., Between] | None = None
     limits: Callable[..., Part] | None = None

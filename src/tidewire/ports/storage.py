@@ -49,20 +49,14 @@ EXIT_STORE_IN_DOUBT: Final = 74
 """The exit code of a process whose store can no longer be trusted (EX_IOERR)."""
 
 
-class MessageStore(Protocol):
-    """Messages, once and in order."""
+class Appends(Protocol):
+    """The way of messages into the store, once and in order."""
 
     @property
     def appends_per_chat(self) -> bool:
         """True if appends to different chats may run side by side (one in flight per chat); False
         if the store takes one append at a time, of any chats."""
         ...
-
-    async def takes_entries(self) -> bool:
-        """Whether more than plain messages can be appended: edits, deletions, reactions, replies
-        and mentions. False while a store of an earlier release is not upgraded yet; then it may be
-        asked again and again, at little cost. Once True, it is so for good."""
-        return True
 
     def append_nowait(
         self, sends: Sequence[SendMessage], *, now_ms: int, done: "AppendDone"
@@ -97,6 +91,16 @@ class MessageStore(Protocol):
         Bounds: at most APPEND_SENDS_MAX sends, each key at most once (the batcher sees to both).
         """
         ...
+
+
+class MessageStore(Appends, Protocol):
+    """Messages, once and in order."""
+
+    async def takes_entries(self) -> bool:
+        """Whether more than plain messages can be appended: edits, deletions, reactions, replies
+        and mentions. False while a store of an earlier release is not upgraded yet; then it may be
+        asked again and again, at little cost. Once True, it is so for good."""
+        return True
 
     async def append(self, sends: Sequence[SendMessage], *, now_ms: int) -> list[AppendOutcome]:
         """The same for a caller that waits, and may give up. Engines inherit it as it stands."""

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from tidewire.accounts.keys import KeyRing
 from tidewire.accounts.recheck import SessionRecheck
+from tidewire.accounts.seals import seal, unseal
 from tidewire.domain.errors import TidewireError
 from tidewire.domain.ids import ChatId, SessionId, UserId
 from tidewire.domain.news import ChatNews
@@ -19,6 +20,7 @@ from tidewire.fanout.local_ticks import LocalTicks
 from tidewire.fanout.options import FanoutOptions
 from tidewire.fanout.worker import FanoutWorker, NoTicks
 from tidewire.gateway.hub import Hub
+from tidewire.ingest.forwarding import Forwarding
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.publisher import Publisher
 from tidewire.ingest.relay import Relay
@@ -32,7 +34,8 @@ from tidewire.ports.engine import (
     SharedStore,
 )
 from tidewire.ports.event_log import CommitListener
-from tidewire.ports.runtime import Clock, Tasks
+from tidewire.ports.forwarding import Between
+from tidewire.ports.runtime import Clock, IdSource, Tasks
 from tidewire.runtime.config import Config
 from tidewire.runtime.engines import engine_for, shared_engines
 from tidewire.runtime.metrics import TABLES, Source
@@ -67,6 +70,8 @@ class Backbone:
     recheck: SessionRecheck | None = None
     ticks: LocalTicks | None = None
     lag: LagTeller | None = None
+    between: Between | None = None
+    forwarding: Forwarding | None = None
 
     async def start(self, tasks: Tasks) -> None:
         """Before the first client, and after everything is wired."""
@@ -75,6 +80,8 @@ class Backbone:
             await self.inbox.start()
         if self.limits is not None:
             self.limits.start()
+        if self.forwarding is not None:
+            tasks.start_service("hot-chats", self.forwarding.run())
         if self.publisher is not None:
             tasks.start_service("publisher", self.publisher.run())
         if self.relay is not None:
@@ -113,6 +120,7 @@ class Backbone:
             (TABLES["consumer"], self.consumer),
             (TABLES["ticks"], self.ticks),
             (TABLES["lag"], self.lag),
+            (TABLES["forwarding"], self.forwarding),
             *(
                 (table, made[ability])
                 for engine in shared_engines()
@@ -123,6 +131,8 @@ class Backbone:
 
     async def close(self) -> None:
         """After the last task has ended. The store is closed by the code that opened it."""
+        if self.between is not None:
+            await self.between.close()
         if self.relay is not None:
             await self.relay.close()
         if self.reader is not None:
@@ -228,6 +238,25 @@ def add_ticks(
     return backbone.ticks
 
 
+def add_forwarding(
+    backbone: Backbone, config: Config, keys: KeyRing, *, clock: Clock, ids: IdSource, tasks: Tasks
+) -> Forwarding:
+    """What has sends appended by the gateway that writes to their chat already."""
+    backbone.between = between = ask(config, "between", gateway_id=backbone.name)
+    backbone.forwarding = Forwarding(
+        gateway_id=backbone.name,
+        store=backbone.store,
+        between=between,
+        seal=lambda to, body: seal(keys, to, body, clock.wall_ms()),
+        unseal=lambda to, sealed: unseal(keys, to, sealed, clock.wall_ms()),
+        clock=clock,
+        ids=ids,
+        tasks=tasks,
+    )
+    backbone.store.on_overtaken = backbone.forwarding.overtaken
+    return backbone.forwarding
+
+
 def add_inbox(
     backbone: Backbone,
     config: Config,
@@ -236,6 +265,7 @@ def add_inbox(
     on_revoked: Callable[[Sequence[SessionId]], None],
     on_roster_changed: Callable[[ChatId], None],
     on_news: Callable[[ChatNews], None],
+    on_forward: Callable[[bytes], None],
     on_unrouted: Callable[[Sequence[UserId]], None],
     on_lost: Callable[[], None],
     clock: Clock,
@@ -253,6 +283,7 @@ def add_inbox(
         on_revoked=on_revoked,
         on_roster_changed=on_roster_changed,
         on_news=on_news,
+        on_forward=on_forward,
         on_unrouted=on_unrouted,
         on_lost=on_lost,
     )

@@ -34,6 +34,7 @@ from tidewire.gateway.driver import Desk
 from tidewire.gateway.hub import Hub
 from tidewire.gateway.limits import SendLimiter
 from tidewire.gateway.service import Gateway, send_limiter
+from tidewire.ingest.forwarding import Forwarding
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.service import IngestService
 from tidewire.ports.engine import Engine
@@ -342,7 +343,10 @@ def _wire_cluster(
 
     clock, _, tasks, _ = machine
     hub, authenticator, ticks = planes.hub, planes.accounts.authenticator, backbone.ticks
+    forwarding = backbone.forwarding
     assert ticks is not None
+    assert forwarding is not None
+    forwarding.use(planes.ingest)
 
     def ended(session_ids: Sequence[SessionId]) -> None:
         """Sessions were revoked at another process."""
@@ -370,6 +374,7 @@ def _wire_cluster(
         on_revoked=ended,
         on_roster_changed=planes.fanout.roster_changed,
         on_news=ticks.heard,
+        on_forward=forwarding.heard,
         on_unrouted=ticks.unrouted,
         on_lost=lost,
         clock=clock,
@@ -397,11 +402,14 @@ class Others(NamedTuple):
     fanout: FanoutOptions
     ticks: LocalTicks | None = None
     """None: the fan-out tells them."""
+    forwarding: Forwarding | None = None
+    """None: this process appends all that it takes in."""
 
 
 def _others(
     config: Config,
     hub: Hub,
+    keys: KeyRing,
     backbone: "Backbone | None",
     end: "End | None",
     machine: wiring.Machine,
@@ -415,12 +423,14 @@ def _others(
             config.fanout,
         )
 
-    from tidewire.runtime.backbone import add_ticks, fit_fanout, fit_ingest
+    from tidewire.runtime.backbone import add_forwarding, add_ticks, fit_fanout, fit_ingest
 
     router = backbone.router
     ingest, fanout = fit_ingest(config), fit_fanout(config.fanout)
-    ticks = add_ticks(backbone, hub, fanout, clock=machine.clock, tasks=machine.tasks)
-    return Others(router, router.revoke, router.forget_roster, ingest, fanout, ticks)
+    clock, ids, tasks, _ = machine
+    ticks = add_ticks(backbone, hub, fanout, clock=clock, tasks=tasks)
+    forwarding = add_forwarding(backbone, config, keys, clock=clock, ids=ids, tasks=tasks)
+    return Others(router, router.revoke, router.forget_roster, ingest, fanout, ticks, forwarding)
 
 
 def _wire_planes(
@@ -434,7 +444,7 @@ def _wire_planes(
 ) -> Planes:
     clock, ids, tasks, _ = machine
     hub = Hub(clock=clock, options=config.gateway, publish=bus, chance=random.random)
-    others = _others(config, hub, backbone, end, machine)
+    others = _others(config, hub, key, backbone, end, machine)
     identity_keys = wiring.keys_of_identity(config, clock)
     if isinstance(end, GatewayEnd):
         # It has all that the planes of a gateway ask of the fan-out.
@@ -467,6 +477,7 @@ def _wire_planes(
         on_revoked=revocations,
         on_roster_changed=roster_changed,
         ingest=others.ingest,
+        appends=others.forwarding,
         identity_keys=identity_keys,
     )
     if isinstance(end, GatewayEnd):

@@ -18,7 +18,7 @@ from tidewire.ops.erase import erase_messages
 from tidewire.ports.engine import Engine
 from tidewire.ports.event_log import CommitListener
 from tidewire.ports.runtime import Clock, IdSource, Tasks
-from tidewire.ports.storage import Storage
+from tidewire.ports.storage import Appends, Storage
 from tidewire.runtime.audit import AuditRecorder, HandOn
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.config import Config
@@ -76,15 +76,17 @@ def wire_acting(
     on_revoked: OnRevoked = tell_none,
     on_roster_changed: Callable[[ChatId], None] = tell_none,
     ingest: IngestOptions | None = None,
+    appends: Appends | None = None,
     identity_keys: KeySet | None = None,
 ) -> Acting:
-    """`ingest` overrules the settings. `identity_keys` are those of the identity provider, where
+    """`ingest` overrules the settings. `appends`: the way of messages into the store, if there is
+    something between. `identity_keys` are those of the identity provider, where
     its tokens are checked."""
     clock, ids, tasks, trail = machine
     chats = ChatService(store=store, clock=clock, ids=ids, options=config.chats, trail=trail)
     options = ingest or config.ingest
     intake = IngestService(
-        store=store,
+        store=appends or store,
         clock=clock,
         ids=ids,
         tasks=tasks,

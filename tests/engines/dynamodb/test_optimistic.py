@@ -212,6 +212,29 @@ async def test_member_who_was_removed_meanwhile_is_refused_by_the_fence(
     assert len(await direct.engine.messages(chat)) == 4
 
 
+async def test_only_who_was_overtaken_by_another_writer_is_told_so(
+    direct: World, behind: Behind
+) -> None:
+    anna, ben = await direct.people(2)
+    chat = await direct.group(anna, ben)
+    await warm(behind, direct, chat, anna)
+    told: list[ChatId] = []
+    behind.storage.on_overtaken = told.append
+    # Nobody else writes: a key that comes again, and a member who goes.
+    key = direct.key()
+    await append(behind, direct, direct.draft(chat, anna, "once", key=key))
+    await append(behind, direct, direct.draft(chat, anna, "once", key=key))
+    await warm(behind, direct, chat, anna, 1)
+    await direct.remove(anna, chat, ben)
+    await append(behind, direct, direct.draft(chat, anna))
+    assert behind.storage.counts.fences_failed == 2
+    assert told == []
+    await direct.send(chat, anna)
+    await append(behind, direct, direct.draft(chat, anna))
+    assert behind.storage.counts.fences_failed == 3
+    assert told == [chat]
+
+
 async def test_block_that_came_meanwhile_holds(direct: World, behind: Behind) -> None:
     chat, anna, ben = await a_pair(direct)
     await warm(behind, direct, chat, ben)

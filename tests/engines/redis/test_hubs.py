@@ -48,6 +48,7 @@ class Server:
             on_revoked=self.hub.close_session,
             on_roster_changed=lambda _: None,
             on_news=lambda _: None,
+            on_forward=lambda _: None,
             on_unrouted=lambda _: None,
             on_lost=self.recheck,
         )

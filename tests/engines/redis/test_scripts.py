@@ -59,6 +59,8 @@ def test_every_script_is_tested_here() -> None:
     names = {one.name.removesuffix(".lua") for one in folder.iterdir()} - {"common"}
     assert names == {
         "assert",
+        "hand",
+        "lease",
         "leave",
         "limits",
         "open",
@@ -262,3 +264,49 @@ async def test_news_go_to_other_gateways_that_know_them(bench: Bench) -> None:
     assert await bench.pushes("news", "", "body", "", 1, "ann") == [1, 0]
     assert await bench.entries("g1") == [["1", "news", "", "", "body"]]
     assert await bench.entries("r1") == await bench.entries("g2") == []
+
+
+# Leases, and what gateways tell each other.
+
+
+async def test_lease_goes_to_the_first_who_asks_and_stays_while_asked_for(bench: Bench) -> None:
+    await bench.opens("g1")
+    await bench.opens("g2")
+    assert await bench.link.run("lease", "g1", LIFE_MS, "c1", "", "c2", "") == [b"g1", b"g1"]
+    key = bench.net.key("lease:c1")
+    await bench.net.redis.pexpire(key, 10)
+    # Who else asks does not make it last longer; who has it does.
+    assert await bench.link.run("lease", "g2", LIFE_MS, "c1", "", "c3", "") == [b"g1", b"g2"]
+    assert await bench.net.redis.pttl(key) <= 10
+    await bench.link.run("lease", "g2", LIFE_MS, "c2", "")
+    assert await bench.link.run("lease", "g1", LIFE_MS, "c2", "") == [b"g1"]
+    assert 10 < await bench.net.redis.pttl(bench.net.key("lease:c2")) <= LIFE_MS
+
+
+async def test_lease_is_taken_from_who_is_gone_or_was_named(bench: Bench) -> None:
+    for name in ("g1", "g2", "g3"):
+        await bench.opens(name)
+    await bench.link.run("lease", "g1", LIFE_MS, "c1", "")
+    assert await bench.link.run("lease", "g2", LIFE_MS, "c1", "g3") == [b"g1"]
+    assert await bench.link.run("lease", "g2", LIFE_MS, "c1", "g1") == [b"g2"]
+    # The one that it was taken from hears of it.
+    assert await bench.link.run("lease", "g1", LIFE_MS, "c1", "") == [b"g2"]
+    await bench.link.run("leave", "g2", INCARNATION)
+    assert await bench.link.run("lease", "g3", LIFE_MS, "c1", "") == [b"g3"]
+
+
+async def test_hand_tells_one_gateway_that_is_there(bench: Bench) -> None:
+    await bench.opens("g1")
+    await bench.opens("g2")
+    assert await bench.link.run("hand", "g1", 100, LIFE_MS, "forward", "body") == [1]
+    assert await bench.entries("g1") == [["1", "forward", "", "", "body"]]
+    assert await bench.entries("g2") == []
+    assert await bench.link.run("hand", "g9", 100, LIFE_MS, "forward", "body") == [0]
+    assert not await bench.net.redis.exists(bench.net.key("gateway:g9"))
+
+
+async def test_hand_leaves_so_many_entries_in_a_stream(bench: Bench) -> None:
+    await bench.opens("g1")
+    for number in range(5):
+        await bench.link.run("hand", "g1", 3, LIFE_MS, "forward", str(number))
+    assert [entry[4] for entry in await bench.entries("g1")] == ["2", "3", "4"]

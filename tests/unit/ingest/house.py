@@ -1,6 +1,7 @@
 """A service with everything around it, and short words for what is done to it. Holds no test."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from tests.unit.ingest.fake_store import FakeStore
 from tidewire.domain.audit import AuditAction
@@ -11,6 +12,11 @@ from tidewire.ingest.service import IngestService
 from tidewire.ports.audit import ORIGIN
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.supervise import TaskSupervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidewire.ports.storage import Appends
 
 
 class JumpingClock(SystemClock):
@@ -41,8 +47,14 @@ class House:
     """A service with everything around it."""
 
     def __init__(
-        self, store: FakeStore, *, edit_window_ms: int | None = None, **options: int
+        self,
+        store: FakeStore,
+        *,
+        edit_window_ms: int | None = None,
+        appends: "Callable[[House], Appends] | None" = None,
+        **options: int,
     ) -> None:
+        """`appends` makes what stands before the store."""
         self.deaths: asyncio.Queue[BaseException] = asyncio.Queue()
         self.tasks = TaskSupervisor(lambda _name, error: self.deaths.put_nowait(error))
         self.clock = JumpingClock()
@@ -52,7 +64,7 @@ class House:
         self.trail = KeptTrail()
         self._news = asyncio.Event()
         self.service = IngestService(
-            store=store,
+            store=store if appends is None else appends(self),
             clock=self.clock,
             ids=UlidSource(lambda _bits: 7),
             tasks=self.tasks,

@@ -8,7 +8,7 @@ commit that comes too late changes nothing; everything is read and decided anew.
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -94,6 +94,7 @@ class Batch:
         rosters: MemberCache[MemberState],
         tails: Tails,
         version: SeenVersion,
+        on_overtaken: Callable[[ChatId], None],
         sends: Sequence[SendMessage],
         now_ms: int,
     ) -> None:
@@ -103,6 +104,7 @@ class Batch:
         self._rosters = rosters
         self._tails = tails
         self._version = version
+        self._on_overtaken = on_overtaken
         self._sends = sends
         self._chat_id = sends[0].chat_id
         self._now_ms = now_ms
@@ -145,7 +147,11 @@ class Batch:
             self._database.counts.fences_failed += 1
             if tried:
                 await self._database.pause(Hindrance.CONFLICT, tried - 1)
-            return await self._look()
+            known = await self._look()
+            if known.head > before.head:
+                self._on_overtaken(self._chat_id)
+            return known
+        self._on_overtaken(self._chat_id)
         known = await self._look()
         if known.is_same_end(before):
             # The other one is not done yet.
@@ -452,6 +458,7 @@ def _moderated(send: SendMessage, concerned: Concerned) -> UserId | None:
 class Appending(Authors, Amended, MessageStore):
     _senders: Senders
     _tails: Tails
+    on_overtaken: Callable[[ChatId], None]
 
     @property
     def appends_per_chat(self) -> bool:
@@ -487,6 +494,7 @@ class Appending(Authors, Amended, MessageStore):
                         self._rosters,
                         self._tails,
                         self._version,
+                        self.on_overtaken,
                         [sends[index] for index in chunk],
                         now_ms,
                     )

@@ -7,6 +7,7 @@ caller who asked for them is answered.
 from contextlib import AsyncExitStack
 from typing import Any
 
+from tidewire.domain.ids import ChatId
 from tidewire.engines.dynamodb import rows, schema
 from tidewire.engines.dynamodb.accounts import Accounts
 from tidewire.engines.dynamodb.acts import act
@@ -48,6 +49,7 @@ class DynamoStorage(Appending, Creation, ChatList, OutboxPart, Accounts, ChatSto
         self._version = SeenVersion(version)
         self._known = Known()
         self._tails = Tails()
+        self.on_overtaken = _tell_nobody
         self._own_moves = OwnMoves()
         self._own_moves_timer = None
         self._senders = Senders()
@@ -96,6 +98,10 @@ class DynamoStorage(Appending, Creation, ChatList, OutboxPart, Accounts, ChatSto
         await self._database.try_write(
             rows.change(schema.STORE, {"name": name}, {"value": value}, where=where)
         )
+
+
+def _tell_nobody(chat_id: ChatId) -> None:
+    """The processes of this cluster do not give way to each other."""
 
 
 _CONFORMS: type[Storage] = DynamoStorage

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from tidewire.engines.redis.options import RedisOptions
 from tidewire.ports.engine import Engine, Part, SharedInbox, SharedRouter
+from tidewire.ports.forwarding import Between
 
 _ROUTER_METRICS: Final = """
 counter redis_pushes counters.pushes : Pushes handed to Redis.
@@ -37,6 +38,12 @@ def _inbox(options: RedisOptions, **arguments: Any) -> SharedInbox:
     return Inbox(options, **arguments)
 
 
+def _between(options: RedisOptions, **arguments: Any) -> Between:
+    from tidewire.engines.redis.between import RedisBetween
+
+    return RedisBetween(options, **arguments)
+
+
 def _limits(options: RedisOptions, **arguments: Any) -> Part:
     from tidewire.engines.redis.limits import LimitExchange
 
@@ -61,6 +68,7 @@ ENGINE: Final = Engine(
     metrics={"router": _ROUTER_METRICS, "inbox": _INBOX_METRICS},
     router=_router,
     inbox=_inbox,
+    between=_between,
     limits=_limits,
     check=_check,
 )

@@ -63,6 +63,8 @@ class Inbox:
     on_revoked: Callable[[Sequence[SessionId]], None]
     on_roster_changed: Callable[[ChatId], None]
     on_news: Callable[[ChatNews], None]
+    on_forward: Callable[[bytes], None]
+    """Another gateway tells something about sends (`ports.forwarding`)."""
     on_unrouted: Callable[[Sequence[UserId]], None]
     """What concerns these users may have gone past this gateway for a moment."""
     on_lost: Callable[[], None]
@@ -380,6 +382,8 @@ class Inbox:
                 self.on_roster_changed(ChatId(body.decode()))
             case Kind.NEWS:
                 self._hear(body)
+            case Kind.FORWARD:
+                self.on_forward(body)
             case unknown:
                 # A newer server's, during an upgrade: it is not known what it was about.
                 self._note_loss(f"an entry of kind {unknown[:20]!r}")

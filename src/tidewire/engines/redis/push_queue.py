@@ -30,6 +30,9 @@ class Kind(StrEnum):
     FORGET_ROSTER = "forget_roster"
     NEWS = "news"
     """Only for gateways other than the one that tells, and that know what it is."""
+    FORWARD = "forward"
+    """Sends that another gateway forwards, or what became of them. Only for one that has taken a
+    lease or has forwarded, so it knows what it is."""
 
 
 class Parcel(NamedTuple):

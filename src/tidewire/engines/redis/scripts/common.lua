@@ -6,6 +6,7 @@
 --   stream:<id>:<incarnation>  what is pushed to it; every entry carries its number n
 --   gateways                   sorted set: id by when it expires
 --   router:<id>                the number of the last batch that a router has pushed
+--   lease:<chat>              the gateway that appends to a hot chat
 --   limit:<key>                when a limit is as if unused, in microseconds
 --
 -- Times are this server's own: the clocks of gateways do not matter.

@@ -1,0 +1,37 @@
+"""Seals on what gateways tell each other through a third party: only who has the keys of tokens can
+make one. PURE.
+
+A seal names the gateway that it is for, whose name is new at each start, so that it is good nowhere
+else. What it protects can be read by whoever carries it. Who has the key could sign access tokens,
+and so send in anybody's name, anyway.
+"""
+
+import hmac
+from typing import Final
+
+from tidewire.accounts.keys import KeyRing, TokenKey
+
+_PURPOSE: Final = b"tidewire between gateways, version 1"
+_KEY_ID_BYTES: Final = 12
+_MAC_BYTES: Final = 32
+
+
+def seal(keys: KeyRing, to: str, body: bytes, now_ms: int) -> bytes:
+    key = keys.signing(now_ms)
+    return key.key_id.encode() + _mac(key, to, body) + body
+
+
+def unseal(keys: KeyRing, to: str, sealed: bytes, now_ms: int) -> bytes | None:
+    """What was sealed for this gateway; None: it was not, or not by one of us."""
+    key_id = sealed[:_KEY_ID_BYTES].decode(errors="replace")
+    mac = sealed[_KEY_ID_BYTES : _KEY_ID_BYTES + _MAC_BYTES]
+    body = sealed[_KEY_ID_BYTES + _MAC_BYTES :]
+    for key in keys.checking(key_id, now_ms):
+        if hmac.compare_digest(mac, _mac(key, to, body)):
+            return body
+    return None
+
+
+def _mac(key: TokenKey, to: str, body: bytes) -> bytes:
+    own = hmac.digest(key.secret.reveal().encode(), _PURPOSE, "sha256")
+    return hmac.digest(own, to.encode() + b"\0" + body, "sha256")
