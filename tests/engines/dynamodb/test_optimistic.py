@@ -217,7 +217,7 @@ async def test_only_who_was_overtaken_by_another_writer_is_told_so(
 ) -> None:
     anna, ben = await direct.people(2)
     chat = await direct.group(anna, ben)
-    await warm(behind, direct, chat, anna)
+    await warm(behind, direct, chat, anna, 8)
     told: list[ChatId] = []
     behind.storage.on_overtaken = told.append
     # Nobody else writes: a key that comes again, and a member who goes.
@@ -267,6 +267,19 @@ async def test_conflict_is_followed_by_a_look_and_not_by_the_same_commit(
     assert proxy.operations[:3] == [TRANSACT, "BatchGetItem", TRANSACT]
     assert proxy.operations.count(TRANSACT) == 2
     assert behind.storage.counts.conflicts == 1
+
+
+async def test_who_meets_the_transaction_of_another_is_told_so(
+    direct: World, behind: Behind, proxy: Proxy
+) -> None:
+    chat, anna, _ = await a_pair(direct)
+    await warm(behind, direct, chat, anna)
+    told: list[ChatId] = []
+    behind.storage.on_overtaken = told.append
+    proxy.rule(TRANSACT, Fate.CONFLICT, times=3)
+    assert describe(await append(behind, direct, direct.draft(chat, anna))) == ["stored 5 after 4"]
+    assert behind.storage.counts.conflicts == 3
+    assert told == [chat] * 3
 
 
 @pytest.mark.parametrize("fate", [Fate.FAIL, Fate.SWALLOW, Fate.UNAVAILABLE])
