@@ -163,11 +163,10 @@ class Forwarding:
     # At the origin.
 
     def _way(self, sends: Sequence[SendMessage]) -> str | None:
-        to = self.hot.way(sends[0].chat_id, self._clock.monotonic_ms())
+        own = [send for send in sends if send.message_id not in self._foreign]
+        to = self.hot.way(sends[0].chat_id, self._clock.monotonic_ms()) if own else None
         # An amendment that had to be tried again would not tell whose message it has deleted.
-        if to is None or any(
-            send.amends is not None or send.message_id in self._foreign for send in sends
-        ):
+        if len(own) < len(sends) or any(send.amends is not None for send in own):
             return None
         return to
 

@@ -371,6 +371,16 @@ async def test_what_was_forwarded_is_not_forwarded_again(pair: Pair) -> None:
     assert pair.post.handed == ["ben", "ann"]
 
 
+async def test_sends_of_others_do_not_keep_the_lease_of_who_has_none_itself(pair: Pair) -> None:
+    pair.ann.submit("m1")
+    await pair.ann.answered("m1")
+    hot = pair.ben.forwarding.hot
+    assert hot._chats[CHAT].own_at_ms < 0 < hot._chats[CHAT].foreign_at_ms
+    pair.ben.submit("m2")
+    await pair.ben.answered("m2")
+    assert hot._chats[CHAT].own_at_ms > 0
+
+
 async def test_amendment_is_appended_where_it_is(pair: Pair) -> None:
     pair.ann.submit("x", amends=Amendment(kind=EntryKind.EDIT, target=1))
     await pair.ann.answered("x")

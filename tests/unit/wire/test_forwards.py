@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,9 +30,8 @@ from tidewire.wire.forwards import (
 STORED = Appended(MessageId("msg_1"), 7, 5, 1_700_000_000_000, deduplicated=False)
 
 
-@given(st.text(max_size=20), st.none() | st.integers(0, 9), st.none() | st.just("conn_1"))
-def test_sends_arrive_as_they_were(content: str, seen: int | None, line: str | None) -> None:
-    send = SendMessage(
+def a_send(content: str = "hello", seen: int | None = None, line: str | None = None) -> SendMessage:
+    return SendMessage(
         content=content,
         content_type="text/plain",
         chat_id=ChatId("chat_1"),
@@ -43,7 +43,11 @@ def test_sends_arrive_as_they_were(content: str, seen: int | None, line: str | N
         reply_to=seen,
         mentions=(UserId("user_2"),),
     )
-    forwarded = Forwarded(3, "gateway_1", 4_000, [send])
+
+
+@given(st.text(max_size=20), st.none() | st.integers(0, 9), st.none() | st.just("conn_1"))
+def test_sends_arrive_as_they_were(content: str, seen: int | None, line: str | None) -> None:
+    forwarded = Forwarded(3, "gateway_1", 4_000, [a_send(content, seen, line)])
     assert decode_between(encode_between(forwarded)) == forwarded
 
 
@@ -61,6 +65,16 @@ def test_kind_of_a_newer_server_is_none_and_its_fields_are_ignored() -> None:
     assert decode_between(encode_between({"type": "other", "number": 1})) is None
     newer = encode_between({"type": "answered", "number": 1, "told": [], "more": 1})
     assert decode_between(newer) == Answered(1, [])
+
+
+def test_sends_of_a_newer_server_are_left_out() -> None:
+    """What this one does not know of them would not be stored."""
+    forwarded = Forwarded(3, "gateway_1", 4_000, [a_send(), a_send()])
+    newer = msgspec.to_builtins(forwarded)
+    newer["later"] = 1
+    assert decode_between(encode_between(newer)) == forwarded
+    newer["sends"][1]["style"] = "bold"
+    assert decode_between(encode_between(newer)) == Forwarded(3, "gateway_1", 4_000, [])
 
 
 @pytest.mark.parametrize(
