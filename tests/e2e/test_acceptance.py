@@ -172,10 +172,11 @@ async def test_slow_client_is_told_closed_and_complete_after_sync(site: Site) ->
             await send_all(phone, group, batch)
             await phone.get("send_message_ack", client_message_id=list(batch)[-1])
             sent += batch.values()
+        # At once: it has only so long to read why it was closed.
+        slow.listen()
         for number in range(5):
             sent.append(f"after the end {number}")
             await phone.say(group, sent[-1])
-        slow.listen()
         assert await slow.closed() == 1008
         errors = slow.all_of("error")
         assert [error["code"] for error in errors] == ["SLOW_CONSUMER"]
