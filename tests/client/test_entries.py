@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.people import QUICK, People, next_event, restore_with_keys
+from tests.client.people import QUICK, People, next_event, restore_with_keys, told_of
 from tests.e2e.chatting import PASSWORD, Site
 from tidewire.client import (
     MENTION_ALL,
@@ -252,6 +252,19 @@ async def test_admin_deletes_what_others_wrote_and_members_do_not(people: People
     with pytest.raises(MessageFailed) as missing:
         await (await group.edit(99, "nothing")).stored()
     assert missing.value.reason == "TARGET_NOT_FOUND"
+
+
+async def test_refused_edit_that_is_dropped_at_once_stays_dropped(people: People) -> None:
+    _, bob, chat = await people.pair()
+    await said(chat, "of alice")
+    await told_of(bob, chat)
+    sent = await bob.chat(chat.chat_id).edit(1, "of bob")
+    with pytest.raises(MessageFailed):
+        await sent.stored()
+    assert await sent.drop()
+    await bob.close()
+    again = await people.open("bob")
+    assert again.outbox() == []
 
 
 # Without a connection.

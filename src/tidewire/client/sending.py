@@ -265,6 +265,8 @@ class Sending:
             if handle is not None:
                 handle._refuse(ErrorCode.MESSAGE_DELETED, "it was dropped before it was sent")
                 self._driver.waits.changed(entry.client_message_id)
+        # That it was refused may still wait to be written, and would bring it back.
+        self._driver.writing.flush()
         await self._driver.store.do(lambda tables: tables.drop_entries(keys))
         self._driver.waits.changed()
         return True
