@@ -133,7 +133,7 @@ async def test_link_that_is_not_read_is_cut_and_nothing_waits_for_it() -> None:
     ours, theirs = socket.socketpair()
     await pair.here.connect(ours)
     pair.here.tell("hear", b"x" * 1_000_000)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         await pair.lost.wait()
     theirs.close()
     await pair.close()
