@@ -95,6 +95,7 @@ def test_new_data_directory_is_synced_into_its_parents(
 
 # Slow: some hundred openings.
 @pytest.mark.slow
+@pytest.mark.timeout(480)
 def test_first_opening_survives_a_cut_at_each_of_its_operations(tmp_path: Path) -> None:
     for machine in machines(tmp_path, {}):
         with suppress(TidewireError, apsw.IOError):
@@ -106,6 +107,7 @@ def test_first_opening_survives_a_cut_at_each_of_its_operations(tmp_path: Path) 
 
 # Slow: some hundred migrations.
 @pytest.mark.slow
+@pytest.mark.timeout(480)
 def test_migration_happens_or_not_whatever_operation_is_cut(tmp_path: Path) -> None:
     before = tmp_path / "before"
     asyncio.run(opened_and_closed(before))
