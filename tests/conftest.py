@@ -3,12 +3,14 @@ stopped at the end if this run has started them."""
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import stack, web
+from tests.support.loops import CheckingLoop
 
 IN_CI = os.environ.get("CI") == "true"
 
@@ -72,6 +74,11 @@ class StackWatch:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for sentence in (*stack.left_out(), *web.left_out()):
             terminalreporter.line(f"not tested: {sentence}", yellow=True)
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], CheckingLoop]]:
+    """Every loop that a test is given."""
+    return {"checking": CheckingLoop}
 
 
 def pytest_configure(config: pytest.Config) -> None:
