@@ -30,6 +30,7 @@ _FLAGS: Final = (
     "--headless=new",
     "--remote-debugging-port=0",
     "--no-first-run",
+    "--no-startup-window",
     "--no-default-browser-check",
     "--disable-gpu",
     "--disable-dev-shm-usage",
