@@ -1,6 +1,7 @@
 """Settings of every test run: hypothesis profiles, no silent skips in CI, the servers of the stack
 stopped at the end if this run has started them."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Callable
@@ -79,6 +80,13 @@ class StackWatch:
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], CheckingLoop]]:
     """Every loop that a test is given."""
     return {"checking": CheckingLoop}
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays until the end. The garbage collector would walk thousands of
+    tests and modules again and again, which is a fifth of the time that short tests take."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
