@@ -23,11 +23,12 @@ Key = TypeVar("Key")
 _US_PER_MS: Final = 1000
 _CANDIDATES: Final = 8
 """At the bound, among how many keys the one to forget is chosen."""
-_TURNS: Final = 2
-"""How many keys in use are passed over when a key comes."""
 _LOOKS: Final = 256
-"""How many keys are looked at when one comes: a hundred thousand that are full again at once are
-forgotten bit by bit."""
+"""How many keys are looked at at once to forget some: a hundred thousand that are full again at
+once are forgotten bit by bit."""
+_REST_US: Final = 100_000
+"""After a look that found few to forget, how long none is taken: a look with every key that comes
+would cost more than the limits themselves."""
 
 
 class Rate:
@@ -78,7 +79,15 @@ class Limiter(Generic[Key]):
     with new keys does not free a key that is held back.
     """
 
-    __slots__ = ("_full_at_us", "_keys_max", "_name_of", "_order", "_shared", "rate")
+    __slots__ = (
+        "_full_at_us",
+        "_keys_max",
+        "_look_at_us",
+        "_name_of",
+        "_order",
+        "_shared",
+        "rate",
+    )
 
     def __init__(self, rate: Rate, *, keys_max: int) -> None:
         assert keys_max >= 1
@@ -87,6 +96,7 @@ class Limiter(Generic[Key]):
         self._full_at_us: dict[Key, int] = {}
         # The same keys, in the order in which they are looked at to forget some.
         self._order: deque[Key] = deque()
+        self._look_at_us = 0
         self._shared: SharedView | None = None
         self._name_of: Callable[[Key], str] = str
 
@@ -149,23 +159,27 @@ class Limiter(Generic[Key]):
         if key not in known:
             order.append(key)
         known[key] = full_at_us
-        # Forget full buckets. One that is not full goes to the back, so that a key in constant use
-        # does not keep those behind it.
-        turns = _TURNS
-        for _ in range(_LOOKS):
-            if not order:
-                break
-            if known[order[0]] <= now_us:
-                del known[order.popleft()]
-            elif turns:
-                turns -= 1
-                order.rotate(-1)
-            else:
-                break
+        if now_us >= self._look_at_us or full_at_us <= now_us:
+            self._forget(now_us)
         if len(known) > self._keys_max:
             least = min(islice(order, _CANDIDATES), key=known.__getitem__)
             order.remove(least)
             del known[least]
+
+    def _forget(self, now_us: int) -> None:
+        """Forget full buckets, of some that were not looked at for longest."""
+        known, order = self._full_at_us, self._order
+        looks = min(_LOOKS, len(order))
+        kept = 0
+        for _ in range(looks):
+            key = order.popleft()
+            if known[key] <= now_us:
+                del known[key]
+            else:
+                order.append(key)
+                kept += 1
+        # While most of them can go, there may be more.
+        self._look_at_us = now_us + _REST_US if 2 * kept >= looks else 0
 
 
 class SharedView(Limiter[str]):

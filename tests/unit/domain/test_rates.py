@@ -355,3 +355,16 @@ def test_many_full_buckets_are_forgotten_bit_by_bit() -> None:
     for number in range(1_000 // _LOOKS + 1):
         rate.spend(f"newer {number}", 60_000)
     assert len(rate) <= 1_000 // _LOOKS + 2
+
+
+def test_keys_in_use_do_not_keep_full_buckets_behind_them() -> None:
+    rate: Limiter[str] = Limiter(Rate(1, burst=100), keys_max=10_000)
+    for number in range(2 * _LOOKS):
+        rate.spend(f"busy {number}", 0, 60)
+    for number in range(100):
+        rate.spend(f"rested {number}", 0)
+    # Looks are rare where they find little, so some time has to pass.
+    for now_ms in range(2_000, 3_000, 100):
+        rate.spend(f"new {now_ms}", now_ms)
+    assert len(rate) == 2 * _LOOKS + 10
+    assert rate.used_us("busy 0", 3_000) == 57_000_000
