@@ -202,8 +202,9 @@ async def test_query_for_an_ack_uses_primary_keys_only(stores: Stores) -> None:
     world = await stores.open()
     for statement in (positions.MOVE_POSITIONS[1], positions.MOVE_POSITIONS[64]):
         values = ("user_1", "chat_1", 1, 1, 1) * (len(statement.split("?")) // 5)
-        *_, move = plan_of(world, statement, values)
-        assert move == "SEARCH delivery_state USING PRIMARY KEY (user_id=? AND chat_id=?)"
+        # An upsert finds its row by the key that it is in conflict with, and no plan shows that.
+        plan = plan_of(world, statement, values)
+        assert [step for step in plan if "delivery_state" in step] == []
     found = plan_of(world, positions.FIND_POSITIONS, ("[]",))
     assert [step for step in found if step.startswith("SCAN")] == [
         "SCAN question VIRTUAL TABLE INDEX 1:"
