@@ -4,7 +4,7 @@ The shell around the PURE tracker. Acknowledgements over a socket are one-way: t
 at once, and what comes within `GATHER_MS` of it is gathered for the next write. So a busy group, in
 which everybody acknowledges all the time, costs twenty writes a second and not one for each commit.
 Over REST the caller waits for the answer. A message reads what its author has acknowledged, so what
-its author has waiting in its chat is not gathered any longer (`hasten`).
+its author has waiting in its chat goes to the store ahead of it (`hasten`).
 
 If the store raises something that no code expected, what was to be written is tried again one by
 one. What fails alone is logged, counted and dropped: its client acknowledges again on its next
@@ -19,8 +19,9 @@ from tidewire.delivery.tracker import Tracker
 from tidewire.domain.delivery import (
     Advance,
     Advanced,
+    AdvanceOutcome,
 )
-from tidewire.domain.errors import InvalidMessage, is_away
+from tidewire.domain.errors import InvalidMessage, StoreUnavailable, is_away
 from tidewire.domain.events import Acknowledged
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
 from tidewire.domain.limits import SEQUENCE_MAX
@@ -61,8 +62,8 @@ class DeliveryService:
         self._next: asyncio.TimerHandle | None = None
         # `_next` is for a store that was away.
         self._is_retrying = False
-        # What came during a write is not to be gathered after it.
-        self._is_hastened = False
+        # Writes of what was hastened while another one was under way.
+        self._ahead_count = 0
         self._gather_ms = gather_ms
         self._began_at_ms = -gather_ms
         self._idle = asyncio.Event()
@@ -87,15 +88,19 @@ class DeliveryService:
 
     def hasten(self, user_id: UserId, chat_id: ChatId) -> None:
         """Call this before a message of this user is submitted: what they have acknowledged in
-        this chat goes to the store ahead of it. Not if another write is under way: then it is
-        written right after that one. A store that was away is left alone."""
-        if not self._tracker.may_wait(user_id, chat_id):
+        this chat goes to the store ahead of it. A store that was away is left alone."""
+        if self._is_retrying or not self._tracker.may_wait(user_id, chat_id):
             return
-        if self._next is None:
-            self._is_hastened = True
-        elif not self._is_retrying:
+        if self._next is not None:
             self._next.cancel()
             self._start()
+            return
+        # The write under way may be over in the store and not yet be known here to be: to wait for
+        # it would let the message overtake.
+        taken = self._tracker.take_of(user_id, chat_id)
+        if taken:
+            self._ahead_count += 1
+            self._tasks.start_service("delivery-write", self._write_ahead(taken))
 
     async def advance(self, wish: Advance) -> Advanced:
         """Move positions and wait for it. Raises NotAMember, SequenceAboveHead."""
@@ -142,7 +147,6 @@ class DeliveryService:
         alone = 0
         while wishes := self._tracker.take(1 if alone else None):
             alone = max(0, alone - 1)
-            self._is_hastened = False
             try:
                 outcomes = await self._store.advance(wishes, now_ms=self._clock.wall_ms())
             except Exception as error:  # noqa: BLE001 - it concerns one of these alone
@@ -158,26 +162,54 @@ class DeliveryService:
                     alone = len(wishes)
                 continue
             answers = self._tracker.completed(outcomes)
-            for origin, wish, outcome in answers:
-                if not isinstance(outcome, Advanced) or not outcome.moved:
-                    self._tell(Acknowledged(origin, wish, outcome))
+            for answer in answers:
+                self._tell(*answer)
             if len(answers) < len(wishes):
                 self._retry_later()
                 return
             is_little = 0 < self._tracker.waiting_count < self._options.batch_max
-            if is_little and not alone and not self._is_hastened:
+            if is_little and not alone:
                 self._start_gathered()
                 return
         self._is_writing = False
-        self._idle.set()
+        self._tell_if_idle()
+
+    async def _write_ahead(self, taken: list[tuple[ConnectionId, Advance]]) -> None:
+        """Write what one user has acknowledged in one chat. If that fails in any way, it waits with
+        the others again, whose turn will tell what is the matter."""
+        try:
+            outcomes = await self._store.advance(
+                [wish for _, wish in taken], now_ms=self._clock.wall_ms()
+            )
+        except Exception as error:  # noqa: BLE001 - the write that follows meets it again
+            outcomes = [StoreUnavailable(str(error))] * len(taken)
+        self._ahead_count -= 1
+        again = []
+        for (origin, wish), outcome in zip(taken, outcomes, strict=True):
+            if isinstance(outcome, Advanced) or not is_away(outcome):
+                self._tell(origin, wish, outcome)
+            else:
+                again.append((origin, wish))
+        self._tracker.give_back(again)
+        if again and not self._is_writing:
+            self._is_writing = True
+            self._retry_later()
+        self._tell_if_idle()
+
+    def _tell_if_idle(self) -> None:
+        if not self._is_writing and not self._ahead_count:
+            self._idle.set()
 
     def _retry_later(self) -> None:
         """The store was away, for all of a batch or a part of it."""
         self._is_retrying = True
         self._start_later(self._options.retry_ms)
 
-    def _tell(self, acknowledged: Acknowledged) -> None:
+    def _tell(self, origin: ConnectionId, wish: Advance, outcome: AdvanceOutcome) -> None:
+        if isinstance(outcome, Advanced) and outcome.moved:
+            # The store tells of it.
+            return
         try:
-            self._publish((acknowledged,))
+            self._publish((Acknowledged(origin, wish, outcome),))
         except Exception as error:  # noqa: BLE001 - it concerns this acknowledgement alone
             self._tasks.request_failed(RequestKind.ACKNOWLEDGEMENT, error)

@@ -5,7 +5,7 @@ They are kept apart by origin (the connection they came from): a position that i
 lies above the head must not take another device's good one along.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -18,7 +18,8 @@ _Key = tuple[Origin, UserId, ChatId]
 
 
 class Tracker(Generic[Origin]):
-    """At most one batch is being written; what comes meanwhile is in the next."""
+    """At most one batch is being written, and beside it what was taken of single users; what comes
+    meanwhile is in the next."""
 
     def __init__(self, *, waiting_max: int, batch_max: int) -> None:
         assert waiting_max >= 1
@@ -28,8 +29,8 @@ class Tracker(Generic[Origin]):
         # Dicts keep the order of arrival: none is passed over for long.
         self._waiting: dict[_Key[Origin], Advance] = {}
         self._writing: dict[_Key[Origin], Advance] = {}
-        # Users with a position that waits; also some whose position was taken meanwhile.
-        self._who: set[tuple[UserId, ChatId]] = set()
+        # Users with a position that waits, and from where; also some that were taken meanwhile.
+        self._who: dict[tuple[UserId, ChatId], set[Origin]] = {}
 
     @property
     def waiting_count(self) -> int:
@@ -47,7 +48,7 @@ class Tracker(Generic[Origin]):
         if before is None and len(self._waiting) >= self._waiting_max:
             return False
         self._waiting[key] = wish if before is None else _merged(before, wish)
-        self._who.add(key[1:])
+        self._who.setdefault(key[1:], set()).add(origin)
         return True
 
     def may_wait(self, user_id: UserId, chat_id: ChatId) -> bool:
@@ -66,6 +67,25 @@ class Tracker(Generic[Origin]):
             for key in list(islice(self._waiting, count_max)):
                 self._writing[key] = self._waiting.pop(key)
         return list(self._writing.values())
+
+    def take_of(self, user_id: UserId, chat_id: ChatId) -> list[tuple[Origin, Advance]]:
+        """What waits of one user in one chat, to be written now, whatever is being written. It is
+        the caller's from here on (`give_back`)."""
+        taken = []
+        for origin in self._who.pop((user_id, chat_id), ()):
+            wish = self._waiting.pop((origin, user_id, chat_id), None)
+            if wish is not None:
+                taken.append((origin, wish))
+        return taken
+
+    def give_back(self, taken: Iterable[tuple[Origin, Advance]]) -> None:
+        """What was taken of one user could not be written: it waits again. This may pass the bound
+        by as many as were taken."""
+        for origin, wish in taken:
+            key = (origin, wish.user_id, wish.chat_id)
+            newer = self._waiting.get(key)
+            self._waiting[key] = wish if newer is None else _merged(wish, newer)
+            self._who.setdefault(key[1:], set()).add(origin)
 
     def completed(
         self, outcomes: Sequence[AdvanceOutcome]
@@ -97,7 +117,8 @@ class Tracker(Generic[Origin]):
         for key, wish in self._waiting.items():
             again[key] = _merged(again[key], wish) if key in again else wish
         self._waiting = again
-        self._who.update(key[1:] for key in again)
+        for key in again:
+            self._who.setdefault(key[1:], set()).add(key[0])
 
 
 def _merged(one: Advance, other: Advance) -> Advance:

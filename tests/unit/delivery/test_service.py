@@ -185,9 +185,8 @@ async def test_hastened_acknowledgement_is_written_before_what_its_user_sends_ne
     assert [[wish.delivered for wish in batch] for batch in stage.store.batches] == [[1], [2]]
 
 
-async def test_acknowledgement_hastened_during_a_write_follows_it_at_once(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def held_back(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> asyncio.Semaphore:
+    """The store has written, and says so only as often as this is released."""
     good, may_end = stage.store.advance, asyncio.Semaphore(0)
 
     async def advance(wishes: Sequence[Advance], *, now_ms: int) -> list[AdvanceOutcome]:
@@ -196,20 +195,101 @@ async def test_acknowledgement_hastened_during_a_write_follows_it_at_once(
         return outcomes
 
     monkeypatch.setattr(stage.store, "advance", advance)
+    return may_end
+
+
+async def test_acknowledgement_hastened_during_a_write_does_not_wait_for_its_end(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write may be over in the store: then a message that is sent now would overtake."""
+    may_end = held_back(stage, monkeypatch)
     stage.service = stage.serve(gather_ms=60_000)
     acknowledges(stage, 1)
     await stage.store.called.wait()
-    stage.store.called.clear()
     acknowledges(stage, 2)
+    handed_over = list[int]()
     stage.service.hasten(stage.ben, stage.chat_id)
-    may_end.release()
-    async with asyncio.timeout(30):
-        await stage.store.called.wait()
+    asyncio.get_running_loop().call_soon(lambda: handed_over.append(len(stage.store.batches)))
+    await turns(1)
+    assert handed_over == [2]
     # That was for this time: what comes now is gathered again.
     acknowledges(stage, 3)
     may_end.release()
+    may_end.release()
     await turns(20)
     assert [[wish.delivered for wish in batch] for batch in stage.store.batches] == [[1], [2]]
+    may_end.release()
+    await stage.service.drain()
+    assert await stage.world.positions(stage.ben, stage.chat_id) == Positions(3, 0)
+
+
+async def test_drain_waits_for_what_was_hastened_during_a_write(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = held_back(stage, monkeypatch)
+    acknowledges(stage, 1)
+    await stage.store.called.wait()
+    acknowledges(stage, 2)
+    stage.service.hasten(stage.ben, stage.chat_id)
+    await turns(1)
+    draining = asyncio.gather(stage.service.drain())
+    may_end.release()
+    await turns(20)
+    assert not draining.done()
+    may_end.release()
+    await draining
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), ValueError("nobody foresaw this")])
+async def test_hastened_acknowledgement_that_fails_waits_with_the_others(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    may_end = held_back(stage, monkeypatch)
+    acknowledges(stage, 1)
+    await stage.store.called.wait()
+    slow = stage.store.advance
+
+    async def fail(wishes: Sequence[Advance], *, now_ms: int) -> list[AdvanceOutcome]:
+        monkeypatch.setattr(stage.store, "advance", slow)
+        raise error
+
+    monkeypatch.setattr(stage.store, "advance", fail)
+    acknowledges(stage, 2)
+    stage.service.hasten(stage.ben, stage.chat_id)
+    await turns(2)
+    assert stage.service.waiting_count == 1
+    may_end.release()
+    may_end.release()
+    await stage.service.drain()
+    assert [[wish.delivered for wish in batch] for batch in stage.store.batches] == [[1], [2]]
+    assert await stage.world.positions(stage.ben, stage.chat_id) == Positions(2, 0)
+
+
+async def test_hastened_acknowledgement_that_fails_last_is_tried_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the write beside it has ended, and nothing else waits."""
+    may_end = held_back(stage, monkeypatch)
+    stage.service = stage.serve(gather_ms=0)
+    acknowledges(stage, 1)
+    await stage.store.called.wait()
+    acknowledges(stage, 2)
+    slow, is_over = stage.store.advance, asyncio.Event()
+
+    async def fail_late(wishes: Sequence[Advance], *, now_ms: int) -> list[AdvanceOutcome]:
+        monkeypatch.setattr(stage.store, "advance", slow)
+        await is_over.wait()
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(stage.store, "advance", fail_late)
+    stage.service.hasten(stage.ben, stage.chat_id)
+    may_end.release()
+    await turns(5)
+    is_over.set()
+    may_end.release()
+    await turns(5)
+    await stage.service.drain()
+    assert await stage.world.positions(stage.ben, stage.chat_id) == Positions(2, 0)
 
 
 async def test_store_that_is_away_is_left_alone_however_much_is_hastened(stage: Stage) -> None:

@@ -179,3 +179,34 @@ def test_tracker_forgets_nobody_who_waits_when_it_gives_a_part() -> None:
     held.offer("phone", wish(BEN, delivered=1))
     held.take(1)
     assert held.may_wait(BEN, CHAT)
+
+
+def test_what_waits_of_one_user_is_taken_from_all_origins_beside_a_batch() -> None:
+    held = tracker()
+    held.offer("phone", wish(ANN, delivered=1))
+    held.take()
+    held.offer("phone", wish(ANN, delivered=2))
+    held.offer("laptop", wish(ANN, read=3))
+    held.offer("phone", wish(BEN, delivered=1))
+    taken = held.take_of(ANN, CHAT)
+    assert sorted(taken) == [("laptop", wish(ANN, read=3)), ("phone", wish(ANN, delivered=2))]
+    assert held.take_of(ANN, CHAT) == []
+    assert (held.may_wait(ANN, CHAT), held.may_wait(BEN, CHAT)) == (False, True)
+    # What could not be written waits again, merged with what came meanwhile.
+    held.offer("phone", wish(ANN, read=1))
+    held.give_back(taken)
+    held.completed(moved([wish(ANN, delivered=1)]))
+    assert held.take() == [
+        wish(BEN, delivered=1),
+        wish(ANN, delivered=2, read=1),
+        wish(ANN, read=3),
+    ]
+
+
+def test_what_a_batch_has_taken_is_not_taken_of_its_user_again() -> None:
+    held = tracker()
+    held.offer("phone", wish(ANN, delivered=1))
+    held.offer("phone", wish(BEN, delivered=1))
+    held.take(1)
+    assert held.take_of(ANN, CHAT) == []
+    assert held.take_of(BEN, CHAT) == [("phone", wish(BEN, delivered=1))]
