@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from redis.asyncio import Redis
+from redis.asyncio.cluster import RedisCluster
+from redis.crc import key_slot
 
 from tests.support import stack
 from tests.support.ports import free_port
@@ -17,7 +19,10 @@ from tidewire.domain.accounts import Secret
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
 from tidewire.domain.news import ChatNews
 from tidewire.domain.resync import ResyncReason
+from tidewire.engines.redis.entries import appending_words
 from tidewire.engines.redis.inbox import Inbox
+from tidewire.engines.redis.keys import Keys
+from tidewire.engines.redis.link import script
 from tidewire.engines.redis.options import RedisOptions
 from tidewire.engines.redis.router import RedisRouter
 from tidewire.ports.router import LocalRouter, Push, Route
@@ -26,16 +31,24 @@ from tidewire.runtime.supervise import TaskSupervisor
 
 PATIENCE_S: Final = 20
 """A busy machine is no fault."""
+SLOTS: Final = 16_384
 
 
 class OwnRedis:
     """A server of its own, for what would disturb other tests."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_clustered: bool = False) -> None:
         # Whoever runs the stack has the program.
         stack.ensure("redis")
         self._directory = directory
         self.port = free_port()
+        self.bus_port = free_port()
+        self._more: list[str] = []
+        if is_clustered:
+            # One that is gone is known to be within a second, and the others serve what they have.
+            self._more = ["--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)]
+            self._more += ["--cluster-node-timeout", "1000"]
+            self._more += ["--cluster-require-full-coverage", "no"]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -45,7 +58,7 @@ class OwnRedis:
     async def start(self) -> None:
         place = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self._directory)]
         self._process = subprocess.Popen(
-            ["redis-server", *place, "--save", "", "--appendonly", "no"],
+            ["redis-server", *place, "--save", "", "--appendonly", "no", *self._more],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
@@ -60,6 +73,14 @@ class OwnRedis:
                     await writer.wait_closed()
                     return
 
+    async def ask(self, *words: str | int) -> Any:
+        """What the server says to one command."""
+        client: Any = Redis.from_url(self.url.reveal())
+        # As they come: the vendor's client takes answers of clusters apart.
+        client.response_callbacks.clear()
+        async with client:
+            return await client.execute_command(*words)
+
     def pause(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
@@ -73,6 +94,51 @@ class OwnRedis:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+class OwnCluster:
+    """A Redis Cluster of three servers, each with a third of the slots and no replica."""
+
+    def __init__(self, directory: Path) -> None:
+        self.servers = []
+        for name in ("first", "second", "third"):
+            (directory / name).mkdir()
+            self.servers.append(OwnRedis(directory / name, is_clustered=True))
+
+    @property
+    def url(self) -> Secret:
+        return self.servers[0].url
+
+    async def start(self) -> None:
+        for server in self.servers:
+            await server.start()
+        first = self.servers[0]
+        size = SLOTS // len(self.servers) + 1
+        for number, server in enumerate(self.servers):
+            last = min((number + 1) * size, SLOTS) - 1
+            await server.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            await server.ask("CLUSTER", "ADDSLOTSRANGE", number * size, last)
+            if server is not first:
+                place = "127.0.0.1", first.port, first.bus_port
+                await server.ask("CLUSTER", "MEET", *place)
+        await self.is_whole()
+
+    async def is_whole(self) -> None:
+        """Wait until every server knows of all."""
+        async with asyncio.timeout(PATIENCE_S):
+            for server in self.servers:
+                while True:
+                    told: Any = await server.ask("CLUSTER", "INFO")
+                    if b"cluster_state:ok" in told and b"slots_ok:16384" in told:
+                        break
+                    await asyncio.sleep(0.05)
+
+    def server_of(self, key: str) -> OwnRedis:
+        return self.servers[key_slot(key.encode()) // (SLOTS // len(self.servers) + 1)]
+
+    def kill(self) -> None:
+        for server in self.servers:
+            server.kill()
 
 
 class Local:
@@ -199,11 +265,58 @@ class Net:
         self.deaths: list[BaseException] = []
         self.tasks = TaskSupervisor(lambda _, error: self.deaths.append(error))
         self.router = RedisRouter(options, router_id=secrets.token_hex(4), tasks=self.tasks)
-        self.redis: Redis = Redis.from_url(options.url.reveal())
+        self.redis: Any = None
+        self.keys = Keys(options.key_prefix, is_tagged=False)
         self.nodes: list[Node] = []
 
-    def key(self, name: str) -> str:
-        return self.options.key_prefix + name
+    async def open(self) -> None:
+        url = (self.options.url or Secret("")).reveal()
+        self.redis = Redis.from_url(url)
+        if (await self.redis.info("cluster"))["cluster_enabled"]:
+            await self.redis.aclose()
+            self.redis = RedisCluster.from_url(url, require_full_coverage=False)
+            await self.redis.initialize()
+            self.keys = self.keys._replace(is_tagged=True)
+
+    async def close(self) -> None:
+        await self.redis.aclose()
+        if isinstance(self.redis, RedisCluster):
+            # Not closed when it has lost a server.
+            await self.redis.nodes_manager.aclose()
+
+    def own_key(self, node: Node) -> str:
+        return self.keys.gateway(node.gateway_id)
+
+    async def forget(self, *names: str) -> None:
+        """Delete keys, as an eviction would."""
+        for name in names:
+            await self.redis.delete(name)
+
+    async def names(self, form: str) -> list[bytes]:
+        """Keys of this test that look so."""
+        pattern = self.options.key_prefix + form
+        if not isinstance(self.redis, RedisCluster):
+            found: list[bytes] = await self.redis.keys(pattern)
+            return found
+        answers: list[Any] = [
+            await self.redis.keys(pattern, target_nodes=node) for node in self.redis.get_primaries()
+        ]
+        return [name for names in answers for name in names]
+
+    async def append(self, gateway_id: str, *entry: str | bytes, trimming: bool = False) -> int:
+        """Append an entry as a router would, and drop it before anybody can have read it."""
+        source = script("append").source
+        if trimming:
+            # In the same act.
+            own = self.keys.gateway(gateway_id)
+            incarnation = (await self.redis.hget(own, "incarnation")).decode()
+            dropping = f"redis.call('DEL', '{self.keys.stream(gateway_id, incarnation)}')"
+            source = source.replace("return answer", f"{dropping} return answer")
+        names = self.keys.appending(gateway_id, "another")
+        words = *appending_words(self.keys, 0, self.options), 1, *entry
+        [count] = await self.redis.eval(source, len(names), *names, *words)
+        assert isinstance(count, int)
+        return count
 
     async def node(self, name: str) -> Node:
         node = Node(name, self.options, self.tasks)
@@ -211,11 +324,9 @@ class Net:
         self.nodes.append(node)
         return node
 
-    async def stream_of(self, node: Node) -> str:
-        incarnation: Any = await self.redis.hget(
-            self.key(f"gateway:{node.gateway_id}"), "incarnation"
-        )
-        return self.key(f"stream:{node.gateway_id}:{incarnation.decode()}")
+    async def incarnation_of(self, node: Node) -> str:
+        incarnation: bytes = await self.redis.hget(self.own_key(node), "incarnation")
+        return incarnation.decode()
 
 
 @asynccontextmanager
@@ -229,6 +340,7 @@ async def net_on(url: Secret, **changed: int) -> AsyncIterator[Net]:
         "key_prefix": f"test_{secrets.token_hex(4)}:",
     }
     net = Net(RedisOptions(url=url, **(settings | changed)))
+    await net.open()
     net.router.start()
     try:
         yield net
@@ -237,5 +349,5 @@ async def net_on(url: Secret, **changed: int) -> AsyncIterator[Net]:
         for node in net.nodes:
             await node.inbox.stop()
         await net.tasks.close()
-        await net.redis.aclose()
+        await net.close()
     assert net.deaths == []

@@ -12,8 +12,8 @@ from tidewire.engines.redis.options import RedisOptions
 PAGE = (ROOT / "docs/aws.md").read_text(encoding="utf-8")
 SCRIPTS = ROOT / "src/tidewire/engines/redis/scripts"
 DAY_MS, GB = 86_400_000, 1_000_000_000
-OUTSIDE_SCRIPTS = {"eval", "evalsha"}
-OF_A_WORKER = ("push", "presence")
+OUTSIDE_SCRIPTS = {"eval", "evalsha", "info", "command", "cluster|slots"}
+OF_A_WORKER = ("append", "gateways", "lookup", "presence")
 """The scripts that a fan-out worker calls."""
 SHARED = re.compile(r"local function (\w+)\(.*?\n(.*?)^end", re.MULTILINE | re.DOTALL)
 

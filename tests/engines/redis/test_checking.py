@@ -26,7 +26,6 @@ def test_good_redis_has_no_problems() -> None:
     ("changed", "word"),
     [
         ({"redis_version": "6.0.16"}, "too old"),
-        ({"redis_mode": "cluster"}, "Redis Cluster"),
         ({"role": "slave"}, "replica"),
         ({"maxmemory_policy": "allkeys-lru"}, "allkeys-lru"),
         ({"maxmemory": 0}, "maxmemory is not set"),

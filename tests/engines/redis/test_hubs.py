@@ -185,7 +185,7 @@ async def test_after_a_loss_everybody_resyncs_and_sessions_are_checked_again(
     a, b = servers
     ann = UserId("user_ann")
     peer, other = await a.connect(ann), await b.connect(ann, OTHER_DEVICE)
-    await net.redis.delete(net.key("gateway:gw_a"))
+    await net.forget(net.keys.gateway("gw_a"))
     frame = await next_frame(peer, "resync")
     assert frame["payload"]["reason"] == "pushes_lost"
     # The store knows no such session: it may have been revoked, and word of that lost.

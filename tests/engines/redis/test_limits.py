@@ -55,7 +55,7 @@ async def test_keys_name_nobody_and_expire(net: Net) -> None:
     gate = Gate(net.options, net.tasks)
     gate.sends(2)
     await gate.exchange.exchange()
-    keys = await net.redis.keys(net.key("limit:*"))
+    keys = await net.names("limit:*")
     assert len(keys) == 2
     assert not any(b"ann" in key or b"chat_1" in key for key in keys)
     for key in keys:

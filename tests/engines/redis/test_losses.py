@@ -9,19 +9,18 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.support import stack
 from tests.support.proxy import FaultyProxy
 from tests.support.pushing import give
-from tests.support.redis import PATIENCE_S, Net, Node, OwnRedis, net_on
+from tests.support.redis import PATIENCE_S, Net, Node, OwnCluster, OwnRedis, net_on
 from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import Unavailable
 from tidewire.domain.ids import ChatId, SessionId, UserId
 from tidewire.domain.resync import ResyncReason
-from tidewire.engines.redis.link import script
 from tidewire.engines.redis.router import RedisRouter
 
 ANN, BEN, CEM = UserId("ann"), UserId("ben"), UserId("cem")
@@ -47,8 +46,8 @@ async def _holds(value: bool) -> bool:
     return value
 
 
-async def _is_zero(count: Awaitable[int]) -> bool:
-    return await count == 0
+async def _is_gone(net: Net, name: str) -> bool:
+    return bool(await net.redis.exists(name) == 0)
 
 
 async def delivers(net: Net, node: Node, user_id: UserId, body: bytes) -> None:
@@ -60,29 +59,8 @@ async def delivers(net: Net, node: Node, user_id: UserId, body: bytes) -> None:
 
 
 async def lose_an_entry(net: Net, node: Node, user_id: UserId) -> None:
-    """Push, and trim the stream before anybody can have read it."""
-    stream = await net.stream_of(node)
-    options = net.options
-    async with net.redis.pipeline(transaction=True) as pipe:
-        _ = pipe.eval(
-            script("push").source,
-            1,
-            options.key_prefix,
-            "another_router",
-            1,
-            options.stream_entries_max,
-            options.life_ms,
-            "push",
-            "",
-            b"lost",
-            b"",
-            1,
-            user_id,
-        )
-        _ = pipe.xtrim(stream, maxlen=0, approximate=False)
-        [[appended, _], trimmed] = await pipe.execute()
-    assert appended == 1
-    assert trimmed >= 1
+    """Push, and drop it before anybody can have read it."""
+    assert await net.append(node.gateway_id, "push", user_id, "", b"lost", b"", trimming=True) == 1
 
 
 async def test_trimmed_stream_means_resync_for_that_gateway(
@@ -132,7 +110,7 @@ async def test_evicted_routes_mean_resync_for_exactly_those_connections(
     a, b = pair
     there = await b.connect(ANN, "laptop")
     await a.connect(CEM)
-    await net.redis.delete(net.key(f"route:{ANN}"))
+    await net.forget(net.keys.route(ANN))
     give(net.router, [ANN], b"lost")
     await a.local.until(lambda: bool(a.local.resynced_connections))
     await b.local.until(lambda: bool(b.local.resynced_connections))
@@ -145,7 +123,7 @@ async def test_evicted_routes_mean_resync_for_exactly_those_connections(
 async def test_evicted_route_is_noticed_without_any_push(net: Net, pair: tuple[Node, Node]) -> None:
     a, b = pair
     route = await a.connect(CEM)
-    await net.redis.delete(net.key(f"route:{CEM}"))
+    await net.forget(net.keys.route(CEM))
     await a.local.until(lambda: bool(a.local.resynced_connections))
     assert a.local.resynced_connections == [route.connection_id]
     assert a.local.resynced == []
@@ -176,7 +154,7 @@ async def test_another_incarnation_means_resync_for_that_gateway(
     net: Net, pair: tuple[Node, Node], *, has_later_push: bool
 ) -> None:
     a, b = pair
-    await net.redis.hset(net.key(f"gateway:{a.gateway_id}"), "incarnation", "another")
+    await net.redis.hset(net.own_key(a), "incarnation", "another")
     if has_later_push:
         give(net.router, [ANN], b"lost")
     await a.local.until(lambda: a.local.lost == 1)
@@ -185,12 +163,12 @@ async def test_another_incarnation_means_resync_for_that_gateway(
     await delivers(net, a, ANN, b"after")
 
 
-@pytest.mark.parametrize("name", ["gateway:gw_a", "gateways"])
+@pytest.mark.parametrize("is_list", [False, True])
 async def test_evicted_key_of_the_gateway_means_resync(
-    net: Net, pair: tuple[Node, Node], name: str
+    net: Net, pair: tuple[Node, Node], *, is_list: bool
 ) -> None:
     a, _ = pair
-    await net.redis.delete(net.key(name))
+    await net.forget(*(net.keys.lists()[-2:] if is_list else [net.own_key(a)]))
     give(net.router, [ANN], b"lost")
     # What every gateway has to know went past this one.
     net.router.revoke([SessionId("s1")])
@@ -199,11 +177,30 @@ async def test_evicted_key_of_the_gateway_means_resync(
     await delivers(net, a, ANN, b"after")
 
 
+async def test_one_evicted_list_of_three_hides_nobody(shared_cluster: OwnCluster) -> None:
+    async with net_on(shared_cluster.url) as net:
+        await _loses_a_list(net, await net.node("a"), await net.node("b"))
+
+
+async def _loses_a_list(net: Net, a: Node, b: Node) -> None:
+    await net.forget(net.keys.lists()[0])
+    net.router.revoke([SessionId("s1")])
+    for local in (a.local, b.local):
+        await local.until(lambda local=local: local.revoked == ["s1"])  # type: ignore[misc]
+    # The next assertion puts it right.
+    first = net.keys.lists()[0]
+    await until(lambda: _is_two(net.redis.zcard(first)))
+    assert a.local.resyncs_count == b.local.resyncs_count == 0
+
+
+async def _is_two(count: Awaitable[int]) -> bool:
+    return await count == 2
+
+
 async def test_evicted_stream_means_resync(net: Net, pair: tuple[Node, Node]) -> None:
     a, b = pair
-    stream = await net.stream_of(a)
     await lose_an_entry(net, a, ANN)
-    await net.redis.delete(stream)
+    await net.forget(net.keys.stream(a.gateway_id, await net.incarnation_of(a)))
     await a.local.until(lambda: a.local.lost == 1)
     assert b.local.resyncs_count == 0
 
@@ -212,7 +209,7 @@ async def test_counter_that_went_back_means_resync(net: Net, pair: tuple[Node, N
     """As after a failover to a replica that had not heard of the last entries."""
     a, _ = pair
     await delivers(net, a, ANN, b"before")
-    await net.redis.hset(net.key(f"gateway:{a.gateway_id}"), "counter", 0)
+    await net.redis.hset(net.own_key(a), "counter", 0)
     await a.local.until(lambda: a.local.lost == 1)
     await delivers(net, a, ANN, b"after")
 
@@ -221,7 +218,7 @@ async def test_new_connection_registers_with_a_gateway_whose_keys_are_gone(url: 
     async with net_on(url, assert_ms=60_000, life_ms=120_000) as net:
         a = await net.node("a")
         await a.connect(ANN)
-        await net.redis.delete(net.key(f"gateway:{a.gateway_id}"))
+        await net.forget(net.own_key(a))
         await a.connect(BEN)
         await a.local.until(lambda: a.local.lost == 1)
         await delivers(net, a, BEN, b"after")
@@ -282,10 +279,12 @@ async def settles(net: Net, node: Node, user_id: UserId) -> None:
 
 @pytest.mark.slow
 async def test_router_that_alone_lost_redis_tells_every_gateway_when_it_is_back(
-    net: Net, pair: tuple[Node, Node], url: Secret
+    own: OwnRedis,
 ) -> None:
-    a, b = pair
-    async with FaultyProxy(stack.ensure("redis")) as proxy:
+    async with net_on(own.url) as net, FaultyProxy(own.port) as proxy:
+        a, b = await net.node("a"), await net.node("b")
+        await a.connect(ANN)
+        await b.connect(BEN)
         address = Secret(proxy.url.replace("http", "redis"))
         options = replace(net.options, url=address, timeout_ms=300, attempts_max=2)
         router = RedisRouter(options, router_id="alone", tasks=net.tasks)
@@ -360,30 +359,14 @@ async def test_entry_that_nobody_here_understands_means_resync(
     net: Net, pair: tuple[Node, Node]
 ) -> None:
     a, b = pair
-    incarnation = (await net.stream_of(a)).rpartition(":")[2]
+    incarnation = await net.incarnation_of(a)
     for kind, body in (("resync", b"a_reason_of_tomorrow"), ("a_kind_of_tomorrow", b"")):
         # As a newer server would, in the middle of an upgrade.
-        await net.redis.eval(
-            script("push").source,
-            *(
-                1,
-                net.options.key_prefix,
-                f"newer_{kind}",
-                1,
-                100,
-                5_000,
-                kind,
-                "",
-                body,
-                "",
-                1,
-                ANN,
-            ),
-        )
+        assert await net.append(a.gateway_id, kind, ANN, "", body, b"") == 1
     await a.local.until(lambda: a.local.lost == 1)
     assert a.local.resynced == [[ANN], None]
     assert a.local.reasons == [ResyncReason.PUSHES_LOST] * 2
-    assert (await net.stream_of(a)).rpartition(":")[2] != incarnation
+    assert await net.incarnation_of(a) != incarnation
     assert b.local.resyncs_count == 0
 
 
@@ -419,8 +402,8 @@ async def test_gateway_that_was_stopped_beyond_its_life_resyncs_when_it_wakes(
             give(net.router, [ANN], b"before")
             assert await child.stdout.readline() == b"push before\n"
             child.send_signal(signal.SIGSTOP)
-            gone = net.key("gateway:gw_child"), net.key(f"route:{ANN}")
-            await until(lambda: _is_zero(net.redis.exists(*gone)))
+            for gone in (net.keys.gateway("gw_child"), net.keys.route(ANN)):
+                await until(partial(_is_gone, net, gone))
             if has_push:
                 give(net.router, [ANN], b"lost")
                 await net.router.settled()

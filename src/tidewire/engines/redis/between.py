@@ -6,7 +6,8 @@ from typing import Final
 
 from tidewire.domain.errors import Unavailable
 from tidewire.domain.ids import ChatId
-from tidewire.engines.redis.link import Argument, Link, RedisLost
+from tidewire.engines.redis.entries import appending_words
+from tidewire.engines.redis.link import Call, Link, RedisLost
 from tidewire.engines.redis.options import RedisOptions
 from tidewire.engines.redis.push_queue import Kind
 from tidewire.ports.forwarding import Between
@@ -24,27 +25,34 @@ class RedisBetween:
         self._link = Link(replace(options, timeout_ms=min(options.timeout_ms, CALL_MS_MAX)))
 
     async def leases(self, wishes: Sequence[tuple[ChatId, str]], life_ms: int) -> list[str]:
-        words: list[Argument] = [word for wish in wishes for word in wish]
         try:
-            holders = await self._link.run("lease", self._gateway_id, life_ms, *words)
+            keys = await self._link.keys()
+            calls = [
+                Call([keys.lease(chat_id)], [self._gateway_id, life_ms, avoided])
+                for chat_id, avoided in wishes
+            ]
+            holders = await self._link.run_each("lease", calls)
         except RedisLost as error:
             raise Unavailable(f"Redis does not say who writes: {error}") from error
+        for holder in holders:
+            if isinstance(holder, RedisLost):
+                raise Unavailable(f"Redis does not say who writes: {holder}") from holder
         return [holder.decode() for holder in holders]
 
     async def hand(self, gateway_id: str, body: bytes) -> bool:
-        options = self._options
         try:
-            [is_told] = await self._link.run(
-                "hand",
-                gateway_id,
-                options.stream_entries_max,
-                options.life_ms,
-                Kind.FORWARD.value,
-                body,
+            keys = await self._link.keys()
+            [count] = await self._link.run(
+                "append",
+                keys.appending(gateway_id, self._gateway_id),
+                # It has no number: whoever gets it twice knows it by its own.
+                *appending_words(keys, 0, self._options),
+                1,
+                *(Kind.FORWARD.value, "", "", body, ""),
             )
         except RedisLost as error:
             raise Unavailable(f"Redis does not hand it over: {error}") from error
-        return bool(is_told)
+        return bool(count > 0)
 
     async def close(self) -> None:
         await self._link.close()

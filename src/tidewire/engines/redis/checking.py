@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from tidewire.engines.redis.link import Link, RedisLost
+from tidewire.engines.redis.link import ALONE, Link, RedisLost
 from tidewire.engines.redis.options import RedisOptions
 
 VERSION_MIN: Final = (6, 2)
@@ -20,11 +20,20 @@ async def check_redis(options: RedisOptions) -> list[str]:
         # What is wrong with it is not said: it may hold a password.
         return ["redis.url is no address of a Redis: redis://host:port/0 is one"]
     try:
-        return problems(await link.describe())
+        described = await link.describe()
     except RedisLost as error:
         return [f"Redis does not answer: {error}"]
     finally:
         await link.close()
+    found = []
+    for name, told in described.items():
+        if isinstance(told, RedisLost):
+            found.append(f"{name} does not answer, and has keys of the Redis Cluster: {told}")
+        elif name == ALONE:
+            found += problems(told)
+        else:
+            found += [f"{name}: {sentence}" for sentence in problems(told)]
+    return found
 
 
 def problems(told: dict[str, Any]) -> list[str]:
@@ -33,8 +42,6 @@ def problems(told: dict[str, Any]) -> list[str]:
     version = str(told.get("redis_version", "0"))
     if tuple(int(part) for part in version.split(".")[:2]) < VERSION_MIN:
         found.append(f"Redis {version} is too old: 6.2 or newer is needed")
-    if told.get("redis_mode") == "cluster":
-        found.append("Redis runs as a Redis Cluster: one primary, with replicas or not, is needed")
     if told.get("role") == "slave":
         found.append("this is a replica: redis.url has to name the primary")
     policy = str(told.get("maxmemory_policy", "noeviction"))

@@ -11,6 +11,8 @@ _ROUTER_METRICS: Final = """
 counter redis_pushes counters.pushes : Pushes handed to Redis.
 counter redis_entries counters.entries : Entries in the streams of gateways.
 counter redis_push_failures counters.failures : Calls that Redis did not answer.
+counter redis_users_everywhere counters.everywhere
+  : Users looked for at every gateway, because a server of the Redis Cluster did not answer.
 gauge redis_push_queue_bytes queue.bytes_count : Pushes that wait.
 counter redis_pushes_dropped queue.losses
   : How often all pushes that waited were dropped, and all clients told.

@@ -10,13 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Final
+from typing import Any, Final
 
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
 from tidewire.domain.news import ChatNews
 from tidewire.domain.resync import ResyncReason
+from tidewire.engines.redis.entries import appending_words
+from tidewire.engines.redis.keys import Keys, route_tag
 from tidewire.engines.redis.ledger import Ledger
-from tidewire.engines.redis.link import Argument, Entry, Link, RedisLost
+from tidewire.engines.redis.link import Argument, Call, Entry, Link, RedisLost
 from tidewire.engines.redis.options import RedisOptions
 from tidewire.engines.redis.push_queue import Kind
 from tidewire.engines.redis.route_book import RouteBook
@@ -127,7 +129,8 @@ class Inbox:
         await self._ended.wait()
         self._answer_all()
         try:
-            await self._link.run("leave", self.gateway_id, self._incarnation)
+            await self._link.run("leave", self._own_keys(await self._link.keys()))
+            await self._list(life_ms=0)
         except RedisLost:
             _logger.info("left without saying so: Redis does not answer")
         await self._link.close()
@@ -215,79 +218,156 @@ class Inbox:
         self.on_lost()
 
     async def _open(self) -> None:
-        before, incarnation = self._incarnation, self.random_hex(8)
-        # Known from here on, so that also an incarnation whose making was not answered is deleted.
-        self._incarnation = incarnation
+        before, self._incarnation = self._incarnation, self.random_hex(8)
         self._drained = _START
         self._ledger.begin()
-        await self._link.run("open", self.gateway_id, incarnation, before, self.options.life_ms)
+        life_ms, keys = self.options.life_ms, await self._link.keys()
+        # The one before as well, also if its making was not answered: it may be there.
+        names = [*self._own_keys(keys), keys.stream(self.gateway_id, before)]
+        await self._link.run("open", names, self._incarnation, life_ms)
+        await self._list(life_ms=life_ms)
+
+    def _own_keys(self, keys: Keys) -> list[str]:
+        own_id = self.gateway_id
+        return [keys.gateway(own_id), keys.stream(own_id, self._incarnation)]
+
+    async def _list(self, *, life_ms: int) -> bool:
+        """Put this gateway on the lists of gateways, or take it off; was it on enough of them for
+        everybody to have known of it? Raises RedisLost if too few can be reached."""
+        keys = await self._link.keys()
+        words: list[Argument] = [self.gateway_id, life_ms]
+        answers = await self._link.run_each("list", [Call([key], words) for key in keys.lists()])
+        told = [answer for answer in answers if not isinstance(answer, RedisLost)]
+        if len(told) < keys.lists_min:
+            raise RedisLost("the lists of gateways cannot be reached")
+        return bool(sum(told) >= keys.lists_min)
 
     async def _grant_wishes(self) -> None:
         options, book = self.options, self._book
         while book.has_wishes:
             forgotten = book.take_to_unregister(options.assert_chunk)
             if forgotten:
-                pairs = [word for route in forgotten for word in (route.user_id, route[0])]
-                await self._link.run("unregister", *pairs)
+                keys = await self._link.keys()
+                calls = [
+                    Call(_routes_of(keys, group), [one.connection_id for one in group])
+                    for group in keys.groups(forgotten, _tag_of)
+                ]
+                # Those that a server did not forget expire by themselves.
+                await self._link.run_each("unregister", calls)
             routes = book.take_to_register(options.assert_chunk)
             if routes:
                 await self._register(routes)
 
-    async def _register(self, routes: list[Route]) -> None:
-        options = self.options
-        try:
-            is_own, *elsewhere = await self._link.run(
-                "register",
-                self.gateway_id,
-                self._incarnation,
-                options.life_ms,
-                options.stream_entries_max,
-                *_flat(routes),
+    async def _put(self, name: str, routes: list[Route]) -> list[tuple[Sequence[Route], Any]]:
+        """Tell of routes by a script: what it answers to each group, or RedisLost in its place.
+        Raises RedisLost if nobody answers."""
+        keys = await self._link.keys()
+        groups = keys.groups(routes, _tag_of)
+        calls = [
+            Call(
+                _routes_of(keys, group),
+                [
+                    self.gateway_id,
+                    self.options.life_ms,
+                    *(word for one in group for word in (one.connection_id, one.device_id)),
+                ],
             )
+            for group in groups
+        ]
+        answers = await self._link.run_each(name, calls)
+        return list(zip(groups, answers, strict=True))
+
+    async def _register(self, routes: list[Route]) -> None:
+        try:
+            answers = await self._put("register", routes)
+            # Known only if the gateway is: nothing is pushed to one whose keys are gone.
+            is_own, _ = await self._live()
         except RedisLost:
-            self._book.not_registered(routes)
-            for route in routes:
-                self._answer(route, 0)
+            self._not_registered(routes)
             raise
-        self._book.registered(routes, self.clock.monotonic_ms())
-        for route, count in zip(routes, elsewhere, strict=True):
-            self._answer(route, count)
+        duplicates: list[tuple[str, str]] = []
+        for group, answer in answers:
+            if isinstance(answer, RedisLost):
+                self.counters.failures += 1
+                self._not_registered(group)
+                continue
+            self._book.registered(group, self.clock.monotonic_ms())
+            for route, (elsewhere, *same_device) in zip(group, answer, strict=True):
+                names = [one.decode() for one in same_device]
+                duplicates += zip(names[::2], names[1::2], strict=True)
+                self._answer(route, elsewhere)
         if not is_own:
             self._note_loss("the gateway's own keys were gone")
+        await self._close_duplicates(duplicates)
+
+    def _not_registered(self, routes: Sequence[Route]) -> None:
+        self._book.not_registered(routes)
+        for route in routes:
+            self._answer(route, 0)
+
+    async def _close_duplicates(self, connections: Sequence[tuple[str, str]]) -> None:
+        """Have other gateways close these; one that cannot be told keeps its connection open."""
+        keys = await self._link.keys()
+        head = [*appending_words(keys, 0, self.options), 1]
+        calls = []
+        for gateway, connection in connections:
+            names = keys.appending(gateway, self.gateway_id)
+            calls.append(Call(names, [*head, Kind.DUPLICATE.value, "", "", connection, ""]))
+        if calls:
+            await self._link.run_each("append", calls)
+
+    async def _live(self) -> tuple[bool, int]:
+        """Say that this gateway lives; is what it made still there, and its counter."""
+        drained = b"" if self._drained == _START else self._drained
+        names = self._own_keys(await self._link.keys())
+        is_own, counter = await self._link.run(
+            "live", names, self._incarnation, self.options.life_ms, drained
+        )
+        return bool(is_own), counter
 
     async def _assert_all(self, *, is_telling: bool) -> None:
-        """Say which routes there are. Those that were missed are told, unless all will be."""
+        """Say that this gateway lives, and which routes there are. Those that were missed are told,
+        unless all will be."""
         options = self.options
-        # At least one chunk, if need be an empty one: the gateway itself lives on by it.
-        for chunk in self._book.chunks(options.assert_chunk) or [[]]:
+        asked_at = self._ledger.number
+        is_own, counter = await self._live()
+        if not is_own or not await self._list(life_ms=options.life_ms):
+            self._note_loss("the gateway's own keys were gone")
+            return
+        now_ms = self.clock.monotonic_ms()
+        if not self._ledger.counted(counter, asked_at=asked_at, now_ms=now_ms):
+            self._note_loss("the counter went back")
+            return
+        # Those of a tag together: there each tag of a chunk is a call.
+        order = route_tag if (await self._link.keys()).is_tagged else None
+        for chunk in self._book.chunks(options.assert_chunk, order):
             routes = self._book.still_known(chunk)
-            drained = b"" if self._drained == _START else self._drained
-            asked_at = self._ledger.number
-            is_own, counter, *missing = await self._link.run(
-                "assert",
-                self.gateway_id,
-                self._incarnation,
-                options.life_ms,
-                drained,
-                *_flat(routes),
-            )
-            if not is_own:
-                self._note_loss("the gateway's own keys were gone")
-                return
-            now_ms = self.clock.monotonic_ms()
-            if not self._ledger.counted(counter, asked_at=asked_at, now_ms=now_ms):
-                self._note_loss("the counter went back")
-                return
-            lacking = {ConnectionId(one.decode()) for one in missing}
-            told = self._book.asserted(routes, lacking, now_ms)
-            self._tell_unrouted()
-            if is_telling and told:
-                self.counters.routes_missing += len(told)
-                _logger.warning("%d routes were missing", len(told))
-                self.local.resync_connections(told, ResyncReason.PUSHES_LOST)
+            if routes:
+                await self._assert(routes, is_telling=is_telling)
             if is_telling:
                 await self._grant_wishes()
         self._next_assert_at_ms = self.clock.monotonic_ms() + options.assert_ms
+
+    async def _assert(self, routes: list[Route], *, is_telling: bool) -> None:
+        told: list[ConnectionId] = []
+        for group, missing in await self._put("assert", routes):
+            if isinstance(missing, RedisLost):
+                # A server of several: pushes may go past them until it is back.
+                self.counters.failures += 1
+                self._book.not_asserted(group)
+                continue
+            lacking = {ConnectionId(one.decode()) for one in missing}
+            told += self._book.asserted(group, lacking, self.clock.monotonic_ms())
+        self._tell_unrouted()
+        if is_telling and told:
+            is_own, _ = await self._live()
+            if not is_own:
+                # All was lost, while this was under way: all are told.
+                self._note_loss("the gateway's own keys were gone")
+                return
+            self.counters.routes_missing += len(told)
+            _logger.warning("%d routes were missing", len(told))
+            self.local.resync_connections(told, ResyncReason.PUSHES_LOST)
 
     async def _look_for_late_entries(self) -> None:
         if not self._ledger.is_overdue(self.clock.monotonic_ms()):
@@ -332,8 +412,9 @@ class Inbox:
                     continue
                 incarnation = self._incarnation
                 try:
+                    keys = await self._reading_link.keys()
                     entries = await self._reading_link.read(
-                        f"{self.options.key_prefix}stream:{self.gateway_id}:{incarnation}",
+                        keys.stream(self.gateway_id, incarnation),
                         after=self._drained,
                         count=READ_ENTRIES_MAX,
                         block_ms=self._block_ms,
@@ -403,6 +484,14 @@ class Inbox:
             self._ended.set()
 
 
+def _tag_of(route: Route) -> int:
+    return route_tag(route.user_id)
+
+
+def _routes_of(keys: Keys, group: Sequence[Route]) -> list[str]:
+    return [keys.route(route.user_id) for route in group]
+
+
 def _frame_type(framed: bytes) -> str:
     """The type of a frame that a server encoded: it is the first thing in it."""
     name, has_end, _ = framed.partition(_TYPE)[2].partition(b'"')
@@ -412,12 +501,6 @@ def _frame_type(framed: bytes) -> str:
 def _reason(text: str) -> ResyncReason:
     """A newer server may have one that is not known here: it changes nothing."""
     return ResyncReason(text) if text in set(ResyncReason) else ResyncReason.PUSHES_LOST
-
-
-def _flat(routes: Sequence[Route]) -> list[Argument]:
-    return [
-        word for route in routes for word in (route.user_id, route.connection_id, route.device_id)
-    ]
 
 
 _CONFORMS: type[Registrar] = Inbox

@@ -11,7 +11,8 @@ from hashlib import blake2b
 from typing import Final
 
 from tidewire.domain.rates import SharedView
-from tidewire.engines.redis.link import Argument, Link, RedisLost
+from tidewire.engines.redis.keys import limit_tag
+from tidewire.engines.redis.link import Argument, Call, Link, RedisLost
 from tidewire.engines.redis.options import RedisOptions
 from tidewire.ports.runtime import Clock, Tasks
 
@@ -55,17 +56,29 @@ class LimitExchange:
     async def exchange(self) -> None:
         """Tell what was used here, and hear what all have used. Raises RedisLost; what was to be
         told is then forgotten, as if Redis had lost it."""
+        keys = await self._link.keys()
+        lost: RedisLost | None = None
         for name, view in self._views.items():
-            used = view.take_used(KEYS_MAX)
+            used = [(_name_of(name, key), key, count) for key, count in view.take_used(KEYS_MAX)]
             if not used:
                 continue
-            arguments: list[Argument] = []
-            for key, count in used:
-                arguments += (_name_of(name, key), view.rate.interval_us, count)
-            left = await self._link.run("limits", *arguments)
+            groups = keys.groups(used, lambda one: limit_tag(one[0]))
+            calls = []
+            for group in groups:
+                words: list[Argument] = []
+                for _, _, count in group:
+                    words += (view.rate.interval_us, count)
+                calls.append(Call([keys.limit(one[0]) for one in group], words))
+            answers = await self._link.run_each("limits", calls)
             now_ms = self._clock.monotonic_ms()
-            for (key, _), left_us in zip(used, left, strict=True):
-                view.learn(key, left_us, now_ms)
+            for group, left in zip(groups, answers, strict=True):
+                if isinstance(left, RedisLost):
+                    lost = left
+                    continue
+                for (_, key, _), left_us in zip(group, left, strict=True):
+                    view.learn(key, left_us, now_ms)
+        if lost is not None:
+            raise lost
 
     async def _run(self) -> None:
         is_alone = False

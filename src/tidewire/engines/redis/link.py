@@ -1,19 +1,40 @@
-"""The way to Redis: scripts and streams, with one error for everything that can go wrong."""
+"""The way to Redis: scripts and streams, with one error for everything that can go wrong.
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+A Redis says itself whether it is one of a Redis Cluster. There a call goes to the server that has
+its keys, and what concerns several servers may fail in part.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from hashlib import sha1
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from redis.asyncio import Redis
+from redis.asyncio.cluster import ClusterNode, PipelineCommand, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import (
+    AskError,
+    MovedError,
+    NoScriptError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
 
 from tidewire.domain.accounts import Secret
+from tidewire.engines.redis.keys import Keys
 from tidewire.engines.redis.options import RedisOptions
+
+RENEW_S: Final = 1.0
+"""How far apart a cluster is asked which server has what, while one does not answer."""
+
+ALONE: Final = "Redis"
+"""The name of one that is no server of a Redis Cluster."""
 
 Argument = bytes | str | int
 
@@ -25,6 +46,13 @@ class RedisLost(Exception):
 class Script(NamedTuple):
     source: str
     sha: str
+
+
+class Call(NamedTuple):
+    """What a script is to do: in a cluster with keys of one tag."""
+
+    keys: Sequence[str]
+    arguments: Sequence[Argument] = ()
 
 
 class Entry(NamedTuple):
@@ -45,12 +73,21 @@ def script(name: str) -> Script:
     return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
+FAULTS: Final = (RedisError, OSError, TimeoutError)
+
+
+def _lost(what: str, error: BaseException) -> RedisLost:
+    lost = RedisLost(f"{what}: {type(error).__name__}: {error}")
+    lost.__cause__ = error
+    return lost
+
+
 @contextmanager
 def _asking(what: str) -> Iterator[None]:
     try:
         yield
-    except (RedisError, OSError, TimeoutError) as error:
-        raise RedisLost(f"{what}: {type(error).__name__}: {error}") from error
+    except FAULTS as error:
+        raise _lost(what, error) from error
 
 
 class Link:
@@ -59,43 +96,193 @@ class Link:
     def __init__(self, options: RedisOptions, *, block_ms: int = 0) -> None:
         """`block_ms` is how much longer than a call a read may wait for something to come. Raises
         ValueError if the URL is none of a Redis."""
-        self.key_prefix = options.key_prefix
-        self._client = Redis.from_url(
-            (options.url or Secret("")).reveal(),
-            socket_timeout=(options.timeout_ms + block_ms) / 1000,
-            socket_connect_timeout=options.timeout_ms / 1000,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,
-        )
+        self._url = (options.url or Secret("")).reveal()
+        self._settings: dict[str, Any] = {
+            "socket_timeout": (options.timeout_ms + block_ms) / 1000,
+            "socket_connect_timeout": options.timeout_ms / 1000,
+            "retry": Retry(NoBackoff(), 0),
+            "protocol": 2,
+        }
+        self._client = Redis.from_url(self._url, **self._settings)
+        self._cluster: RedisCluster | None = None
+        self._prefix = options.key_prefix
+        self._keys: Keys | None = None
+        self._renewed_s = 0.0
 
-    async def run(self, name: str, *arguments: Argument) -> list[Any]:
+    async def keys(self) -> Keys:
+        """The names of keys here. Raises RedisLost if it is not known yet what this Redis is."""
+        if self._keys is None:
+            with _asking("info"):
+                try:
+                    told: dict[str, Any] = await self._client.info("cluster")
+                except ResponseError:
+                    # A user who may not ask.
+                    told = {}
+            is_cluster = bool(told.get("cluster_enabled"))
+            if is_cluster:
+                # Where part of the servers is gone the others are asked all the same.
+                self._cluster = RedisCluster.from_url(
+                    self._url, require_full_coverage=False, **self._settings
+                )
+            self._keys = Keys(self._prefix, is_cluster)
+        return self._keys
+
+    async def run(self, name: str, keys: Sequence[str], *arguments: Argument) -> Any:
         """What a script returns. Raises RedisLost."""
-        known = script(name)
-        with _asking(name):
+        [answer] = await self.run_each(name, [Call(keys, arguments)])
+        if isinstance(answer, RedisLost):
+            raise answer
+        return answer
+
+    async def run_each(self, name: str, calls: Sequence[Call]) -> list[Any]:
+        """What a script returns for each call, or RedisLost in its place. They are done one after
+        the other by a server, at the same time by several. Raises RedisLost if nobody answers."""
+        if not (await self.keys()).is_tagged:
+            with _asking(name):
+                return await _run_at(partial(_send, self._client), name, calls)
+        cluster = await self._known_cluster(name)
+        answers: list[Any] = [None] * len(calls)
+        at_nodes: dict[ClusterNode, list[int]] = {}
+        for index, call in enumerate(calls):
             try:
-                answer = await self._client.evalsha(known.sha, 1, self.key_prefix, *arguments)
-            except NoScriptError:
-                # It was started or emptied since; it keeps the script when it has seen it.
-                answer = await self._client.eval(known.source, 1, self.key_prefix, *arguments)
-        return answer if isinstance(answer, list) else [answer]
+                node = cluster.get_node_from_key(call.keys[0])
+            except FAULTS as error:
+                # No server has its slot.
+                answers[index] = _lost(name, error)
+            else:
+                assert node is not None
+                at_nodes.setdefault(node, []).append(index)
+
+        async def ask(node: ClusterNode, indexes: list[int]) -> None:
+            try:
+                sending = partial(_send_to_node, cluster, node)
+                found = await _run_at(sending, name, [calls[index] for index in indexes])
+            except FAULTS as error:
+                found = [_lost(name, error)] * len(indexes)
+            for index, answer in zip(indexes, found, strict=True):
+                answers[index] = answer
+
+        await asyncio.gather(*(ask(node, indexes) for node, indexes in at_nodes.items()))
+        if any(isinstance(answer, RedisLost) for answer in answers):
+            await self._renew()
+        return answers
 
     async def read(
         self, stream: str, *, after: bytes, count: int, block_ms: int
     ) -> Sequence[Entry]:
         """The entries of a stream after one, at most so many; waits for the first. Raises
         RedisLost."""
-        with _asking("xread"):
-            answer: Any = await self._client.xread({stream: after}, count=count, block=block_ms)
+        command = ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", stream, after)
+        answer: Any
+        if not (await self.keys()).is_tagged:
+            single: Any = self._client
+            with _asking("xread"):
+                answer = await single.execute_command(*command)
+        else:
+            cluster = await self._known_cluster("xread")
+            try:
+                with _asking("xread"):
+                    # Which server it is, the client would have to ask one for each time.
+                    node = cluster.get_node_from_key(stream)
+                    answer = await cluster.execute_command(*command, target_nodes=node)
+            except RedisLost:
+                await self._renew()
+                raise
         if not answer:
             return ()
         [(_, entries)] = answer
         return [Entry(entry_id, fields) for entry_id, fields in entries]
 
-    async def describe(self) -> dict[str, Any]:
-        """What Redis says about itself (INFO). Raises RedisLost."""
-        with _asking("info"):
-            told: dict[str, Any] = await self._client.info()
-        return told
+    async def describe(self) -> dict[str, "dict[str, Any] | RedisLost"]:
+        """What each server says about itself (INFO), by its address; of a Redis Cluster those that
+        have keys. Raises RedisLost if none answers."""
+        if not (await self.keys()).is_tagged:
+            with _asking("info"):
+                return {ALONE: await self._client.info()}
+        cluster = await self._known_cluster("info")
+        found: dict[str, dict[str, Any] | RedisLost] = {}
+        for node in cluster.get_primaries():
+            try:
+                found[node.name] = await cluster.info(target_nodes=node)
+            except FAULTS as error:
+                found[node.name] = _lost("info", error)
+        return found
 
     async def close(self) -> None:
         await self._client.aclose()
+        if self._cluster is not None:
+            await self._disconnect(self._cluster)
+
+    async def _known_cluster(self, what: str) -> RedisCluster:
+        assert self._cluster is not None
+        with _asking(what):
+            _ = await self._cluster.initialize()
+        return self._cluster
+
+    async def _renew(self) -> None:
+        """Ask which server has what before the next call: another may have taken over."""
+        assert self._cluster is not None
+        now_s = time.monotonic()
+        if now_s - self._renewed_s >= RENEW_S:
+            self._renewed_s = now_s
+            await self._disconnect(self._cluster)
+
+    @staticmethod
+    async def _disconnect(cluster: RedisCluster) -> None:
+        with suppress(*FAULTS):
+            await cluster.aclose()
+            # It does nothing when the client itself has found that it must ask again.
+            await cluster.nodes_manager.aclose()
+            await cluster.nodes_manager.aclose("startup_nodes")
+
+
+Command = tuple[Argument, ...]
+Sending = Callable[[Sequence[Command]], Awaitable[list[Any]]]
+"""Sends commands together; what is wrong with one is in the place of its answer."""
+
+
+async def _run_at(send: Sending, name: str, calls: Sequence[Call]) -> list[Any]:
+    """At one server. Raises what the vendor raises."""
+    known = script(name)
+    answers = await send([_command("EVALSHA", known.sha, call) for call in calls])
+    unknown = [index for index, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+    if unknown:
+        # It was started or emptied since; it keeps the script when it has seen it.
+        again = await send([_command("EVAL", known.source, calls[one]) for one in unknown])
+        for index, answer in zip(unknown, again, strict=True):
+            answers[index] = answer
+    return [_lost(name, one) if isinstance(one, FAULTS) else one for one in answers]
+
+
+def _command(kind: str, which: str, call: Call) -> Command:
+    return (kind, which, len(call.keys), *call.keys, *call.arguments)
+
+
+async def _send(client: Any, commands: Sequence[Command]) -> list[Any]:
+    if len(commands) == 1:
+        try:
+            return [await client.execute_command(*commands[0])]
+        except ResponseError as error:
+            # It has answered.
+            return [error]
+    pipe = client.pipeline(transaction=False)
+    for command in commands:
+        pipe.execute_command(*command)
+    found: list[Any] = await pipe.execute(raise_on_error=False)
+    return found
+
+
+async def _send_to_node(
+    cluster: RedisCluster, node: ClusterNode, commands: Sequence[Command]
+) -> list[Any]:
+    """Past the vendor's pipeline, which asks all servers or fails, and takes each command apart."""
+    sent = [PipelineCommand(position, *command) for position, command in enumerate(commands)]
+    await node.execute_pipeline(sent)
+    for one in sent:
+        if isinstance(one.result, (AskError, MovedError, TryAgainError)):
+            # The slot is somewhere else by now: the vendor's client looks for it.
+            try:
+                one.result = await cluster.execute_command(*one.args)
+            except FAULTS as error:
+                one.result = error
+    return [one.result for one in sent]

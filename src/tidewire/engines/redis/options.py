@@ -10,8 +10,9 @@ class RedisOptions:
     """The routes of a cluster. An impossible value raises ValueError."""
 
     url: Secret | None = None
-    """`redis://host:port/0`, `rediss://` for TLS, with a password if there is one. None: no Redis,
-    one process."""
+    """`redis://host:port/0`, `rediss://` for TLS, with a password if there is one. One server of a
+    Redis Cluster, or its address for all, will do: it names the others. None: no Redis, one
+    process."""
     key_prefix: str = "tidewire:"
     """Before every key: several clusters can share a Redis."""
     timeout_ms: int = 2_000
@@ -26,8 +27,8 @@ class RedisOptions:
     register_ms: int = 1_000
     """How long a new connection waits for its route to be known."""
     assert_chunk: int = 500
-    """How many routes are asserted or registered in one call, during which Redis does nothing
-    else."""
+    """How many routes are asserted or registered at once, on a single Redis in one call, during
+    which it does nothing else."""
     stream_entries_max: int = 20_000
     """How many pushes a gateway may be behind."""
     queue_bytes_max: int = 16 * 1024 * 1024

@@ -4,7 +4,7 @@ A route whose registration was not answered may be known or not, and a push may 
 its connection syncs again once the route has been asserted. The same goes for one that was missing.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from tidewire.domain.ids import ConnectionId, UserId
 from tidewire.ports.router import Route
@@ -94,8 +94,13 @@ class RouteBook:
         }
         self.registered(routes, 0)
 
+    def not_asserted(self, routes: Sequence[Route]) -> None:
+        """There was no answer: they sync again when they are asserted."""
+        for route in routes:
+            self.doubt(route)
+
     def doubt(self, route: Route) -> None:
-        """Its connection could not wait for the registration: it syncs again after it."""
+        """It may not be known to those who push: its connection syncs again when it surely is."""
         connection_id = route.connection_id
         if any(connection_id in one for one in (self._to_register, self._under_way, self._known)):
             self._unsure.add(connection_id)
@@ -108,9 +113,13 @@ class RouteBook:
             del self._to_unregister[route.connection_id]
         return taken
 
-    def chunks(self, size: int) -> list[list[ConnectionId]]:
-        """All routes that are known, to be asserted a chunk at a time."""
+    def chunks(
+        self, size: int, order: Callable[[UserId], int] | None = None
+    ) -> list[list[ConnectionId]]:
+        """All routes that are known, to be asserted a chunk at a time, in an order of users."""
         known = list(self._known)
+        if order is not None:
+            known.sort(key=lambda one: order(self._known[one].user_id))
         return [known[start : start + size] for start in range(0, len(known), size)]
 
     def still_known(self, connection_ids: Sequence[ConnectionId]) -> list[Route]:

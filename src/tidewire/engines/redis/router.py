@@ -3,20 +3,25 @@
 Pushes are queued here and brought to the gateways' streams a batch at a time; the next batch forms
 while one is under way. If Redis does not answer, the batch is tried again for a while; then all
 that waits is dropped, and every gateway is told so before anything else when Redis answers again.
+Where Redis is a cluster and one server does not answer, the others go on: users whose routes it has
+are looked for at every gateway, and a gateway whose stream it has is told later that it missed
+something.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from tidewire.domain.errors import Unavailable
 from tidewire.domain.ids import ChatId, SessionId, UserId
 from tidewire.domain.news import ChatNews
 from tidewire.domain.resync import ResyncReason
-from tidewire.engines.redis.link import Argument, Link, RedisLost
+from tidewire.engines.redis.entries import FIELDS, Words, appending_words, entries_by_gateway
+from tidewire.engines.redis.keys import route_tag
+from tidewire.engines.redis.link import Call, Link, RedisLost
 from tidewire.engines.redis.options import RedisOptions
-from tidewire.engines.redis.push_queue import Batch, Kind, Parcel, PushQueue
+from tidewire.engines.redis.push_queue import LOST, Batch, Kind, Parcel, PushQueue
 from tidewire.ports.router import Push, Router
 from tidewire.ports.runtime import Tasks
 from tidewire.wire.chat_news import encode_news
@@ -31,9 +36,18 @@ _logger = logging.getLogger(__name__)
 
 class RouterCounters:
     """What has happened so far: `failures` are calls that Redis did not answer, `entries` those
-    appended to streams, one a push and gateway."""
+    appended to streams, one a push and gateway, `everywhere` users who were looked for at every
+    gateway."""
 
-    pushes = batches = entries = failures = 0
+    pushes = batches = entries = failures = everywhere = 0
+
+
+class _Plan(NamedTuple):
+    """What of a batch is still to be appended. It is kept until that is done: a route that is made
+    known after the lookup belongs to a connection that reads its digest later still."""
+
+    number: int
+    entries: dict[str, Words]
 
 
 class RedisRouter:
@@ -46,6 +60,10 @@ class RedisRouter:
         self._router_id = router_id
         self._tasks = tasks
         self._link = Link(options)
+        self._plan: _Plan | None = None
+        # Gateways that missed something, and when they are to be told next.
+        self._owed: set[str] = set()
+        self._pay_at_s = 0.0
         self.queue = PushQueue(options)
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
@@ -82,11 +100,14 @@ class RedisRouter:
         for start in range(0, len(unique), PRESENCE_USERS_MAX):
             asked = unique[start : start + PRESENCE_USERS_MAX]
             try:
-                counts = await self._link.run("presence", *asked)
+                counts = await self._ask("presence", asked)
             except RedisLost as error:
                 self.counters.failures += 1
                 raise Unavailable(f"Redis does not say who is connected: {error}") from error
-            found |= {one: count for one, count in zip(asked, counts, strict=True) if count}
+            if None in counts.values():
+                self.counters.failures += 1
+                raise Unavailable("a server of the Redis Cluster does not say who is connected")
+            found |= {one: count for one, count in counts.items() if count}
         return found
 
     async def settled(self) -> None:
@@ -122,6 +143,7 @@ class RedisRouter:
     async def _run(self) -> None:
         try:
             while True:
+                await self._pay_debts()
                 batch = self.queue.take()
                 if batch is not None:
                     is_pushed = await self._push(batch)
@@ -134,28 +156,24 @@ class RedisRouter:
                     return
                 else:
                     self._wake.clear()
-                    await self._wake.wait()
+                    await self._rest()
         finally:
             self._ended.set()
 
+    async def _rest(self) -> None:
+        """Until there is something to push, or a gateway to be told."""
+        try:
+            async with asyncio.timeout(self._options.assert_ms / 1000 if self._owed else None):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
     async def _push(self, batch: Batch) -> bool:
-        options = self._options
-        arguments: list[Argument] = [
-            self._router_id,
-            batch.number,
-            options.stream_entries_max,
-            options.life_ms,
-        ]
-        for kind, user_ids, body, except_connection, news in batch.parcels:
-            arguments += (kind.value, except_connection or "", body, news)
-            if user_ids is None:
-                arguments.append(-1)
-            else:
-                arguments.append(len(user_ids))
-                arguments += user_ids
         counters = self.counters
         try:
-            appended, _ = await self._link.run("push", *arguments)
+            if self._plan is None or self._plan.number != batch.number:
+                self._plan = await self._made(batch)
+            await self._carry_out(self._plan)
         except RedisLost as error:
             counters.failures += 1
             losses = self.queue.losses
@@ -164,10 +182,122 @@ class RedisRouter:
             if self.queue.losses > losses and not owed_word:
                 _logger.warning("pushes were dropped, all clients will sync again: %s", error)
             return False
+        self._plan = None
         counters.batches += 1
-        counters.entries += appended
         self.queue.done()
         return True
+
+    async def _made(self, batch: Batch) -> _Plan:
+        """Look up where the users of a batch are. Raises RedisLost."""
+        users = {one: None for parcel in batch.parcels for one in parcel.user_ids or ()}
+        homes: dict[UserId, Sequence[str] | None] = {}
+        # As a rule one gateway, of a few: no need to take each answer apart.
+        known: dict[bytes, list[str]] = {}
+        for user_id, told in (await self._ask("lookup", list(users))).items():
+            if told is None:
+                homes[user_id] = None
+                self.counters.everywhere += 1
+            else:
+                gateways = known.get(told)
+                if gateways is None:
+                    gateways = known[told] = told.decode().split()
+                homes[user_id] = gateways
+        is_for_all = None in homes.values() or any(one.user_ids is None for one in batch.parcels)
+        everybody = await self._gateways() if is_for_all else []
+        entries = entries_by_gateway(batch.parcels, homes, everybody, own_id=self._router_id)
+        return _Plan(batch.number, entries)
+
+    async def _ask(self, name: str, user_ids: Sequence[UserId]) -> Mapping[UserId, Any]:
+        """What a script answers for each user; None where a server of several did not. Raises
+        RedisLost if none did."""
+        if not user_ids:
+            return {}
+        keys = await self._link.keys()
+        groups = keys.groups(user_ids, route_tag)
+        calls = [Call([keys.route(one) for one in group]) for group in groups]
+        answers = await self._link.run_each(name, calls)
+        lost = [answer for answer in answers if isinstance(answer, RedisLost)]
+        if lost:
+            if not keys.is_tagged:
+                raise lost[0]
+            self.counters.failures += len(lost)
+        found: dict[UserId, Any] = {}
+        for group, answer in zip(groups, answers, strict=True):
+            is_lost = isinstance(answer, RedisLost)
+            found.update(zip(group, [None] * len(group) if is_lost else answer, strict=True))
+        return found
+
+    async def _gateways(self) -> list[str]:
+        """Every gateway: those of most lists together, because a gateway that is on fewer tells its
+        clients. Raises RedisLost."""
+        keys = await self._link.keys()
+        answers = await self._link.run_each("gateways", [Call([key]) for key in keys.lists()])
+        found = [answer for answer in answers if not isinstance(answer, RedisLost)]
+        if len(found) < keys.lists_min:
+            raise RedisLost("the lists of gateways cannot be reached")
+        return list(dict.fromkeys(one.decode() for names in found for one in names))
+
+    async def _carry_out(self, plan: _Plan) -> None:
+        """Append what is left of a plan. Raises RedisLost if a single Redis did not; a gateway that
+        could not be reached in a cluster is told later, and the others go on."""
+        entries = plan.entries
+        lost: RedisLost | None = None
+        for attempt in range(self._options.attempts_max):
+            if attempt:
+                await asyncio.sleep(self._options.retry_ms / 1000)
+            # They have missed something before: they sync, and nothing waits for them.
+            for gateway in self._owed.intersection(entries):
+                del entries[gateway]
+            if not entries:
+                return
+            lost = await self._append(plan.number, entries)
+            if lost is None:
+                return
+            if not (await self._link.keys()).is_tagged:
+                raise lost
+            self.counters.failures += 1
+        _logger.warning("gateways will be told that they missed pushes: %s", lost)
+        self._owed.update(entries)
+        entries.clear()
+
+    async def _append(self, number: int, entries: dict[str, Words]) -> RedisLost | None:
+        """Append to each gateway, and take those off that have it, or are gone."""
+        options, keys = self._options, await self._link.keys()
+        head = appending_words(keys, number, options)
+        # Each has a tag of its own.
+        groups = [[one] for one in entries] if keys.is_tagged else [list(entries)]
+        calls = []
+        for group in groups:
+            names: list[str] = []
+            words = [*head]
+            for gateway in group:
+                names += keys.appending(gateway, self._router_id)
+                words.append(len(entries[gateway]) // FIELDS)
+                words += entries[gateway]
+            calls.append(Call(names, words))
+        lost = None
+        for group, answer in zip(groups, await self._link.run_each("append", calls), strict=True):
+            if isinstance(answer, RedisLost):
+                lost = answer
+                continue
+            for gateway, count in zip(group, answer, strict=True):
+                del entries[gateway]
+                self.counters.entries += max(0, count)
+        return lost
+
+    async def _pay_debts(self) -> None:
+        """Tell gateways that they missed something, those that can be reached by now."""
+        now_s = asyncio.get_running_loop().time()
+        if not self._owed or now_s < self._pay_at_s:
+            return
+        self._pay_at_s = now_s + self._options.assert_ms / 1000
+        word: Words = [LOST.kind.value, "", "", b"", b""]
+        entries = dict.fromkeys(self._owed, word)
+        try:
+            await self._append(0, entries)
+        except RedisLost:
+            return
+        self._owed.intersection_update(entries)
 
 
 _CONFORMS: type[Router] = RedisRouter

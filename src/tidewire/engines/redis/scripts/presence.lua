@@ -1,7 +1,7 @@
--- How many connections each of these users has. ARGV: users. Returns a count for each.
+-- How many connections users have. KEYS: a route key for each user. Returns a count for each.
 local now_ms = time_ms()
 local counts = {}
-for index = 1, #ARGV do
-  counts[index] = #live_routes(ARGV[index], now_ms)
+for index = 1, #KEYS do
+  counts[index] = #live_routes(KEYS[index], now_ms)
 end
 return counts

@@ -1,5 +1,5 @@
--- Forget routes. ARGV: (user, connection) for each.
-for index = 1, #ARGV, 2 do
-  redis.call('HDEL', route_key(ARGV[index]), ARGV[index + 1])
+-- Forget routes. KEYS: the route key of each one's user. ARGV: the connection of each.
+for index = 1, #KEYS do
+  redis.call('HDEL', KEYS[index], ARGV[index])
 end
 return 1

@@ -1,0 +1,88 @@
+"""The names of keys in Redis, and which of them one call may touch. PURE.
+
+Redis Cluster spreads keys by what stands between braces, the tag, and runs a script only on keys of
+one tag's slot. What belongs together has one tag: a gateway's own keys its id. Users share a few
+hundred: a tag of each one's own would make a call of each route that is asserted. On a single Redis
+there are no tags: the names are those of version 0.1, whose processes are there during an upgrade.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
+from zlib import crc32
+
+from tidewire.domain.ids import ChatId, UserId
+
+ROUTE_TAGS: Final = 512
+LIMIT_TAGS: Final = 16
+LIST_TAGS: Final = ("list0", "list1", "list3")
+"""In the first, second and third part of the slots: as a rule on three servers."""
+
+Item = TypeVar("Item")
+
+
+class Keys(NamedTuple):
+    prefix: str
+    is_tagged: bool
+
+    def route(self, user_id: UserId) -> str:
+        if self.is_tagged:
+            return f"{self.prefix}route:{{{route_tag(user_id)}}}:{user_id}"
+        return f"{self.prefix}route:{user_id}"
+
+    def gateway(self, gateway_id: str) -> str:
+        return f"{self.prefix}gateway:{self._tag(gateway_id)}"
+
+    def stream(self, gateway_id: str, incarnation: str) -> str:
+        """In a cluster one for all incarnations: who appends knows none, and has to name it."""
+        name = f"{self.prefix}stream:{self._tag(gateway_id)}"
+        return name if self.is_tagged else f"{name}:{incarnation}"
+
+    def appending(self, gateway_id: str, router_id: str) -> tuple[str, str, str]:
+        """What `append` is given for a gateway; to the stream it adds the incarnation itself where
+        that is part of the name."""
+        tag = self._tag(gateway_id)
+        return (
+            f"{self.prefix}gateway:{tag}",
+            f"{self.prefix}stream:{tag}",
+            f"{self.prefix}router:{tag}:{router_id}",
+        )
+
+    def lists(self) -> list[str]:
+        """In a cluster the same list of gateways three times: one of them may be lost."""
+        if self.is_tagged:
+            return [f"{self.prefix}gateways:{{{tag}}}" for tag in LIST_TAGS]
+        return [f"{self.prefix}gateways"]
+
+    @property
+    def lists_min(self) -> int:
+        """A gateway is on so many of them, and who asks for all gateways asks so many: more than
+        half, so that one is among both."""
+        return 2 if self.is_tagged else 1
+
+    def lease(self, chat_id: ChatId) -> str:
+        return f"{self.prefix}lease:{self._tag(chat_id)}"
+
+    def limit(self, name: str) -> str:
+        if self.is_tagged:
+            return f"{self.prefix}limit:{{{limit_tag(name)}}}:{name}"
+        return f"{self.prefix}limit:{name}"
+
+    def groups(self, items: Sequence[Item], tag_of: Callable[[Item], int]) -> list[Sequence[Item]]:
+        """Those of which each is one call: on a single Redis all together."""
+        if not self.is_tagged:
+            return [items]
+        found: dict[int, list[Item]] = {}
+        for item in items:
+            found.setdefault(tag_of(item), []).append(item)
+        return list(found.values())
+
+    def _tag(self, name: str) -> str:
+        return f"{{{name}}}" if self.is_tagged else name
+
+
+def route_tag(user_id: str) -> int:
+    return crc32(user_id.encode()) % ROUTE_TAGS
+
+
+def limit_tag(name: str) -> int:
+    return crc32(name.encode()) % LIMIT_TAGS

@@ -1,0 +1,42 @@
+"""Which entries go to which gateway."""
+
+from tidewire.domain.ids import ConnectionId, UserId
+from tidewire.engines.redis.entries import FIELDS, entries_by_gateway
+from tidewire.engines.redis.push_queue import Kind, Parcel
+
+ANN, BEN, CEM = UserId("ann"), UserId("ben"), UserId("cem")
+HOMES = {ANN: ["g1"], BEN: ["g1", "g2"], CEM: []}
+
+
+def test_entry_names_the_users_of_each_gateway_in_the_order_of_pushes() -> None:
+    parcels = [
+        Parcel(Kind.PUSH, [ANN, BEN, CEM], b"one", ConnectionId("c1"), b"news"),
+        Parcel(Kind.PUSH, [BEN], b"two"),
+    ]
+    found = entries_by_gateway(parcels, HOMES, [], own_id="r")
+    assert found == {
+        "g1": ["push", "ann ben", "c1", b"one", b"news", "push", "ben", "", b"two", b""],
+        "g2": ["push", "ben", "c1", b"one", b"news", "push", "ben", "", b"two", b""],
+    }
+    assert len(found["g1"]) == 2 * FIELDS
+
+
+def test_what_is_for_all_goes_to_every_gateway_and_names_nobody() -> None:
+    found = entries_by_gateway([Parcel(Kind.REVOKE, None, b"s1")], {}, ["g1", "g3"], own_id="g1")
+    assert found == {gateway: ["revoke", "", "", b"s1", b""] for gateway in ("g1", "g3")}
+
+
+def test_user_of_whom_nothing_is_known_is_looked_for_everywhere() -> None:
+    homes = {ANN: ["g1"], BEN: None}
+    parcels = [Parcel(Kind.PUSH, [ANN, BEN], b"one")]
+    found = entries_by_gateway(parcels, homes, ["g1", "g2"], own_id="r")
+    assert [found[one][1] for one in ("g1", "g2")] == ["ann ben", "ben"]
+
+
+def test_news_name_nobody_and_leave_out_the_gateway_that_tells() -> None:
+    found = entries_by_gateway([Parcel(Kind.NEWS, [BEN], b"n")], HOMES, [], own_id="g1")
+    assert found == {"g2": ["news", "", "", b"n", b""]}
+
+
+def test_resync_of_no_users_concerns_nobody() -> None:
+    assert entries_by_gateway([Parcel(Kind.RESYNC, [], b"r")], {}, ["g1"], own_id="r") == {}
