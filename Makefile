@@ -112,6 +112,7 @@ test-long: $(READY) ## At length what 'make test' does briefly: kills, power cut
 	TIDEWIRE_SERVER_PROCESSES=3 $(BIN)/python -m tests.e2e.kills --rounds $(ROUNDS)
 	$(BIN)/python -m pytest $(UNITS)
 	$(FAULTS)
+	$(BIN)/python -m tests.cluster.endurance --minutes 10
 
 mutants: $(READY) ## Put deliberate faults into a copy of the code; list those that no test notices
 	$(BIN)/python -m tests.mutants.run --jobs $(JOBS) $(ARGS)
