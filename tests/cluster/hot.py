@@ -1,16 +1,23 @@
 """Several gateways that write into one chat as fast as they can, and what comes of it. Holds no
-test."""
+test.
 
+`python -m tests.cluster.hot --gateways 1,2,3,5,1` prints the rate of each turn: so many gateways,
+the same six writers with six messages on their way each.
+"""
+
+import argparse
 import asyncio
+import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Protocol
 
-from tests.cluster.running import Cluster, Member, metric_of
+from tests.cluster.running import Cluster, Member, metric_of, running
 from tests.e2e.chatting import Account, Frame, HungUp, Phone, new_key
 
 ANSWER_S_MAX = 15.0
@@ -199,3 +206,32 @@ async def contend(
         now - then for now, then in zip(after, before, strict=True)
     )
     return outcome
+
+
+async def _measure(cluster: Cluster, turns: Sequence[int], seconds: float) -> None:
+    accounts = await cluster.gateways[0].people(*(f"p{number}" for number in range(6)))
+    for count in turns:
+        async with AsyncExitStack() as stack:
+            chat_id = await cluster.gateways[0].group(*accounts)
+            writers = await seated(stack, cluster.gateways[:count], accounts, 6)
+            # Until all know who writes.
+            await contend(cluster, writers, chat_id, 1.5)
+            print(count, await contend(cluster, writers, chat_id, seconds), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gateways", default="1,2,3,5,1", help="of each turn")
+    parser.add_argument("--seconds", type=float, default=5.0, help="a turn")
+    options = parser.parse_args()
+    turns = [int(one) for one in options.gateways.split(",")]
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        running(Path(directory), gateways=max(turns), workers=1) as cluster,
+    ):
+        asyncio.run(_measure(cluster, turns, options.seconds))
+        cluster.verify()
+
+
+if __name__ == "__main__":
+    main()
