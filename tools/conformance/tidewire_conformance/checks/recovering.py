@@ -104,7 +104,9 @@ async def refusals_are_final(stage: Stage) -> None:
     await stage.cut()
     await stage.hears("sync_request", gone)
     await stage.ready()
-    await stage.quiet(2.5 * stage.scale)
+    # Four times the longest wait after which it might ask again: its machine may be busy.
+    await stage.quiet(5 * stage.scale)
+    await stage.ready()
     await stage.cut()
     await stage.ready()
     await stage.relive()
