@@ -123,12 +123,12 @@ class FanoutWorker:
         )
         # What waits for the members of a chat, in order. A chat is here while they are read.
         self._waiting: dict[ChatId, deque[tuple[int, WithRoster]]] = {}
-        self._waiting_count = 0
+        self.waiting_count = 0
+        """How many events wait for the members of their chats."""
         # Chats that made all clients sync a short while ago; True: they do so again after it.
         self._unreadable: dict[ChatId, bool] = {}
         self._can_wait = can_wait
         self._teller = ticks
-        self._on_settled: list[asyncio.Future[None]] = []
         self._is_reading_floors = False
         self._alone = asyncio.Semaphore(ALONE_MAX)
         self._status_read_at_ms = 0
@@ -205,13 +205,6 @@ class FanoutWorker:
         self._tasks.request_failed(RequestKind.PUSH, error)
         self.counters.resyncs += 1
         self._router.resync(user_ids, ResyncReason.PUSHES_LOST)
-
-    async def settled(self) -> None:
-        """Wait until nothing that was committed so far waits for the members of its chat."""
-        while self._waiting:
-            settled = self._loop.create_future()
-            self._on_settled.append(settled)
-            await settled
 
     def is_waiting(self, chat_id: ChatId) -> bool:
         """Does something of this chat wait for its members?"""
@@ -311,10 +304,10 @@ class FanoutWorker:
         self._router.push(push)
 
     def _wait_for_roster(self, chat_id: ChatId, version: int, act: WithRoster) -> None:
-        if not self._can_wait and self._waiting_count >= self._options.waiting_events_max:
+        if not self._can_wait and self.waiting_count >= self._options.waiting_events_max:
             self._give_up(ResyncReason.FANOUT_OVERLOADED)
             return
-        self._waiting_count += 1
+        self.waiting_count += 1
         queue = self._waiting.get(chat_id)
         if queue is not None:
             queue.append((version, act))
@@ -344,22 +337,20 @@ class FanoutWorker:
                 return
             if roster is None:
                 # The group was closed, and its members were told; or typing asked for no chat.
-                self._waiting_count -= len(queue)
+                self.waiting_count -= len(queue)
                 break
             while queue and queue[0][0] <= roster.membership_version:
                 _, act = queue.popleft()
-                self._waiting_count -= 1
+                self.waiting_count -= 1
                 act(roster)
         self._waiting.pop(chat_id, None)
-        self._tell_if_settled()
 
     def _roster_failed(self, chat_id: ChatId, _: Exception) -> None:
         """The members of a chat cannot be read: they are damaged, or no code expected this."""
         queue = self._waiting.pop(chat_id, None)
         if queue is None:
             return
-        self._waiting_count -= len(queue)
-        self._tell_if_settled()
+        self.waiting_count -= len(queue)
         version = max(version for version, _ in queue)
         if version == 0:
             # Only typing was to be told.
@@ -385,19 +376,10 @@ class FanoutWorker:
         if self._unreadable.pop(chat_id):
             self._resync_all(chat_id)
 
-    def _tell_if_settled(self) -> None:
-        if self._waiting:
-            return
-        on_settled, self._on_settled = self._on_settled, []
-        for settled in on_settled:
-            if not settled.done():
-                settled.set_result(None)
-
     def _give_up(self, reason: ResyncReason) -> None:
         """It is unknown whom the waiting events concern, so all clients sync again."""
         self._waiting.clear()
-        self._waiting_count = 0
-        self._tell_if_settled()
+        self.waiting_count = 0
         self.counters.resyncs += 1
         self._router.resync(None, reason)
 

@@ -17,6 +17,7 @@ from tidewire.fanout.options import FanoutOptions
 from tidewire.fanout.worker import FanoutWorker
 from tidewire.ports.event_log import LOGGED, CommitBus
 from tidewire.ports.router import Push
+from tidewire.ports.runtime import pause
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.supervise import TaskSupervisor
 
@@ -130,6 +131,12 @@ class Stage:
         """Hand the worker what was committed since the last time."""
         for commit in self.world.new_commits():
             self.bus(commit)
+
+    async def settled(self) -> None:
+        """Wait until no event waits for the members of its chat."""
+        async with asyncio.timeout(30):
+            while self.worker.waiting_count:
+                await pause(1)
 
     def miss_status(self, chat_id: ChatId, user_id: UserId) -> None:
         self.bus([StatusMissed(chat_id, user_id)])

@@ -106,7 +106,7 @@ async def test_roster_that_hangs_holds_its_own_chat_over_many_batches(engine: Ha
     # The first record of the partition is not pushed: nothing behind it may be committed.
     assert talk.log.committed_offset == 0
     stage.storage.gate.set()
-    await stage.worker.settled()
+    await stage.settled()
     assert talk.got() == ([1, 2, 3, 4], [1, 2, 3, 4])
     await talk.steps(1)
     assert talk.log.committed_offset == 8
@@ -125,7 +125,7 @@ async def test_reader_stands_still_at_the_bound_and_goes_on_behind_it(engine: Ha
     assert (talk.log.read_count, talk.log.committed_offset) == (4, 0)
     assert talk.consumer.counters.pauses == 4
     stage.storage.gate.set()
-    await stage.worker.settled()
+    await stage.settled()
     await talk.steps(3)
     assert talk.got() == ([1, 2, 3, 4], [1, 2, 3, 4])
     assert talk.log.committed_offset == 8

@@ -79,7 +79,7 @@ async def test_closed_group_is_told_to_all_and_nothing_after_it(stage: Stage) ->
     # What comes late concerns no member any more.
     got = len(stage.router.connected[ben])
     stage.bus(commits[-1])
-    await stage.worker.settled()
+    await stage.settled()
     assert len(stage.router.connected[ben]) == got
 
 
@@ -126,22 +126,20 @@ async def test_worker_tells_everybody_to_sync_when_too_much_waits(engine: Harnes
     await stage.tasks.close()
 
 
-async def test_worker_is_settled_when_nothing_waits_for_members(stage: Stage) -> None:
+async def test_events_wait_for_the_members_of_their_chats(stage: Stage) -> None:
     anna, ben = await stage.world.people(2)
     stage.connect(ben)
-    await stage.worker.settled()
     chats = [await stage.world.group(anna, ben) for _ in range(3)]
     stage.world.new_commits()
     for chat in chats:
         await stage.world.send(chat, anna)
     stage.storage.gate.clear()
     stage.fan_out()
-    settled = asyncio.gather(stage.worker.settled(), stage.worker.settled())
-    await asyncio.wait([settled], timeout=0.05)
-    assert not settled.done()
+    await pause(50)
+    assert stage.worker.waiting_count == 3
     assert stage.sequences(ben) == []
     stage.storage.gate.set()
-    await settled
+    await stage.settled()
     assert stage.sequences(ben) == [1, 1, 1]
 
 
@@ -156,7 +154,7 @@ async def test_worker_whose_caller_can_wait_tries_on_and_tells_nobody(engine: Ha
     stage.storage.failures = 3 * FanoutOptions().read_attempts_max
     stage.fan_out()
     assert stage.worker.is_waiting(chat)
-    await stage.worker.settled()
+    await stage.settled()
     assert not stage.worker.is_waiting(chat)
     assert stage.sequences(ben) == [1, 2, 3]
     assert stage.router.resyncs == []
@@ -171,11 +169,11 @@ async def test_what_cannot_be_pushed_makes_the_chat_sync_and_no_other(stage: Sta
     stage.fan_out()
     reads = stage.storage.reads
     stage.worker.missed(chat)
-    await stage.worker.settled()
+    await stage.settled()
     assert stage.storage.reads == reads + 1
     assert stage.router.resyncs == [([anna, ben], "pushes_lost")]
     stage.worker.missed(stage.world.no_chat())
-    await stage.worker.settled()
+    await stage.settled()
     assert len(stage.router.resyncs) == 1
 
 
@@ -221,7 +219,7 @@ async def test_what_cannot_be_pushed_is_told_in_the_end_when_members_cannot_be_r
     stage.fan_out()
     stage.storage.failures = FanoutOptions().read_attempts_max
     stage.worker.missed(chat)
-    await stage.worker.settled()
+    await stage.settled()
     assert stage.router.resyncs == [([anna, ben], "pushes_lost")]
     await stage.tasks.close()
 

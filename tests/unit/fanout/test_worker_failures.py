@@ -38,7 +38,7 @@ async def talk(tmp_path: Path) -> AsyncIterator[Talk]:
     chats = [await stage.world.direct(people[0], other) for other in people[1:]]
     stage.connect(*people)
     stage.fan_out()
-    await stage.worker.settled()
+    await stage.settled()
     yield Talk(stage, people, chats)
     await stage.tasks.close()
     await engine.close()
@@ -68,7 +68,7 @@ async def test_event_that_fails_makes_its_members_sync_and_keeps_no_other_back(
     await stage.world.send(talk.bad, talk.ann)
     await stage.world.send(talk.good, talk.ann)
     stage.bus([event for commit in stage.world.new_commits() for event in commit])
-    await stage.worker.settled()
+    await stage.settled()
     assert stage.sequences(talk.eve) == [1]
     assert [(sorted(users or ()), why) for users, why in stage.router.resyncs] == [
         (sorted([talk.ann, talk.ben]), "pushes_lost")
@@ -106,7 +106,7 @@ async def test_typing_that_fails_makes_nobody_sync(
     failing_for(talk.bad, "typing_push", monkeypatch)
     for chat_id in (talk.bad, talk.good):
         talk.stage.worker.typing(talk.ann, chat_id, is_typing=True, origin=ConnectionId("conn_1"))
-    await talk.stage.worker.settled()
+    await talk.stage.settled()
     assert len(talk.got(talk.eve, "typing_indicator")) == 1
     assert talk.stage.router.resyncs == []
     assert talk.stage.tasks.failures_by_kind == {"push": 1}
@@ -126,12 +126,12 @@ async def test_members_that_cannot_be_read_keep_no_other_chat_back(
     monkeypatch.setattr(stage.storage, "roster", roster)
     stage.worker.rosters_changed()
     stage.worker.typing(talk.ann, talk.bad, is_typing=True, origin=ConnectionId("conn_1"))
-    await stage.worker.settled()
+    await stage.settled()
     assert stage.router.resyncs == [], "only typing was to be told"
     await stage.world.send(talk.bad, talk.ann)
     await stage.world.send(talk.good, talk.ann)
     stage.fan_out()
-    await stage.worker.settled()
+    await stage.settled()
     assert stage.sequences(talk.eve) == [1]
     assert stage.router.resyncs == [(None, "store_unavailable")]
     assert stage.tasks.failures_by_kind == {"push": 2}
@@ -180,7 +180,7 @@ async def test_damaged_members_take_no_other_chat_along(
     stage.fan_out()
     await stage.router.until(lambda: bool(stage.router.resyncs))
     stage.storage.gate.set()
-    await stage.worker.settled()
+    await stage.settled()
     assert stage.sequences(talk.eve) == [1]
     assert stage.router.resyncs == [(None, "store_unavailable")]
     assert stage.worker.counters.roster_reads == reads + 2
@@ -198,7 +198,7 @@ async def test_damaged_members_make_everybody_sync_once_in_a_while(
     async def send() -> int:
         await stage.world.send(talk.bad, talk.ann)
         stage.fan_out()
-        await stage.worker.settled()
+        await stage.settled()
         return len(stage.router.resyncs)
 
     assert [await send() for _ in range(5)] == [1, 1, 1, 1, 1]
@@ -221,7 +221,7 @@ async def test_damaged_members_who_became_known_meanwhile_sync_alone(
     await stage.world.send(talk.bad, talk.ben)
     stage.fan_out()
     stage.bus(created)
-    await stage.worker.settled()
+    await stage.settled()
     assert [(sorted(users or ()), why) for users, why in stage.router.resyncs] == [
         (sorted([talk.ben, talk.eve]), "store_unavailable")
     ]
@@ -333,7 +333,7 @@ async def test_ticks_are_told_when_it_is_known_again_who_is_connected(
     stage = talk.stage
     await stage.world.send(talk.good, talk.ann)
     stage.fan_out()
-    await stage.worker.settled()
+    await stage.settled()
     if not is_roster_known:
         stage.worker.roster_changed(talk.good)
     good, failures = stage.router.presence, [Unavailable("away")] * 2
@@ -383,7 +383,7 @@ async def test_ticks_that_none_was_told_are_told_with_the_next_move(
     await stage.world.send_many(group, talk.ann, 3)
     await stage.world.ack(talk.ben, group, 2)
     stage.fan_out()
-    await stage.worker.settled()
+    await stage.settled()
     good, asked = stage.router.presence, asyncio.Event()
 
     async def broken(_: Sequence[UserId]) -> dict[UserId, int]:
@@ -408,7 +408,7 @@ async def test_reads_for_ticks_are_bounded(talk: Talk, monkeypatch: pytest.Monke
     for chat in chats:
         await stage.world.send(chat, talk.ann)
     stage.fan_out()
-    await stage.worker.settled()
+    await stage.settled()
     good, are_enough, reading, most = stage.storage.roster, asyncio.Event(), 0, 0
 
     async def slow(chat_id: ChatId) -> Roster | None:

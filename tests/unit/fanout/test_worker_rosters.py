@@ -23,7 +23,7 @@ async def test_changes_in_reverse_order_leave_nobody_with_the_wrong_last_word(
     await stage.world.add(ann, chat_id, cem)
     for commit in reversed(stage.world.new_commits()):
         stage.bus(commit)
-    await stage.worker.settled()
+    await stage.settled()
     for user_id in (ben, cem):
         last = stage.router.got(user_id, "chat_update")[-1]
         assert (last["change"], last["user_id"]) == ("member_added", cem)
