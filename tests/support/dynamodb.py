@@ -44,6 +44,11 @@ def local_options(port: int, **changed: Any) -> DynamoOptions:
     return DynamoOptions(**(settings | changed))
 
 
+STAYS: Final[list[tuple[str, Item]]] = [
+    ("store", {"name": {"S": name}}) for name in ("epoch", "schema_version")
+]
+
+
 class LocalTables:
     """All tables of a store; empty, but for the epoch, when they are first prepared."""
 
@@ -70,7 +75,7 @@ class LocalTables:
                 rows = [(table.name, key) for table, keys in found for key in keys]
             else:
                 rows = [(table, key) for (table, _), key in _written[prefix].items()]
-            await _delete(database, [row for row in rows if row[0] != "store"])
+            await _delete(database, [row for row in rows if row not in STAYS])
         _written[prefix] = {}
 
 
