@@ -39,6 +39,11 @@ export class Timeline {
   #messages: readonly Message[] = [];
   #waiting: readonly Sent[] = [];
   #news: Message[] = [];
+  /** What came or changed last, by sequence, the oldest first: a page may have been read before. */
+  readonly #lately = new Map<number, readonly [at: number, message: Message]>();
+  #moment = 0;
+  /** Up to this moment it is forgotten. */
+  #forgotten = 0;
   /** A page that was asked for before the last jump is not wanted any more. */
   #round = 0;
   #isOpen = false;
@@ -58,24 +63,24 @@ export class Timeline {
   async open(): Promise<void> {
     this.newSince = this.chat.unread > 0 ? this.chat.lastRead : null;
     this.#waiting = this.chat.pending();
-    const held = await this.chat.messages({ limit: PAGE });
-    const since = this.newSince;
-    if (since !== null && held.length === PAGE && held[0]!.sequence > since) {
-      await this.jump(since, false);
+    const [page, since] = await this.#read(() => this.chat.messages({ limit: PAGE }));
+    const readUpTo = this.newSince;
+    if (readUpTo !== null && page.length === PAGE && page[0]!.sequence > readUpTo) {
+      await this.jump(readUpTo, false);
       return;
     }
-    this.#take(held, true, false);
-    this.#show(since === null ? "end" : "new");
-    if (held.length < PAGE) await this.older();
+    this.#take(page, since, true, false);
+    this.#show(readUpTo === null ? "end" : "new");
+    if (page.length < PAGE) await this.older();
   }
 
   /** Go to the newest message. */
   async latest(): Promise<void> {
     if (!this.isEnd.value) {
       const round = ++this.#round;
-      const held = await this.chat.messages({ limit: PAGE });
+      const [page, since] = await this.#read(() => this.chat.messages({ limit: PAGE }));
       if (round !== this.#round) return;
-      this.#take(held, true, false);
+      this.#take(page, since, true, false);
     }
     this.#show("end");
   }
@@ -88,11 +93,12 @@ export class Timeline {
       const round = ++this.#round;
       this.isLoading.value = true;
       try {
-        const page = await this.chat.history({ around: Math.max(1, sequence), limit: PAGE });
+        const around = Math.max(1, sequence);
+        const [page, since] = await this.#read(() => this.chat.history({ around, limit: PAGE }));
         if (round !== this.#round) return false;
         if (!page.length) return false;
         const isEnd = page[page.length - 1]!.sequence >= (this.chat.last?.sequence ?? 0);
-        this.#take(page, isEnd, false);
+        this.#take(page, since, isEnd, false);
       } finally {
         this.isLoading.value = false;
       }
@@ -113,7 +119,7 @@ export class Timeline {
     this.isLoading.value = true;
     try {
       const before = this.#messages[0]?.sequence;
-      const page = await this.chat.history({ before, limit: PAGE });
+      const [page, since] = await this.#read(() => this.chat.history({ before, limit: PAGE }));
       if (round !== this.#round) return;
       this.isStuck.value = false;
       this.isStart = !page.length || page[0]!.sequence === before;
@@ -122,6 +128,7 @@ export class Timeline {
       const isCut = all.length > MESSAGES_MAX;
       this.#take(
         isCut ? all.slice(0, MESSAGES_MAX) : all,
+        since,
         this.isEnd.value && !isCut,
         this.isStart,
       );
@@ -140,12 +147,13 @@ export class Timeline {
     const round = this.#round;
     try {
       const after = this.#messages[this.#messages.length - 1]?.sequence ?? 0;
-      const page = await this.chat.history({ after, limit: PAGE });
+      const [page, since] = await this.#read(() => this.chat.history({ after, limit: PAGE }));
       if (round !== this.#round) return;
       const added = page.filter((one) => one.sequence > after);
       const all = [...this.#messages, ...added];
       const isCut = all.length > MESSAGES_MAX;
-      this.#take(isCut ? all.slice(-MESSAGES_MAX) : all, !added.length, this.isStart && !isCut);
+      const kept = isCut ? all.slice(-MESSAGES_MAX) : all;
+      this.#take(kept, since, !added.length, this.isStart && !isCut);
     } catch (error) {
       this.#stuck(error);
     } finally {
@@ -201,9 +209,36 @@ export class Timeline {
     if (!(error instanceof ServerUnreachable)) console.error("tidewire:", error);
   }
 
-  #take(messages: readonly Message[], isEnd: boolean, isStart: boolean): void {
+  /** A page, and the moment since which things may have happened that it does not know. */
+  async #read(ask: () => Promise<readonly Message[]>) {
+    for (;;) {
+      const since = this.#moment;
+      const page = await ask();
+      if (this.#forgotten <= since) return [page, since] as const;
+    }
+  }
+
+  #note(message: Message): void {
+    this.#lately.delete(message.sequence);
+    this.#lately.set(message.sequence, [++this.#moment, message]);
+    for (const [sequence, [at]] of this.#lately) {
+      if (this.#lately.size <= MESSAGES_MAX) return;
+      this.#lately.delete(sequence);
+      this.#forgotten = at;
+    }
+  }
+
+  /** Messages of which some were read; what came or changed since then is put in. */
+  #take(messages: readonly Message[], since: number, isEnd: boolean, isStart: boolean): void {
+    const last = messages[messages.length - 1]?.sequence ?? 0;
+    const known = new Map<number, Message>();
+    for (const [sequence, [at, message]] of this.#lately) {
+      if (at > since) known.set(sequence, message);
+    }
+    const all = messages.map((one) => known.get(one.sequence) ?? one);
+    for (const one of known.values()) if (isEnd && one.sequence > last) all.push(one);
     this.#isOpen = true;
-    this.#messages = messages;
+    this.#messages = all.sort((one, other) => one.sequence - other.sequence);
     this.isEnd.value = isEnd;
     this.isStart = isStart;
     this.isLoading.value = false;
@@ -212,6 +247,7 @@ export class Timeline {
 
   /** Those of one turn come in together: catching up brings thousands. */
   #append(message: Message): void {
+    this.#note(message);
     if (!this.#news.length) queueMicrotask(() => this.#takeNews());
     this.#news.push(message);
   }
@@ -229,6 +265,7 @@ export class Timeline {
   }
 
   #change(message: Message): void {
+    this.#note(message);
     const quote = this.#quotes.get(message.sequence);
     if (quote) quote.value = message;
     // It may have come in this very turn.
