@@ -26,7 +26,7 @@ async def fill(data_dir: Path, chat_id: str, senders: Sequence[str], texts: Sequ
                 chat_id=ChatId(chat_id),
                 sender_id=UserId(senders[number % len(senders)]),
                 client_message_id=ClientMessageId(str(uuid.uuid4())),
-                message_id=MessageId(f"msg_{number}"),
+                message_id=MessageId(f"msg_{uuid.uuid4().hex}"),
                 content=texts[number],
             )
             for number in range(at, min(at + batch, len(texts)))

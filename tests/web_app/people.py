@@ -30,6 +30,10 @@ from tests.support.web import WEB, ensure_chromium
 
 WIDE: Final = {"width": 1280, "height": 800}
 LOOKS: Final[dict[str, Any]] = {"viewport": WIDE, "locale": "en-GB"}
+NO_SERVER: Final = (
+    r"ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|WebSocket connection"
+)
+"""What a page says of a server that is away."""
 PHONE: Final = {"width": 390, "height": 844}
 FLAGS: Final = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-background-networking")
 PATIENCE_MS: Final = 15_000

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.support.filling import fill
-from tests.web_app.people import IDENTITY, PHONE, Json, Person, Street, street, token_of
+from tests.web_app.people import IDENTITY, NO_SERVER, PHONE, Json, Person, Street, street, token_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -163,6 +163,25 @@ def test_hundred_thousand_messages_scroll(street: Street) -> None:
     ann.log.evaluate("log => { log.scrollTop = 0 }")
     expect(ann.page.get_by_text("This is the beginning of the chat")).to_be_visible()
     assert ann.page.evaluate("window.sequences()[0]") == 1
+
+
+def test_end_of_a_chat_is_followed_whatever_comes_at_once(street: Street) -> None:
+    """Hundreds of messages that were missed come together, many of them with more lines than is
+    guessed before they were ever painted."""
+    ann, ben, chat_id = friends(street)
+    senders = [ann["user"]["user_id"], ben["user"]["user_id"]]
+    person = street.somebody()
+    person.watch.expected.append(NO_SERVER)
+    person.log_in("ann")
+    person.open("Ben Okafor")
+    for round_ in range(3):
+        street.site.kill()
+        words = [f"Round {round_}, number {number}" for number in range(700)]
+        texts = [word + " WWWWWWWWW" * (number % 7) for number, word in enumerate(words)]
+        apart(fill(street.site.data_dir, chat_id, senders, [*texts, f"The last of {round_}"]))
+        street.site.start()
+        expect(person.message(f"The last of {round_}")).to_be_in_viewport(timeout=60_000)
+        expect(person.page.get_by_role("button", name="To the newest message")).not_to_be_visible()
 
 
 def test_language_and_colours_are_kept(street: Street) -> None:

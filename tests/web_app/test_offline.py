@@ -3,11 +3,9 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.web_app.people import Street
+from tests.web_app.people import NO_SERVER, Street
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-
-NO_SERVER = r"ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|WebSocket connection"
 
 
 def test_page_opens_and_takes_messages_while_the_server_is_away(street: Street) -> None:

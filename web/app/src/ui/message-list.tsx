@@ -234,7 +234,8 @@ function useList(props: ListProps) {
   const scrolled = (): void => {
     const element = scroller.current!;
     const left = element.scrollHeight - element.scrollTop - element.clientHeight;
-    const isAtEnd = left < END_PX && timeline.isEnd.peek() && view.end === view.keys.length;
+    // Whether the last row is rendered by now does not matter: it will be, and then be gone to.
+    const isAtEnd = left < END_PX && timeline.isEnd.peek();
     isStuckToEnd.current = isAtEnd;
     stuckAt.current = isAtEnd ? element.scrollTop : 0;
     isAway.value = !isAtEnd;

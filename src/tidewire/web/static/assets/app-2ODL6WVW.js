@@ -1,0 +1,1 @@
+import"./chunk-MLQKOY3K.js";
