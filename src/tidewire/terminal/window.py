@@ -1,5 +1,6 @@
 """The part of a chat's history that is loaded: a bounded stretch of it, without a hole. PURE."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -11,6 +12,11 @@ PAGE: Final = 50
 """How many messages are loaded at a time."""
 WINDOW_MAX: Final = 500
 """How many are kept; what is beyond, at the far end, is loaded again when one comes there."""
+CHANGES_MAX: Final = 1000
+"""How many changes are remembered, for pages that were asked for before them."""
+
+Change = Callable[[Message], Message]
+"""Of a message, or of what a reply quotes of it; the same once more changes nothing."""
 
 
 class Window:
@@ -19,6 +25,7 @@ class Window:
     def __init__(self, messages_max: int = WINDOW_MAX) -> None:
         self._messages_max = messages_max
         self._messages: dict[int, Message] = {}
+        self._changes: deque[tuple[int, Change]] = deque(maxlen=CHANGES_MAX)
         self.has_older = False
         self.has_newer = False
 
@@ -42,13 +49,13 @@ class Window:
     ) -> None:
         """Begin anew, somewhere in the history."""
         self._messages = {}
-        self._add(messages)
+        self._add_page(messages)
         self.has_older, self.has_newer = has_older, has_newer
         self._trim_old()
 
     def prepend(self, messages: Iterable[Message], *, has_older: bool) -> None:
         """A page that ends just before the first. Too many: the newest go."""
-        self._add(messages)
+        self._add_page(messages)
         self.has_older = has_older
         while len(self._messages) > self._messages_max:
             self._messages.popitem()
@@ -56,7 +63,7 @@ class Window:
 
     def append(self, messages: Iterable[Message], *, has_newer: bool) -> None:
         """A page that begins just after the last. Too many: the oldest go."""
-        self._add(messages)
+        self._add_page(messages)
         self.has_newer = has_newer
         self._trim_old()
 
@@ -68,16 +75,23 @@ class Window:
         self._trim_old()
         return message.sequence in self._messages
 
-    def changed(self, target: int, change: Callable[[Message], Message]) -> None:
+    def changed(self, target: int, change: Change) -> None:
         """A message is other than before, and so is what stands of it in replies."""
+        self._changes.append((target, change))
         for sequence, message in self._messages.items():
-            after = change(message) if sequence == target else message
-            if after.quoted is not None and after.quoted.sequence == target:
-                after = replace(after, quoted=change(after.quoted))
-            self._messages[sequence] = after
+            self._messages[sequence] = _after(message, target, change)
 
     def get(self, sequence: int) -> Message | None:
         return self._messages.get(sequence)
+
+    def _add_page(self, messages: Iterable[Message]) -> None:
+        """A page may have been read before something changed."""
+        page = list(messages)
+        here = {one.sequence for one in page} | {one.quoted.sequence for one in page if one.quoted}
+        for target, change in self._changes:
+            if target in here:
+                page = [_after(one, target, change) for one in page]
+        self._add(page)
 
     def _add(self, messages: Iterable[Message]) -> None:
         merged = self._messages | {message.sequence: message for message in messages}
@@ -89,3 +103,10 @@ class Window:
             for sequence in list(self._messages)[:extra]:
                 del self._messages[sequence]
             self.has_older = True
+
+
+def _after(message: Message, target: int, change: Change) -> Message:
+    after = change(message) if message.sequence == target else message
+    if after.quoted is not None and after.quoted.sequence == target:
+        after = replace(after, quoted=change(after.quoted))
+    return after

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from tidewire.client.model import Message
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
-from tidewire.terminal.window import Window
+from tidewire.terminal.window import CHANGES_MAX, Window
 
 
 def message(sequence: int) -> Message:
@@ -105,3 +105,24 @@ def test_change_reaches_the_message_and_what_stands_of_it_in_replies(window: Win
     window.changed(7, lambda one: replace(one, text="three"))
     assert window.get(7) is None
     assert held(window) == [11, 12]
+
+
+def test_page_that_was_read_before_a_change_is_shown_with_it(window: Window) -> None:
+    """Also a deletion that comes while older messages are fetched."""
+    window.changed(10, lambda one: replace(one, text="changed"))
+    answer = replace(message(9), quoted=message(10))
+    window.prepend([answer, message(10)], has_older=True)
+    first = window.get(9)
+    assert first is not None
+    assert first.quoted is not None
+    assert (first.text, first.quoted.text) == ("", "changed")
+    assert [one.text for one in window.messages] == ["", "changed", "", ""]
+
+
+def test_so_many_changes_are_remembered(window: Window) -> None:
+    window.changed(9, lambda one: replace(one, text="changed"))
+    window.changed(10, lambda one: replace(one, text="changed"))
+    for _ in range(CHANGES_MAX - 1):
+        window.changed(14, lambda one: one)
+    window.replace(messages(9, 10), has_older=True)
+    assert [one.text for one in window.messages] == ["", "changed"]
