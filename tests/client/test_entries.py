@@ -315,6 +315,27 @@ async def test_what_is_changed_offline_goes_out_later_in_order(people: People) -
     assert [one.emoji for one in found.reactions] == ["👍"]
 
 
+async def test_edit_that_waits_goes_with_its_message(people: People) -> None:
+    """What was taken back before it left is nothing that the server, or anybody, gets to see."""
+    alice, bob, chat = await people.pair()
+    message = await said(chat, "one")
+    await alice.close()
+    async with await offline(people, "alice") as away:
+        there = away.chat(chat.chat_id)
+        edit = await there.edit(message, "never to be seen")
+        await there.delete(message)
+        with pytest.raises(MessageIsDeleted):
+            await edit.stored()
+        assert [one.kind for one in there.pending()] == [EntryKind.DELETE]
+    alice = await people.open("alice", moved=True)
+    await alice.flush()
+    theirs = bob.chat(chat.chat_id)
+    while not (changes := await theirs.changes(after=0)):
+        await got(bob)
+    assert [one.kind for one in changes] == [EntryKind.DELETE]
+    assert await shown(theirs) == [("", False, True)]
+
+
 async def test_change_of_a_message_whose_fate_is_unknown_waits_behind_it(tmp_path: Path) -> None:
     """The server dies with the answer: nothing tells whether it has the message."""
     with Site(tmp_path / "data") as site:

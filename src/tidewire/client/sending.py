@@ -184,7 +184,10 @@ class Sending:
         assert sequence is not None
         draft = replace(draft, amends=replace(draft.amends, target=sequence))
         draft.check()
-        if draft.amends is not None and draft.amends.kind is EntryKind.EDIT:
+        assert draft.amends is not None
+        if draft.amends.kind is EntryKind.DELETE:
+            await self._drop_edits(draft.chat_id, sequence)
+        elif draft.amends.kind is EntryKind.EDIT:
             pending = self._outbox.last_edit(draft.chat_id, sequence)
             if pending is not None and pending.state is QUEUED:
                 changed = await self._rewrite(pending.client_message_id, draft.body.content)
@@ -219,9 +222,17 @@ class Sending:
                 changed = await self._rewrite(pending.client_message_id, draft.body.content)
                 if changed is not None:
                     return changed
-        elif kind is EntryKind.DELETE and await self.drop(key):
-            return target
+        elif kind is EntryKind.DELETE:
+            if await self.drop(key):
+                return target
+            await self._drop_edits(draft.chat_id, key)
         return await self.send(draft)
+
+    async def _drop_edits(self, chat_id: ChatId, target: int | ClientMessageId) -> None:
+        """Edits of a message that is deleted now, as far as they surely have not left."""
+        while pending := self._outbox.last_edit(chat_id, target):
+            if not await self.drop(pending.client_message_id):
+                return
 
     async def _rewrite(self, key: ClientMessageId, content: str) -> Sent | None:
         """Change a text in place, if it surely has not left."""
