@@ -70,6 +70,8 @@ class SlowChat {
     return this.#held(this.stored.slice(from, from + limit));
   };
 
+  message = async (sequence: number) => (await this.#held([this.stored[sequence - 1]!]))[0]!;
+
   #held(found: Message[]): Promise<Message[]> {
     return new Promise((done) => this.#answers.push(() => done(found)));
   }
@@ -155,6 +157,14 @@ test("a page that was read before a deletion does not bring the text back", asyn
   timeline.handle(changed(message(first - 1, { text: "", isDeleted: true })));
   await chat.answer();
   assert.equal(timeline.messages.find(({ sequence }) => sequence === first - 1)?.text, "");
+});
+
+test("a quote that was asked for before a deletion does not bring the text back", async () => {
+  const [chat, timeline] = await farFromTheEnd();
+  const quote = timeline.quote(7);
+  timeline.handle(changed(message(7, { text: "", isDeleted: true })));
+  await chat.answer();
+  assert.equal(quote.value?.text, "");
 });
 
 test("if more happens meanwhile than is remembered, the page is read again", async () => {

@@ -64,14 +64,15 @@ export class Timeline {
     this.newSince = this.chat.unread > 0 ? this.chat.lastRead : null;
     this.#waiting = this.chat.pending();
     const [page, since] = await this.#read(() => this.chat.messages({ limit: PAGE }));
-    const readUpTo = this.newSince;
-    if (readUpTo !== null && page.length === PAGE && page[0]!.sequence > readUpTo) {
-      await this.jump(readUpTo, false);
+    const newSince = this.newSince;
+    const isShort = page.length < PAGE;
+    if (newSince !== null && !isShort && page[0]!.sequence > newSince) {
+      await this.jump(newSince, false);
       return;
     }
     this.#take(page, since, true, false);
-    this.#show(readUpTo === null ? "end" : "new");
-    if (page.length < PAGE) await this.older();
+    this.#show(newSince === null ? "end" : "new");
+    if (isShort) await this.older();
   }
 
   /** Go to the newest message. */
@@ -95,17 +96,14 @@ export class Timeline {
       try {
         const around = Math.max(1, sequence);
         const [page, since] = await this.#read(() => this.chat.history({ around, limit: PAGE }));
-        if (round !== this.#round) return false;
-        if (!page.length) return false;
-        const isEnd = page[page.length - 1]!.sequence >= (this.chat.last?.sequence ?? 0);
+        if (round !== this.#round || !page.length) return false;
+        const isEnd = page.at(-1)!.sequence >= (this.chat.last?.sequence ?? 0);
         this.#take(page, since, isEnd, false);
       } finally {
         this.isLoading.value = false;
       }
     }
-    const found =
-      this.#messages.find((one) => one.sequence >= sequence) ??
-      this.#messages[this.#messages.length - 1];
+    const found = this.#messages.find((one) => one.sequence >= sequence) ?? this.#messages.at(-1);
     if (!found) return false;
     this.#show(isMarked ? keyOf(found) : "new", isMarked);
     return found.sequence === sequence;
@@ -146,7 +144,7 @@ export class Timeline {
     this.#isNewer = true;
     const round = this.#round;
     try {
-      const after = this.#messages[this.#messages.length - 1]?.sequence ?? 0;
+      const after = this.#messages.at(-1)?.sequence ?? 0;
       const [page, since] = await this.#read(() => this.chat.history({ after, limit: PAGE }));
       if (round !== this.#round) return;
       const added = page.filter((one) => one.sequence > after);
@@ -186,9 +184,10 @@ export class Timeline {
       const asked = found;
       this.#quotes.set(sequence, found as Signal<Message | null>);
       if (found.value === undefined) {
+        const since = this.#moment;
         this.chat.message(sequence).then(
           (message) => {
-            asked.value = message;
+            asked.value = message && this.#now(message, since);
           },
           () => this.#quotes.delete(sequence),
         );
@@ -218,6 +217,12 @@ export class Timeline {
     }
   }
 
+  /** A message that was asked for at that moment, as it is now. */
+  #now(message: Message, since: number): Message {
+    const [at, known] = this.#lately.get(message.sequence) ?? [0, message];
+    return at > since ? known : message;
+  }
+
   #note(message: Message): void {
     this.#lately.delete(message.sequence);
     this.#lately.set(message.sequence, [++this.#moment, message]);
@@ -230,13 +235,11 @@ export class Timeline {
 
   /** Messages of which some were read; what came or changed since then is put in. */
   #take(messages: readonly Message[], since: number, isEnd: boolean, isStart: boolean): void {
-    const last = messages[messages.length - 1]?.sequence ?? 0;
-    const known = new Map<number, Message>();
+    const last = messages.at(-1)?.sequence ?? 0;
+    const all = messages.map((one) => this.#now(one, since));
     for (const [sequence, [at, message]] of this.#lately) {
-      if (at > since) known.set(sequence, message);
+      if (isEnd && at > since && sequence > last) all.push(message);
     }
-    const all = messages.map((one) => known.get(one.sequence) ?? one);
-    for (const one of known.values()) if (isEnd && one.sequence > last) all.push(one);
     this.#isOpen = true;
     this.#messages = all.sort((one, other) => one.sequence - other.sequence);
     this.isEnd.value = isEnd;
@@ -253,7 +256,7 @@ export class Timeline {
   }
 
   #takeNews(): void {
-    const last = this.#messages[this.#messages.length - 1]?.sequence ?? 0;
+    const last = this.#messages.at(-1)?.sequence ?? 0;
     const news = this.#news.filter(({ sequence }) => sequence > last);
     this.#news = [];
     if (!this.isEnd.value || !news.length) return;
@@ -269,7 +272,7 @@ export class Timeline {
     const quote = this.#quotes.get(message.sequence);
     if (quote) quote.value = message;
     // It may have come in this very turn.
-    this.#news = this.#news.map((one) => (one.sequence === message.sequence ? message : one));
+    this.#news = this.#news.map((one) => this.#now(one, 0));
     const index = this.#messages.findIndex((one) => one.sequence === message.sequence);
     if (index < 0) return;
     this.#messages = this.#messages.with(index, message);
@@ -286,8 +289,9 @@ export class Timeline {
       if (kind !== "message" && target !== null) targets.add(target);
     }
     for (const target of targets) {
+      const since = this.#moment;
       const message = await this.chat.message(target);
-      if (message) this.#change(message);
+      if (message) this.#change(this.#now(message, since));
     }
   }
 

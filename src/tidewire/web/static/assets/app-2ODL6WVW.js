@@ -1,1 +1,0 @@
-import"./chunk-MLQKOY3K.js";

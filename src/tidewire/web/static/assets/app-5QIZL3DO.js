@@ -1,0 +1,1 @@
+import"./chunk-DQWZYS2A.js";
