@@ -127,7 +127,7 @@ async def stops_when_told(stage: Stage) -> None:
     server = stage.server
     (chat,) = await stage.begin()
     connection = server.connection
-    delay_s = 1.0
+    delay_s = 3.0
     told_at = server.closing("server_shutdown", delay_ms=round(delay_s * 1000))
     await connection.barrier(stage.patience_s)
     await stage.quiet(0.05)
