@@ -295,6 +295,11 @@ async def _slow(scene: Scene) -> None:
     await _in_the_end(lambda: slow.transport is None or _has_all(slow))
     scene.done["slow consumers"] += 1
     scene.done["slow consumers closed"] += slow.transport is None
+    # What its small buffer had no room for is sent again after longer and longer times, as long as
+    # two minutes, and so is the end of the connection behind it. No client waits for that: one that
+    # hears nothing hangs up.
+    if not _has_all(slow):
+        await _let_go(slow, is_clean=False)
     await scene.bring(slow)
 
 
