@@ -43,8 +43,6 @@ def test_two_gateways_and_a_word_across_them(tmp_path: Path) -> None:
         name: value for name, value in os.environ.items() if not name.startswith("TIDEWIRE_")
     }
     environment |= {"STACK_DIR": str(tmp_path / "stack"), "XDG_DATA_HOME": str(tmp_path)}
-    # Tests beside this one keep the machine busy: the database may be slow.
-    environment |= {"TIDEWIRE_DYNAMODB_ATTEMPT_MS": "4000", "TIDEWIRE_DYNAMODB_BUDGET_MS": "4900"}
     player = subprocess.Popen(
         ["bash", "-c", script],
         cwd=tmp_path,
