@@ -262,7 +262,8 @@ async def test_answer_that_comes_after_all_changes_nothing(pair: Pair) -> None:
     late.commit()
     await some_turns()
     assert pair.ann.store.contents == ["m1"]
-    assert pair.ann.counts == (1, 0, 0, 1)
+    # Ben's time for it ends with Ann's: she may hear first that he has given it up.
+    assert pair.ann.counts in ((1, 0, 0, 1), (1, 0, 1, 0))
 
 
 async def test_batch_for_a_gateway_that_is_gone_is_appended_at_once(pair: Pair) -> None:
