@@ -1,6 +1,7 @@
 """Ports for servers that are stopped and come back at their address. Holds no test."""
 
 import fcntl
+import os
 import socket
 import tempfile
 from functools import cache
@@ -14,7 +15,7 @@ LOWEST: Final = 20_000
 SLOT_PORTS: Final = 128
 """More than a test needs before its first port is given again."""
 ANY: Final = 0
-SLOTS: Final = Path(tempfile.gettempdir()) / "tidewire-test-ports"
+SLOTS: Final = Path(tempfile.gettempdir()) / f"tidewire-test-ports-{os.getuid()}"
 
 _held: Final[list[TextIOWrapper]] = []
 

@@ -487,7 +487,9 @@ class TerminalState:
         if self.chat is None or event.chat_id != self.chat.chat_id:
             return
         own_id = self.client.user_id or ""
-        self.window.changed(event.target, lambda one: event.change.applied_to(one, own_id))
+        # It is remembered for a while: without the event, which has the text from before.
+        change = event.change
+        self.window.changed(event.target, lambda one: change.applied_to(one, own_id))
         about = self.editing or self.answering
         if about is None or about.sequence != event.target:
             return

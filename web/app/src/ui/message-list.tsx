@@ -234,7 +234,7 @@ function useList(props: ListProps) {
   const scrolled = (): void => {
     const element = scroller.current!;
     const left = element.scrollHeight - element.scrollTop - element.clientHeight;
-    // Whether the last row is rendered by now does not matter: it will be, and then be gone to.
+    // Also if the last row is not rendered yet: once it is, the list goes to it.
     const isAtEnd = left < END_PX && timeline.isEnd.peek();
     isStuckToEnd.current = isAtEnd;
     stuckAt.current = isAtEnd ? element.scrollTop : 0;
