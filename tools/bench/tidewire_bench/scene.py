@@ -90,9 +90,12 @@ class Scene:
         return False
 
     async def every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
-        """Again and again, about as often, one at a time."""
-        while await self.pause(seconds * self.chance.uniform(0.5, 1.5)):
+        """Again and again, about as often, one at a time; the first time sooner, so that a short
+        run has everything in it."""
+        wait_s = seconds * self.chance.uniform(0.0, 0.5)
+        while await self.pause(wait_s):
             await act()
+            wait_s = seconds * self.chance.uniform(0.5, 1.5)
 
     async def every_until_cut(
         self, seconds: float, act: Callable[[], Coroutine[object, object, None]]
