@@ -3,15 +3,18 @@
 In which order it starts and ends stands in `lifecycle`; who uses it, in `bootstrap`.
 """
 
+import asyncio
+import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from functools import partial
+from typing import Any, Final, TypeVar, cast
 
 from tidewire.accounts.keys import KeyRing
 from tidewire.accounts.recheck import SessionRecheck
 from tidewire.accounts.seals import seal, unseal
-from tidewire.domain.errors import TidewireError
+from tidewire.domain.errors import StoreUnavailable, TidewireError
 from tidewire.domain.ids import ChatId, SessionId, UserId
 from tidewire.domain.news import ChatNews
 from tidewire.fanout.consumer import LogConsumer
@@ -44,7 +47,14 @@ from tidewire.runtime.token_keys import SecretUnusable
 PUBLISH_MS_MAX: Final = 2_000
 """How long a stop waits for the event log; what it has not got by then is left to other relays."""
 ROSTER_AGE_MS_MAX: Final = 2_000
+START_MS_MAX: Final = 60_000
+"""How long a process that starts waits for the database, and how long before it asks again."""
+START_PAUSE_S: Final = 1.0
 TOKEN_KEY: Final = "token_key"  # noqa: S105 - the name of a row
+
+Result = TypeVar("Result")
+
+_logger: Final = logging.getLogger(__name__)
 
 
 class NotACluster(TidewireError):
@@ -144,7 +154,8 @@ async def open_backbone(
     config: Config, listener: CommitListener, *, keys: KeyRing | None, clock: Clock, tasks: Tasks
 ) -> Backbone:
     """Reach for everything that is shared. `keys` are what this process signs tokens with, if it
-    does. Raises StoreUnusable, NotACluster, SecretUnusable."""
+    does. Raises StoreUnusable, NotACluster, SecretUnusable; StoreUnavailable, if the database does
+    not answer for a minute."""
     names = [name for each in shared_engines() for name in each.needs(config.engines[each.name])]
     if names:
         raise NotACluster(
@@ -152,11 +163,13 @@ async def open_backbone(
             "'tidewire config' shows how they are called in the environment"
         )
     name = f"{config.cluster.role}_{secrets.token_hex(8)}"
-    opened = await ask(config, "store", config.data_dir, listener)
-    store = cast("SharedStore", opened)
+    store = cast(
+        "SharedStore",
+        await await_database(clock, lambda: ask(config, "store", config.data_dir, listener)),
+    )
     try:
         if keys is not None:
-            await _check_keys(store, keys, clock.wall_ms())
+            await await_database(clock, partial(_check_keys, store, keys, clock.wall_ms()))
         return Backbone(
             name=name,
             config=config,
@@ -167,6 +180,20 @@ async def open_backbone(
     except BaseException:
         await store.close()
         raise
+
+
+async def await_database(clock: Clock, act: Callable[[], Awaitable[Result]]) -> Result:
+    """Machines that start together are not ready together: try on while the database is away, and
+    say so. Raises StoreUnavailable in the end."""
+    end_ms = clock.monotonic_ms() + START_MS_MAX
+    while True:
+        try:
+            return await act()
+        except StoreUnavailable as error:
+            if clock.monotonic_ms() >= end_ms:
+                raise
+            _logger.warning("the database is awaited: %s", error)
+        await asyncio.sleep(START_PAUSE_S)
 
 
 def engine_of(config: Config, ability: str) -> Engine:
