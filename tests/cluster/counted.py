@@ -13,11 +13,13 @@ from tidewire_bench.run import as_variables
 from tidewire_bench.unit_run import measure_units
 
 REACHED = {
-    # The tenth write deletes the row of the outbox; a counter, or an own position, moves seldom.
-    "append": Bar(writes=10.2, reads=1, requests=2.2),
-    "quiet-group": Bar(dollars=132),
+    # Nine, and now and then a counter or an own position moves: by the clock, so on a slow machine
+    # after fewer messages.
+    "append": Bar(writes=9.3, reads=1, requests=2.2),
+    # Two moves of each recipient are 124 of it.
+    "quiet-group": Bar(dollars=131.5),
 }
-"""What a mix costs where its bar is not reached yet."""
+"""What a mix may cost where its bar is not reached, or not to the tenth."""
 PATIENT = {"dynamodb.attempt_ms": "4000", "dynamodb.budget_ms": "4900"}
 
 

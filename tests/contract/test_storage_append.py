@@ -8,7 +8,7 @@ from tests.support.outcomes import chained, describe
 from tests.support.world import World, taken
 from tidewire.domain.errors import CounterMissing, KeyReused, NotAMember
 from tidewire.domain.events import MessageAppended, PositionsAdvanced
-from tidewire.domain.ids import ConnectionId
+from tidewire.domain.ids import ConnectionId, placed
 from tidewire.domain.limits import APPEND_SENDS_MAX
 from tidewire.domain.messages import AppendOutcome, Message
 
@@ -23,12 +23,13 @@ async def test_append_stores_the_message_as_it_was_given(world: World) -> None:
     [outcome] = await world.storage.append([draft], now_ms=now_ms)
     answer = taken(outcome)
     assert (answer.sequence, answer.prev_sequence, answer.deduplicated) == (1, 0, False)
-    assert (answer.message_id, answer.created_at_ms) == (draft.message_id, now_ms)
+    message_id = placed(draft.message_id, 1)
+    assert (answer.message_id, answer.created_at_ms) == (message_id, now_ms)
     expected = Message(
         chat_id=chat,
         sequence=1,
         prev_sequence=0,
-        message_id=draft.message_id,
+        message_id=message_id,
         sender_id=anna,
         client_message_id=draft.client_message_id,
         content="naïve 👍 text",

@@ -23,7 +23,7 @@ from tidewire.domain.amendments import (
 from tidewire.domain.delivery import Positions
 from tidewire.domain.errors import CounterMissing, KeyReused, NotAMember
 from tidewire.domain.events import Event, MessageAppended
-from tidewire.domain.ids import SYSTEM, ChatId, UserId
+from tidewire.domain.ids import SYSTEM, ChatId, UserId, placed
 from tidewire.domain.limits import SEQUENCE_MAX
 from tidewire.domain.messages import (
     Appended,
@@ -171,7 +171,7 @@ def message_of(
         send.chat_id,
         sequence,
         prev_sequence,
-        send.message_id,
+        placed(send.message_id, sequence),
         send.sender_id,
         send.client_message_id,
         send.content,

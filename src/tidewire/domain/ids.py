@@ -2,7 +2,8 @@
 
 A ULID is 48 bits of milliseconds and 80 random bits in Crockford's base 32, so that ids sort by the
 time they were made. `UlidSource` keeps them strictly increasing within a process, also when the
-clock stands still or jumps back. PURE: time and randomness come in as arguments.
+clock stands still or jumps back. The id of a stored message also carries its place in its chat, so
+that no index is needed to find it. PURE: time and randomness come in as arguments.
 """
 
 import re
@@ -31,6 +32,10 @@ TIME_MS_MAX: Final = (1 << 48) - 1
 
 _LOW_BITS: Final = 40
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1
+PLACE_LETTERS: Final = 8
+PLACE_MAX: Final = (1 << 5 * PLACE_LETTERS) - 1
+"""The last number that fits into an id. It is a million million; an id without a place is legal."""
+_TIME_END: Final = len(MESSAGE_PREFIX) + 10
 _ERA_BITS: Final = 20
 _ERA_LETTERS: Final = 6
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -60,6 +65,31 @@ def ulid_time_ms(ulid: str) -> int:
     for letter in ulid[:10]:
         time_ms = time_ms << 5 | _VALUES[letter]
     return time_ms
+
+
+def placed(message_id: MessageId, sequence: int) -> MessageId:
+    """The id of the message at this place in its chat: when it was made, the lowest 40 bits of the
+    given id, by which those of a process differ, and the sequence. Beyond `PLACE_MAX` the given id
+    itself."""
+    if sequence > PLACE_MAX:
+        return message_id
+    pairs = _PAIRS
+    return MessageId(
+        f"{message_id[:_TIME_END]}{message_id[-PLACE_LETTERS:]}"
+        f"{pairs[sequence >> 30]}{pairs[sequence >> 20 & 1023]}"
+        f"{pairs[sequence >> 10 & 1023]}{pairs[sequence & 1023]}"
+    )
+
+
+def place_in(message_id: str) -> int:
+    """The sequence that an id carries, if it carries one: any ULID can be read as if it did. 0: it
+    is the id of no message."""
+    if not has_form(message_id, MESSAGE_PREFIX):
+        return 0
+    place = 0
+    for letter in message_id[-PLACE_LETTERS:]:
+        place = place << 5 | _VALUES[letter]
+    return place
 
 
 class UlidSource:

@@ -100,8 +100,9 @@ same: a key that comes again with it is a retry."""
 class SendMessage(MessageBody, frozen=True, gc=False, kw_only=True):
     """The wish to append one entry to a chat: a message, or what it `amends`.
 
-    `message_id` is the id that the entry gets if it is stored; an answer to a retry carries the
-    first one's. `seen_sequence` is what the author had seen when the text was written.
+    `message_id` becomes the entry's if it is stored, with its place in the chat; an answer to a
+    retry carries the first one's. `seen_sequence` is what the author had seen when the text was
+    written.
     """
 
     chat_id: ChatId

@@ -65,7 +65,7 @@ LOOKS: dict[str, tuple[str, str, Look]] = {
         ),
     ),
     "a message": (
-        "Query",
+        "GetItem",
         "_messages",
         lambda store, reader, chat, message: store.message(reader, chat, message),
     ),

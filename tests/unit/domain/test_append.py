@@ -30,7 +30,15 @@ from tidewire.domain.errors import (
     TargetNotFound,
 )
 from tidewire.domain.events import MessageAppended, PositionsAdvanced
-from tidewire.domain.ids import SYSTEM, ChatId, ClientMessageId, ConnectionId, MessageId, UserId
+from tidewire.domain.ids import (
+    SYSTEM,
+    ChatId,
+    ClientMessageId,
+    ConnectionId,
+    MessageId,
+    UserId,
+    placed,
+)
 from tidewire.domain.limits import SEQUENCE_MAX
 from tidewire.domain.messages import Amendment, Appended, EntryKind, Message, SendMessage
 
@@ -173,8 +181,9 @@ def test_batch_numbers_its_messages_and_links_each_to_the_one_before() -> None:
     ]
     assert decision.counters == {CHAT: 9}
     first, second, third = decision.outcomes
-    assert first == Appended(MessageId("msg_1"), 8, 5, NOW_MS, deduplicated=False)
-    assert second == Appended(MessageId("msg_2"), 9, 8, NOW_MS, deduplicated=False)
+    ids = [placed(MessageId(name), sequence) for name, sequence in (("msg_1", 8), ("msg_2", 9))]
+    assert first == Appended(ids[0], 8, 5, NOW_MS, deduplicated=False)
+    assert second == Appended(ids[1], 9, 8, NOW_MS, deduplicated=False)
     assert isinstance(third, NotAMember)
     # Anna has everything, so her own message is no news to her. Ben has nothing yet.
     assert decision.positions == {(CHAT, ANNA): Positions(8, 8)}

@@ -8,6 +8,7 @@ from tidewire.domain.ids import (
     CHAT_PREFIX,
     CONNECTION_PREFIX,
     MESSAGE_PREFIX,
+    PLACE_MAX,
     RANDOM_BITS,
     SESSION_PREFIX,
     TIME_MS_MAX,
@@ -18,6 +19,8 @@ from tidewire.domain.ids import (
     has_form,
     is_safe_token,
     is_uuid,
+    place_in,
+    placed,
     ulid_time_ms,
 )
 
@@ -150,3 +153,29 @@ def test_safe_token_is_taken(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "x" * 65, "a b", "a\n", "a/b", "é", '"', "a\x00", "a#b"])
 def test_safe_token_refuses_what_would_hurt_a_log_or_a_key(text: str) -> None:
     assert not is_safe_token(text)
+
+
+@given(st.integers(0, TIME_MS_MAX), st.integers(0, RANDOM_MAX), st.integers(0, PLACE_MAX))
+def test_id_of_a_message_carries_its_place(now_ms: int, bits: int, sequence: int) -> None:
+    message_id = placed(random_bits([bits]).message_id(now_ms), sequence)
+    assert has_form(message_id, MESSAGE_PREFIX)
+    assert place_in(message_id) == sequence
+    assert ulid_time_ms(message_id.removeprefix(MESSAGE_PREFIX)) == now_ms
+
+
+def test_ids_of_one_millisecond_differ_also_at_the_same_place() -> None:
+    """The first messages of a thousand chats."""
+    source = random_bits([7])
+    made = {placed(source.message_id(1000), 1) for _ in range(1000)}
+    assert len(made) == 1000
+
+
+def test_place_that_does_not_fit_is_left_out() -> None:
+    given_id = random_bits([7]).message_id(1000)
+    assert place_in(placed(given_id, PLACE_MAX)) == PLACE_MAX
+    assert placed(given_id, PLACE_MAX + 1) == given_id
+
+
+@pytest.mark.parametrize("text", ["", "msg_", "msg_1", "chat_" + "0" * 26, "msg_" + "U" * 26])
+def test_what_is_no_id_of_a_message_carries_no_place(text: str) -> None:
+    assert place_in(text) == 0

@@ -20,7 +20,7 @@ from tidewire.domain.append import Author, ChatEnd, EarlierSend, answer_of, judg
 from tidewire.domain.delivery import NOWHERE, Positions
 from tidewire.domain.errors import CounterMissing, StoreUnavailable
 from tidewire.domain.events import ChangeEvent, Event, MessageAppended
-from tidewire.domain.ids import SYSTEM, ChatId, UserId
+from tidewire.domain.ids import SYSTEM, ChatId, UserId, placed
 from tidewire.domain.limits import APPEND_SENDS_MAX
 from tidewire.domain.messages import MENTION_ALL, Appended, AppendOutcome, Message, SendMessage
 from tidewire.engines.dynamodb import schema, values
@@ -48,7 +48,7 @@ from tidewire.engines.dynamodb.member_cache import MemberCache, latest
 from tidewire.engines.dynamodb.numbers import Counter, counter_of, move_ahead
 from tidewire.engines.dynamodb.options import SENDS_PER_TRANSACTION_MAX
 from tidewire.engines.dynamodb.rows import Row
-from tidewire.engines.dynamodb.schema_version import ENTRIES, KEY, SeenVersion
+from tidewire.engines.dynamodb.schema_version import ENTRIES, KEY, PLACED, SeenVersion
 from tidewire.engines.dynamodb.tails import Tail, Tails
 from tidewire.engines.dynamodb.values import MemberState
 from tidewire.ports.storage import AppendDone, MessageStore
@@ -320,7 +320,7 @@ class Batch:
         return (
             self._has_tried
             and isinstance(outcome, Appended)
-            and outcome.message_id == send.message_id
+            and outcome.message_id == placed(send.message_id, outcome.sequence)
         )
 
     async def _note_own(self, own: Sequence[int], known: Known) -> None:
@@ -386,6 +386,7 @@ class Batch:
             membership_version=known.membership_version,
             now_ms=self._now_ms,
             last_message=known.last_message,
+            are_indexed=not await self._version.look_for(PLACED, self._database),
         )
         writes += amendment_writes(messages, known.concerned)
         try:

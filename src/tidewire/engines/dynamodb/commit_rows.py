@@ -37,9 +37,10 @@ def commit_writes(
     membership_version: int,
     now_ms: int,
     last_message: int = 0,
+    are_indexed: bool = False,
 ) -> list[Write]:
     """Phase 2: the fence, the outbox row, and each entry with its key. `last_message` is that of
-    the chat before."""
+    the chat before. `are_indexed`: all ids go into the index, as earlier releases expect it."""
     outbox = values.messages_row(
         messages, origins, membership_version=membership_version, now_ms=now_ms
     )
@@ -55,7 +56,7 @@ def commit_writes(
                 condition="attribute_not_exists(#chat_id) OR #ttl <= :now",
                 now=now_ms // 1000,
             ),
-            rows.put_new(table_of(message.amends), entry_row(message)),
+            rows.put_new(table_of(message.amends), entry_row(message, is_indexed=are_indexed)),
         ]
     return writes
 

@@ -18,7 +18,7 @@ import msgspec
 from tidewire.domain.amendments import Target
 from tidewire.domain.append import EarlierSend
 from tidewire.domain.fold import Reaction
-from tidewire.domain.ids import ChatId, MessageId, UserId
+from tidewire.domain.ids import ChatId, MessageId, UserId, place_in
 from tidewire.domain.limits import REACTION_USERS_MAX
 from tidewire.domain.messages import Amendment, Appended, EntryKind, Message, SendMessage
 from tidewire.engines.dynamodb import schema
@@ -40,14 +40,16 @@ def table_of(amends: Amendment | None) -> str:
     return schema.MESSAGES if amends is None else schema.AMENDMENTS
 
 
-def entry_row(message: Message) -> dict[str, Value]:
-    """What an entry does not have has no attribute: a plain message has those of 0.1.0."""
+def entry_row(message: Message, *, is_indexed: bool) -> dict[str, Value]:
+    """What an entry does not have has no attribute: a plain message has those of 0.1.0. With
+    `is_indexed` False an id that carries the place has another attribute than the index is of."""
     amends = message.amends
+    is_placed = place_in(message.message_id) == message.sequence
     row: dict[str, Value] = {
         "chat_id": message.chat_id,
         "sequence": message.sequence,
         "prev_sequence": message.prev_sequence,
-        "message_id": message.message_id,
+        "placed_id" if is_placed and not is_indexed else "message_id": message.message_id,
         "sender_id": message.sender_id,
         "client_message_id": message.client_message_id,
         "content": message.content or None,
@@ -73,6 +75,8 @@ def entry_row(message: Message) -> dict[str, Value]:
 def entry_of(row: Row) -> Message:
     """Raises ValueError if the row is none of an entry."""
     found: dict[str, Any] = {"content": "", **row}
+    if "placed_id" in row:
+        found["message_id"] = row["placed_id"]
     if "created_at" in row:
         found["created_at_ms"] = row["created_at"]
     if "kind" in row:

@@ -10,7 +10,7 @@ from typing import Final
 from tidewire.domain.chats import ChatType, pair_key
 from tidewire.domain.delivery import effective
 from tidewire.domain.errors import StoreUnavailable
-from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.ids import ChatId, UserId, place_in
 from tidewire.engines.dynamodb import marks, schema, schema_version, values
 from tidewire.engines.dynamodb.inspect_changes import ChangeInspection
 from tidewire.engines.dynamodb.looking import Tables
@@ -61,7 +61,7 @@ class DynamoInspector:
                     row["sequence"],
                     row["prev_sequence"],
                     None,
-                    row["message_id"],
+                    row.get("placed_id") or row["message_id"],
                     row["client_message_id"],
                     (row["chat_id"], row["sequence"]),
                     False,
@@ -84,13 +84,20 @@ class DynamoInspector:
             yield sorted((key, identity) for identity, key in entries.items())
 
     def message_ids(self) -> Iterator[Sequence[inspection.EntryRow]]:
-        entries = sorted(
-            (row["message_id"], (row["chat_id"], row["sequence"]))
-            for table in (schema.MESSAGES, schema.AMENDMENTS)
-            for row in self._tables.scan(table, index=schema.MESSAGE_ID_INDEX)
-        )
+        """An id that is not in the index leads where it says."""
+        entries = []
+        for table in (schema.MESSAGES, schema.AMENDMENTS):
+            entries += [
+                (row["message_id"], (row["chat_id"], row["sequence"]))
+                for row in self._tables.scan(table, index=schema.MESSAGE_ID_INDEX)
+            ]
+            entries += [
+                (row["placed_id"], (row["chat_id"], place_in(row["placed_id"])))
+                for row in self._tables.scan(table)
+                if "placed_id" in row
+            ]
         if entries:
-            yield entries
+            yield sorted(entries)
 
     def changes(
         self, chat: inspection.ChatRow, is_sound: Callable[[inspection.ChangeRow], bool]

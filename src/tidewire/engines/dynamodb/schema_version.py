@@ -22,7 +22,9 @@ ENTRIES: Final = 2
 """Edits, deletions and reactions; messages with replies and mentions."""
 MARKS: Final = 3
 """Every member's row of positions is marked, and no other row is (`marks`)."""
-NEWEST: Final = MARKS
+PLACED: Final = 4
+"""Entries whose ids carry their place are not in the index of ids."""
+NEWEST: Final = PLACED
 
 LOOK_SECONDS: Final = 10.0
 """How often an older store is looked at again for what is cheaper in a newer one."""

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from tests.unit.engines.dynamodb.samples import ANNA, BEN, CHAT, NOW_MS, a_message, a_send
 from tidewire.domain.fold import Reaction
-from tidewire.domain.ids import UserId
+from tidewire.domain.ids import UlidSource, UserId, placed
 from tidewire.domain.limits import REACTION_USERS_MAX, SEQUENCE_MAX
 from tidewire.domain.messages import MENTION_ALL, Amendment, EntryKind, Message, SendMessage
 from tidewire.engines.dynamodb import schema
@@ -44,7 +44,7 @@ def stored(row: dict[str, Value]) -> Row:
 
 
 def test_row_of_a_plain_message_has_the_attributes_of_0_1_0() -> None:
-    assert set(pack(entry_row(a_message()))) == {
+    assert set(pack(entry_row(a_message(), is_indexed=True))) == {
         "chat_id",
         "sequence",
         "prev_sequence",
@@ -71,14 +71,27 @@ def test_row_of_a_plain_message_has_the_attributes_of_0_1_0() -> None:
     ],
 )
 def test_entry_comes_back_as_it_was(message: Message) -> None:
-    assert entry_of(stored(entry_row(message))) == message
+    assert entry_of(stored(entry_row(message, is_indexed=False))) == message
     is_message = message.amends is None
     assert table_of(message.amends) == (schema.MESSAGES if is_message else schema.AMENDMENTS)
 
 
+def test_id_that_carries_its_place_stays_out_of_the_index() -> None:
+    given = UlidSource(lambda bits: 3).message_id(NOW_MS)
+    message = replace(a_message(5, 3), message_id=placed(given, 5))
+    row = stored(entry_row(message, is_indexed=False))
+    assert "message_id" not in row
+    assert entry_of(row) == message
+    # As earlier releases read it.
+    assert stored(entry_row(message, is_indexed=True))["message_id"] == message.message_id
+    # Without its own place in it, it can be found by the index only.
+    elsewhere = replace(message, message_id=placed(given, 4))
+    assert "message_id" in stored(entry_row(elsewhere, is_indexed=False))
+
+
 @pytest.mark.parametrize("name", ["sender_id", "created_at"])
 def test_row_without_what_it_must_have_is_no_entry(name: str) -> None:
-    row = stored(entry_row(a_message()))
+    row = stored(entry_row(a_message(), is_indexed=True))
     del row[name]
     with pytest.raises(ValueError, match=name):
         entry_of(row)
@@ -86,7 +99,7 @@ def test_row_without_what_it_must_have_is_no_entry(name: str) -> None:
 
 def test_row_of_a_message_says_what_has_become_of_it() -> None:
     message = a_message(1)
-    row = entry_row(message)
+    row = entry_row(message, is_indexed=False)
     as_written = stored_message_of(stored(row))
     assert as_written == StoredMessage(message)
     assert as_written.edited_by == 0
