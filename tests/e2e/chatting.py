@@ -289,7 +289,10 @@ class Address(ABC):
 
     async def person(self, name: str) -> Account:
         """A new account, whose name begins like this."""
-        username = f"{name}-{uuid.uuid4().hex[:8]}"
+        return await self.named(f"{name}-{uuid.uuid4().hex[:8]}")
+
+    async def named(self, username: str) -> Account:
+        """A new account with just this name."""
         return await self._enter("/auth/register", username)
 
     async def people(self, *names: str) -> list[Account]:

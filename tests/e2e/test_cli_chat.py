@@ -1,5 +1,6 @@
 """`tidewire send`, `tail` and `chat` as processes of their own. Slow: programs are started."""
 
+import asyncio
 import fcntl
 import json
 import os
@@ -40,9 +41,13 @@ class People:
         }
 
     def add(self, *usernames: str) -> None:
+        """Accounts without a login, as `users add` makes them, in a tenth of its time."""
         for username in usernames:
-            done = self.run("users", "add", username, "--password-stdin", stdin=PASSWORD)
-            assert done.exit_code == 0, done.err
+            asyncio.run(self._add(username))
+
+    async def _add(self, username: str) -> None:
+        account = await self.site.named(username)
+        await self.site.done("POST", "/auth/logout", {}, by=account)
 
     def run(self, command: str, *arguments: str, stdin: str = "", **changes: str) -> Done:
         environment = {**self.environment, **changes}
