@@ -3,7 +3,7 @@
 PYTHON ?= python3
 JOBS   ?= 2
 # Tests of servers wait more than they compute.
-SERVER_JOBS ?= 6
+SERVER_JOBS ?= 4
 ROUNDS ?= 40
 SOAK_SECONDS ?= 3600
 SIEGE_SECONDS ?= 10
@@ -20,7 +20,8 @@ PYTEST = $(BIN)/python -m pytest --dist worksteal -n
 SHELLS := src/tidewire/gateway/hub.py,src/tidewire/gateway/driver.py,src/tidewire/gateway/service.py,src/tidewire/ingest/service.py,src/tidewire/ingest/forwarding.py,src/tidewire/delivery/service.py,src/tidewire/fanout/worker.py,src/tidewire/fanout/local_ticks.py
 # What also runs on servers of several processes, within a minute.
 AT_THREE := tests/e2e/test_acceptance.py tests/e2e/test_ticks.py tests/e2e/test_shutdown.py
-# By itself: it wants a machine that does nothing else.
+# By themselves: they want a machine that does nothing else. Briefly in a cluster of short times, or
+# at length (20 s each) in one at its own times.
 ALONE := tests/web_app/test_speed.py
 # Its driver keeps an event loop of its own, beside which no other test of that process can have one.
 WEB_APP := tests/web_app
@@ -36,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-unit test-fast test-browsers test-brief-faults test-faults test-long mutants check fmt lock bench bench-against settings stubs types soak torture siege web web-check stack stack-env stack-down clean
+.PHONY: help run test test-unit test-fast test-faults test-long mutants check fmt lock bench bench-against settings stubs types soak torture siege web web-check stack stack-env stack-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,20 +50,14 @@ test: export CI := true
 test: $(READY) ## Everything, as CI does: check, unit tests with the coverage gate, all other tests
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check test-unit
 	CLUSTER_FAULTS=later $(PYTEST) $(SERVER_JOBS) tests --ignore=tests/unit --ignore=$(WEB_APP) --ignore=$(UNITS)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-browsers test-brief-faults
+	$(PYTEST) $(JOBS) $(WEB_APP) $(ALONE:%=--ignore=%)
+	TIDEWIRE_SERVER_PROCESSES=3 $(PYTEST) $(SERVER_JOBS) $(AT_THREE)
 	$(BIN)/python -m pytest $(ALONE)
+	CLUSTER_FAULT_SECONDS=6 $(FAULTS)
 
 test-unit: $(READY)
 	CLUSTER_FAULTS=later $(PYTEST) $(JOBS) tests/unit --cov
 	$(BIN)/coverage report --include=$(SHELLS) --fail-under=95
-
-# These two wait as much as they compute.
-test-browsers: $(READY)
-	$(PYTEST) $(JOBS) $(WEB_APP) $(ALONE:%=--ignore=%)
-	TIDEWIRE_SERVER_PROCESSES=3 $(PYTEST) $(SERVER_JOBS) $(AT_THREE)
-
-test-brief-faults: $(READY)
-	CLUSTER_FAULT_SECONDS=6 $(FAULTS) --dist worksteal -n $(JOBS)
 
 test-fast: check ## The same without DynamoDB, Kafka, Redis, Node and Chromium; the last lines say what was left out
 	STACK=off WEB=off $(PYTEST) $(JOBS) tests

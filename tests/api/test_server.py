@@ -1,6 +1,9 @@
 """The server itself: capabilities, probes, metrics, and its own description."""
 
+import asyncio
 import re
+from collections.abc import Iterator
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -11,9 +14,10 @@ from tidewire.accounts.options import AccountOptions, Registration
 from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import ErrorCode, StoreUnavailable
 from tidewire.edge.peers import Insiders, TrustedProxies
-from tidewire.edge.rest import accounts, chats, messages, server, shell, writing
+from tidewire.edge.rest import accounts, app, chats, messages, server, shell, writing
 from tidewire.edge.rest.app import endpoints_of, rest_description
 from tidewire.edge.rest.options import RestOptions
+from tidewire.edge.rest.server import DOCUMENTATION_PATH
 from tidewire.wire.error_table import ERROR_TABLE
 from tidewire.wire.rest_requests import REQUEST_BODIES
 
@@ -189,18 +193,44 @@ async def test_openapi_says_what_bodies_and_headers_may_hold(stage: Stage) -> No
     assert (header["schema"]["type"], header["schema"]["format"]) == ("string", "uuid")
 
 
-async def test_openapi_document_is_made_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def undescribed() -> Iterator[None]:
+    """Nobody has asked for the description yet."""
+    app._described.cache_clear()
+    yield
+    app._described.cache_clear()
+
+
+@pytest.mark.usefixtures("undescribed")
+async def test_openapi_document_is_made_once_while_others_are_answered(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = 0
+    may_end = Event()
 
     def count(schema: dict[str, Any]) -> bytes:
         nonlocal made
         made += 1
+        assert may_end.wait(60)
         return b"{}"
 
-    monkeypatch.setattr(server, "openapi_document", count)
-    for _ in range(3):
-        assert (await stage.client.get(f"{API}/openapi.json")).content == b"{}"
+    monkeypatch.setattr(app, "openapi_document", count)
+    first = [asyncio.create_task(stage.client.get(f"{API}/openapi.json")) for _ in range(3)]
+    try:
+        for path in ("/healthz", DOCUMENTATION_PATH):
+            assert (await stage.client.get(path)).status_code == 200
+        assert not any(one.done() for one in first)
+    finally:
+        may_end.set()
+    assert [(await one).content for one in first] == [b"{}"] * 3
+    assert (await stage.client.get(f"{API}/openapi.json")).content == b"{}"
     assert made == 1
+
+
+async def test_description_is_at_one_address_only(stage: Stage) -> None:
+    """Litestar's own would be put together anew for each request."""
+    answer = await stage.client.get(f"{DOCUMENTATION_PATH}/openapi.json")
+    assert (answer.status_code, code_of(answer)) == (404, "NOT_FOUND")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tests.model import entries_model
 from tidewire.domain.delivery import Advance
-from tidewire.domain.ids import SYSTEM, ChatId, UserId
+from tidewire.domain.ids import SYSTEM, ChatId, MessageId, UserId
 from tidewire.domain.messages import EntryKind, Message, SendMessage, said_by
 
 Answer = tuple[Any, ...]
@@ -129,7 +129,7 @@ class Model:
             chat_id=send.chat_id,
             sequence=chat.counter + 1,
             prev_sequence=chat.head,
-            message_id=send.message_id,
+            message_id=_placed(send.message_id, chat.counter + 1),
             sender_id=send.sender_id,
             client_message_id=send.client_message_id,
             content=send.content,
@@ -371,6 +371,15 @@ class Model:
         chat.version += 1
         joined = chat.joined.get(user, 0)
         self.told.append((change, chat.chat_id, user, role, joined, chat.version, actor))
+
+
+def _placed(message_id: MessageId, sequence: int) -> MessageId:
+    """When it was made, by which it differs from others of then, and its place in base 32."""
+    place = ""
+    for _ in range(8):
+        sequence, digit = divmod(sequence, 32)
+        place = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[digit] + place
+    return MessageId(message_id[:14] + message_id[22:] + place)
 
 
 def numbers_of(message: Message) -> Answer:

@@ -273,7 +273,6 @@ def _wire_edge(
         replace(services, shared_limits=shared),
         config.rest,
         web_files=built_files(),
-        is_described=True,
     )
     edge = EdgeServer(app, gateway=planes.gateway, tasks=tasks, options=config.server)
     if end is not None and shared is not None:

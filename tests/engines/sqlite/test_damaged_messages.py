@@ -14,7 +14,7 @@ from tests.engines.sqlite.store import Stores, pair_in, store_of
 from tests.support.outcomes import describe
 from tests.support.world import PLENTY, World
 from tidewire.domain.errors import CounterMissing, StoreDamaged
-from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.ids import ChatId, UserId, placed
 from tidewire.domain.messages import Appended, Message, SendMessage
 
 COUNT = 6
@@ -310,9 +310,8 @@ async def test_damaged_unique_index_takes_no_other_send_along(damaged: Damaged) 
     await store_of(world).close()
     sends = [world.draft(chat, damaged.author) for chat in chats]
     with edited(damaged.path) as database:
-        database.execute(
-            "UPDATE messages SET message_id = ? WHERE sequence = 3", (sends[1].message_id,)
-        )
+        taken = placed(sends[1].message_id, 8)
+        database.execute("UPDATE messages SET message_id = ? WHERE sequence = 3", (taken,))
     await damaged.open()
     outcomes = await world.append(*sends)
     # Later ones of the same chat and batch must not overtake.

@@ -1,11 +1,14 @@
 """Builds the REST application from the services behind it."""
 
 from collections.abc import Sequence
+from functools import cache
+from threading import Lock
 from types import ModuleType
 from typing import Any, Final
 
 from litestar import Litestar, Request, Response, Router, route
 from litestar.config.cors import CORSConfig
+from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
@@ -19,8 +22,8 @@ from tidewire.edge.rest import accounts, chats, messages, server, writing
 from tidewire.edge.rest.body import JsonBody
 from tidewire.edge.rest.faults import fail, refuse, refuse_http
 from tidewire.edge.rest.gate import Gate
+from tidewire.edge.rest.openapi import openapi_document
 from tidewire.edge.rest.options import RestOptions
-from tidewire.edge.rest.server import DocsPage, docs_router
 from tidewire.edge.rest.services import RestServices
 from tidewire.edge.rest.shell import RequestShell
 from tidewire.edge.web import Web
@@ -46,19 +49,18 @@ the request. Times are UTC in ISO 8601 with milliseconds. Log in, then send the 
 `Authorization: Bearer …`.
 """
 
+_describing: Final = Lock()
+
 
 def build_rest_app(
     services: RestServices,
     options: RestOptions,
     *,
     web_files: WebFiles | None = None,
-    is_described: bool = False,
 ) -> ASGIApp:
     """An ASGI application for everything that is not a WebSocket. It needs no lifespan events.
 
     `web_files` are served beside REST, and counted as requests without a token.
-    `is_described`: its OpenAPI document is made now, not by the first request for it, which would
-    hold all others up for the time that takes.
     """
     gate = Gate(services, options)
 
@@ -66,7 +68,7 @@ def build_rest_app(
         return services
 
     app = Litestar(
-        route_handlers=[_api(), *server.PROBES],
+        route_handlers=[_api(), server.docs_router(), *server.PROBES],
         dependencies={
             "services": Provide(provide_services, sync_to_thread=False),
             "caller": Provide(_provide_caller, sync_to_thread=False),
@@ -80,18 +82,25 @@ def build_rest_app(
             Exception: fail,
         },
         request_max_body_size=options.body_bytes_max,
-        openapi_config=_openapi(),
+        # Litestar's own pages would make the description while all other requests wait.
+        openapi_config=None,
+        state=State({server.DESCRIBE: rest_description}),
         cors_config=_cors(options),
         logging_config=None,
         debug=False,
     )
-    if is_described:
-        server.description_of(app)
     return RequestShell(app if web_files is None else Web(web_files, app), gate, services)
 
 
 def rest_description() -> bytes:
-    """The OpenAPI document, of no server in particular: nothing is behind its endpoints."""
+    """The OpenAPI document, of no server in particular: nothing is behind its endpoints. Made once,
+    by whoever asks first: it takes as long as a hundred requests."""
+    with _describing:
+        return _described()
+
+
+@cache
+def _described() -> bytes:
     described = Litestar(
         route_handlers=[_api()],
         dependencies={
@@ -103,7 +112,7 @@ def rest_description() -> bytes:
         openapi_config=_openapi(),
         logging_config=None,
     )
-    return server.description_of(described)
+    return openapi_document(described.openapi_schema.to_schema())
 
 
 def _provide_nothing() -> None:
@@ -166,8 +175,6 @@ def _openapi() -> OpenAPIConfig:
         ),
         security=[{"bearer": []}],
         use_handler_docstrings=True,
-        render_plugins=[DocsPage()],
-        openapi_router=docs_router(),
     )
 
 

@@ -2,18 +2,16 @@
 
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
-from litestar import Litestar, Request, Response, Router, get
+from litestar import Request, Response, Router, get
 from litestar.datastructures import State
-from litestar.openapi.plugins import OpenAPIRenderPlugin
 
 from tidewire import __version__
 from tidewire.accounts.options import Registration
 from tidewire.domain.limits import CONTENT_BYTES_MAX, CONTENT_TYPES
 from tidewire.edge.rest.endpoints import NO_TOKEN, endpoint
 from tidewire.edge.rest.gate import INSIDE, PROBE, PUBLIC, Services
-from tidewire.edge.rest.openapi import openapi_document
 from tidewire.wire.rest_models import Capabilities, Envelope, HealthView, ServerView
 from tidewire.wire.server_frames import PROTOCOL_VERSION
 from tidewire.wire.timestamps import format_time_ms
@@ -22,7 +20,8 @@ API_VERSION: Final = "v1"
 DOCUMENTATION_PATH: Final = "/api/v1/docs"
 WEBSOCKET_PATH: Final = "/v1/ws"
 _METRICS_TYPE: Final = "text/plain; version=0.0.4"
-_DOCUMENT: Final = "openapi_document"
+DESCRIBE: Final = "describe"
+"""In the application's state: what makes its OpenAPI document, or has made it."""
 
 
 @endpoint("server", "GET /", opt=PUBLIC)
@@ -72,20 +71,12 @@ async def get_health(services: Services) -> Envelope[HealthView]:
     opt=PUBLIC,
     security=NO_TOKEN,
     include_in_schema=False,
-    sync_to_thread=False,
+    # The first request for it takes a while.
+    sync_to_thread=True,
 )
-def get_openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
+def get_openapi(state: State) -> Response[bytes]:
     """This description."""
-    return Response(description_of(request.app), media_type="application/json")
-
-
-def description_of(app: Litestar) -> bytes:
-    """The OpenAPI document as JSON. Made once: it takes as long as a hundred requests."""
-    document = app.state.get(_DOCUMENT)
-    if document is None:
-        document = app.state[_DOCUMENT] = openapi_document(app.openapi_schema.to_schema())
-    assert isinstance(document, bytes)
-    return document
+    return Response(state[DESCRIBE](), media_type="application/json")
 
 
 @get("/healthz", opt=PROBE, include_in_schema=False, sync_to_thread=False)
@@ -118,15 +109,11 @@ CONTENT_SECURITY_POLICY: Final = (
 _HEADERS: Final = {"content-security-policy": CONTENT_SECURITY_POLICY}
 
 
-class DocsPage(OpenAPIRenderPlugin):
+@get("/", media_type="text/html", sync_to_thread=False)
+def get_page() -> Response[bytes]:
     """Shows the OpenAPI document to people: static files of our own, nothing from elsewhere. The
     page's script reads the document."""
-
-    def __init__(self) -> None:
-        super().__init__(path="/")
-
-    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        return _asset("docs.html")
+    return Response(_asset("docs.html"), headers=_HEADERS)
 
 
 @get("/docs.js", media_type="text/javascript", sync_to_thread=False)
@@ -140,10 +127,10 @@ def get_style() -> Response[bytes]:
 
 
 def docs_router() -> Router:
-    """Where Litestar puts the page."""
+    """The page and what belongs to it."""
     return Router(
         DOCUMENTATION_PATH,
-        route_handlers=[get_script, get_style],
+        route_handlers=[get_page, get_script, get_style],
         include_in_schema=False,
         opt=PUBLIC,
         response_headers=_HEADERS,
