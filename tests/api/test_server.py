@@ -195,7 +195,7 @@ async def test_openapi_says_what_bodies_and_headers_may_hold(stage: Stage) -> No
 
 @pytest.fixture
 def undescribed() -> Iterator[None]:
-    """Nobody has asked for the description yet."""
+    """As at the start of a process: the description is not made yet."""
     app._described.cache_clear()
     yield
     app._described.cache_clear()

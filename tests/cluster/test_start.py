@@ -3,17 +3,20 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.cluster.crowd import until
 from tests.cluster.running import Cluster, Member, running
 from tests.support.proxy import FaultyProxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
-AWAITED = "the database is awaited"
+WAITS = "waiting for the database"
 WAITS_SEEN = 2
+PATIENCE_S = 60.0
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ async def test_start_waits_for_a_database_that_is_away(role: str, cluster: Clust
         database.is_refusing = True
         member = _behind(cluster, role, database)
         member.launch()
-        await _waits(member)
+        await until(partial(_has_waited, member), PATIENCE_S)
         database.heal()
         await asyncio.to_thread(member.await_ready)
         assert member.complaints() == []
@@ -43,9 +46,7 @@ def _behind(cluster: Cluster, role: str, database: FaultyProxy) -> Member:
     return cluster.add(role, endpoints, **times)
 
 
-async def _waits(member: Member) -> None:
-    """Until it has said several times that it waits."""
-    async with asyncio.timeout(60):
-        while sum(AWAITED in line["event"] for line in member.lines()) < WAITS_SEEN:
-            assert member.is_running, member.tail()
-            await asyncio.sleep(0.1)
+def _has_waited(member: Member) -> bool:
+    """It has said several times that it waits, and goes on."""
+    assert member.is_running, member.tail()
+    return sum(WAITS in line["event"] for line in member.lines()) >= WAITS_SEEN

@@ -3,13 +3,11 @@
 In which order it starts and ends stands in `lifecycle`; who uses it, in `bootstrap`.
 """
 
-import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 from tidewire.accounts.keys import KeyRing
 from tidewire.accounts.recheck import SessionRecheck
@@ -38,7 +36,7 @@ from tidewire.ports.engine import (
 )
 from tidewire.ports.event_log import CommitListener
 from tidewire.ports.forwarding import Between
-from tidewire.ports.runtime import Clock, IdSource, Tasks
+from tidewire.ports.runtime import Clock, IdSource, Result, Tasks, pause
 from tidewire.runtime.config import Config
 from tidewire.runtime.engines import engine_for, shared_engines
 from tidewire.runtime.metrics import TABLES, Source
@@ -48,11 +46,10 @@ PUBLISH_MS_MAX: Final = 2_000
 """How long a stop waits for the event log; what it has not got by then is left to other relays."""
 ROSTER_AGE_MS_MAX: Final = 2_000
 START_MS_MAX: Final = 60_000
-"""How long a process that starts waits for the database, and how long before it asks again."""
-START_PAUSE_S: Final = 1.0
+"""How long a process that starts waits for the database."""
+START_PAUSE_MS: Final = 1_000
+"""How long it waits before it asks again."""
 TOKEN_KEY: Final = "token_key"  # noqa: S105 - the name of a row
-
-Result = TypeVar("Result")
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -169,7 +166,8 @@ async def open_backbone(
     )
     try:
         if keys is not None:
-            await await_database(clock, partial(_check_keys, store, keys, clock.wall_ms()))
+            ring = keys
+            await await_database(clock, lambda: _check_keys(store, ring, clock.wall_ms()))
         return Backbone(
             name=name,
             config=config,
@@ -183,8 +181,8 @@ async def open_backbone(
 
 
 async def await_database(clock: Clock, act: Callable[[], Awaitable[Result]]) -> Result:
-    """Machines that start together are not ready together: try on while the database is away, and
-    say so. Raises StoreUnavailable in the end."""
+    """Do something that needs the database, again and again while it does not answer: machines
+    that start together are not ready together. Raises StoreUnavailable after `START_MS_MAX`."""
     end_ms = clock.monotonic_ms() + START_MS_MAX
     while True:
         try:
@@ -192,8 +190,8 @@ async def await_database(clock: Clock, act: Callable[[], Awaitable[Result]]) -> 
         except StoreUnavailable as error:
             if clock.monotonic_ms() >= end_ms:
                 raise
-            _logger.warning("the database is awaited: %s", error)
-        await asyncio.sleep(START_PAUSE_S)
+            _logger.warning("waiting for the database: %s", error)
+        await pause(START_PAUSE_MS)
 
 
 def engine_of(config: Config, ability: str) -> Engine:

@@ -12,6 +12,7 @@ from tests.support.world import World
 from tidewire.domain.errors import MessageNotFound
 from tidewire.domain.ids import ChatId, MessageId, UlidSource, place_in, placed
 from tidewire.engines.dynamodb import rows, schema, schema_version
+from tidewire.engines.dynamodb.entries import PLACED_ID
 from tidewire.engines.dynamodb.storage import DynamoStorage
 
 pytestmark = pytest.mark.slow
@@ -62,7 +63,7 @@ async def test_message_of_an_earlier_release_is_found_by_the_index(direct: World
     chat = await direct.group(anna, ben)
     sent = await direct.send(chat, anna)
     row = await message_row(direct, chat, sent.sequence)
-    del row["placed_id"]
+    del row[PLACED_ID]
     earlier = UlidSource(lambda bits: 1 << bits - 1).message_id(sent.created_at_ms)
     await write(direct, rows.put(schema.MESSAGES, row | {"message_id": earlier}))
     found = await direct.storage.message(ben, chat, earlier)
@@ -94,6 +95,6 @@ async def test_verify_finds_an_id_that_leads_elsewhere(direct: World) -> None:
     chat = await direct.group(anna, ben)
     await direct.send_many(chat, anna, 2)
     row = await message_row(direct, chat, 1)
-    wrong = MessageId(placed(MessageId(row["placed_id"]), 7))
-    await write(direct, rows.put(schema.MESSAGES, row | {"placed_id": wrong}))
+    wrong = MessageId(placed(MessageId(row[PLACED_ID]), 7))
+    await write(direct, rows.put(schema.MESSAGES, row | {PLACED_ID: wrong}))
     assert "message_ids_exact" in violated(verify_engine(direct.engine))

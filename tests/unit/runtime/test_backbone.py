@@ -5,9 +5,9 @@ import pytest
 from tests.unit.gateway.fakes import ManualClock
 from tidewire.domain.errors import StoreUnavailable, StoreUnusable
 from tidewire.runtime import backbone
-from tidewire.runtime.backbone import START_MS_MAX, await_database
+from tidewire.runtime.backbone import START_MS_MAX, START_PAUSE_MS, await_database
 
-AWAY = StoreUnavailable("nobody is there")
+AWAY = StoreUnavailable("connection refused")
 
 
 class Database:
@@ -27,21 +27,31 @@ class Database:
 
 
 @pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backbone, "START_PAUSE_S", 0.0)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How long it would have waited each time."""
+    waited: list[int] = []
+
+    async def note(delay_ms: int) -> None:
+        waited.append(delay_ms)
+
+    monkeypatch.setattr(backbone, "pause", note)
+    return waited
 
 
-async def test_database_that_comes_late_is_awaited(caplog: pytest.LogCaptureFixture) -> None:
+async def test_database_that_comes_late_is_awaited(
+    caplog: pytest.LogCaptureFixture, pauses: list[int]
+) -> None:
     database = Database(AWAY, AWAY)
     assert await await_database(database.clock, database.ask) == "an answer"
     assert [one.getMessage() for one in caplog.records] == [
-        "the database is awaited: nobody is there"
+        "waiting for the database: connection refused"
     ] * 2
+    assert pauses == [START_PAUSE_MS] * 2
 
 
 async def test_patience_has_an_end() -> None:
     database = Database(*[AWAY] * 100)
-    with pytest.raises(StoreUnavailable, match="nobody is there"):
+    with pytest.raises(StoreUnavailable, match="connection refused"):
         await await_database(database.clock, database.ask)
     assert database.asked == 5
 

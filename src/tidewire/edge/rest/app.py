@@ -93,8 +93,8 @@ def build_rest_app(
 
 
 def rest_description() -> bytes:
-    """The OpenAPI document, of no server in particular: nothing is behind its endpoints. Made once,
-    by whoever asks first: it takes as long as a hundred requests."""
+    """The OpenAPI document, of no server in particular: nothing is behind its endpoints. The
+    first call makes it, which takes as long as a hundred requests; calls meanwhile wait for it."""
     with _describing:
         return _described()
 

@@ -36,6 +36,11 @@ _decode_counts: Final = msgspec.json.Decoder(dict[str, tuple[int, int]]).decode
 # Entries.
 
 
+PLACED_ID: Final = "placed_id"
+"""The attribute for an id that says where its entry is. The index is of the other attribute,
+`message_id`, so such an id is not in it."""
+
+
 def table_of(amends: Amendment | None) -> str:
     return schema.MESSAGES if amends is None else schema.AMENDMENTS
 
@@ -49,7 +54,7 @@ def entry_row(message: Message, *, is_indexed: bool) -> dict[str, Value]:
         "chat_id": message.chat_id,
         "sequence": message.sequence,
         "prev_sequence": message.prev_sequence,
-        "placed_id" if is_placed and not is_indexed else "message_id": message.message_id,
+        PLACED_ID if is_placed and not is_indexed else "message_id": message.message_id,
         "sender_id": message.sender_id,
         "client_message_id": message.client_message_id,
         "content": message.content or None,
@@ -72,11 +77,14 @@ def entry_row(message: Message, *, is_indexed: bool) -> dict[str, Value]:
     return row
 
 
+def message_id_of(row: Row) -> str | None:
+    """Of an entry, wherever it has its id."""
+    return row.get(PLACED_ID) or row.get("message_id")
+
+
 def entry_of(row: Row) -> Message:
     """Raises ValueError if the row is none of an entry."""
-    found: dict[str, Any] = {"content": "", **row}
-    if "placed_id" in row:
-        found["message_id"] = row["placed_id"]
+    found: dict[str, Any] = {"content": "", **row, "message_id": message_id_of(row)}
     if "created_at" in row:
         found["created_at_ms"] = row["created_at"]
     if "kind" in row:

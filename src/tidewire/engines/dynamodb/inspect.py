@@ -12,6 +12,7 @@ from tidewire.domain.delivery import effective
 from tidewire.domain.errors import StoreUnavailable
 from tidewire.domain.ids import ChatId, UserId, place_in
 from tidewire.engines.dynamodb import marks, schema, schema_version, values
+from tidewire.engines.dynamodb.entries import PLACED_ID, message_id_of
 from tidewire.engines.dynamodb.inspect_changes import ChangeInspection
 from tidewire.engines.dynamodb.looking import Tables
 from tidewire.engines.dynamodb.options import DynamoOptions
@@ -61,7 +62,7 @@ class DynamoInspector:
                     row["sequence"],
                     row["prev_sequence"],
                     None,
-                    row.get("placed_id") or row["message_id"],
+                    message_id_of(row) or "",
                     row["client_message_id"],
                     (row["chat_id"], row["sequence"]),
                     False,
@@ -92,9 +93,9 @@ class DynamoInspector:
                 for row in self._tables.scan(table, index=schema.MESSAGE_ID_INDEX)
             ]
             entries += [
-                (row["placed_id"], (row["chat_id"], place_in(row["placed_id"])))
+                (row[PLACED_ID], (row["chat_id"], place_in(row[PLACED_ID])))
                 for row in self._tables.scan(table)
-                if "placed_id" in row
+                if PLACED_ID in row
             ]
         if entries:
             yield sorted(entries)
