@@ -21,13 +21,11 @@ from tidewire.client import (
     Chat,
     Client,
     ClientOptions,
-    ConnectionState,
     EntryKind,
     MessageReceived,
     MessageRefused,
     MessageStored,
     Sent,
-    StatusMoved,
     Tick,
     TicksMoved,
 )
@@ -103,7 +101,19 @@ class Person:
         self.told: dict[str, list[int]] = defaultdict(list)
         """Sequences by chat, in the order in which the application was told of them."""
         self.faults: list[str] = []
-        self.times_offline = 0
+        self.times_back = 0
+
+    def count_returns(self) -> None:
+        """From now on. Where it happens: of the events that tell the state of the connection, one
+        takes the place of the last, so a listener may not see that it was offline."""
+        driver = self.client.driver
+        told = driver.on_ready
+
+        def came_back() -> None:
+            self.times_back += 1
+            told()
+
+        driver.on_ready = came_back
 
     async def write(self, is_over: asyncio.Event, pause_s: float) -> None:
         """Into one chat after the other, until it is over."""
@@ -128,8 +138,6 @@ class Person:
                     self.changing.has_heard(message.chat_id, message.sequence, message.text)
                 case TicksMoved():
                     self._look_at_ticks(event.chat_id)
-                case StatusMoved() if event.status.state is ConnectionState.OFFLINE:
-                    self.times_offline += 1
                 case MessageRefused():
                     self.faults.append(f"refused: {event}")
                 case _:
@@ -207,8 +215,9 @@ class Crowd:
         return {one.kind for person in self.people for one in person.changing.sent}
 
     @property
-    def times_offline(self) -> list[int]:
-        return [person.times_offline for person in self.people]
+    def times_back(self) -> list[int]:
+        """How often each has lost the connection and come back."""
+        return [person.times_back for person in self.people]
 
     async def acked(self, more: int, patience_s: float = SETTLED_S) -> None:
         """Wait until so many more messages are acknowledged."""
@@ -327,6 +336,7 @@ async def talking(
                 await person.client.flush()
         for person in people:
             person.others = [one for one in people if one is not person]
+            person.count_returns()
         crowd = Crowd(town, people, watch)
         tasks = [asyncio.create_task(person.listen()) for person in people]
         tasks.append(asyncio.create_task(watch.keep_looking()))

@@ -197,7 +197,7 @@ async def test_full_load_without_a_fault_has_no_resync(cluster: Cluster, town: T
     ):
         assert await cluster.metric(name) == 0, name
     assert crowd.acked_count > 20 * FAULT_S
-    assert set(crowd.times_offline) == {0}
+    assert set(crowd.times_back) == {0}
 
 
 # Processes.
@@ -210,7 +210,7 @@ async def test_kill_of_a_gateway(cluster: Cluster, town: Town) -> None:
         assert 0 < connections < len(crowd.people)
         killed.kill()
         await crowd.acked(100)
-        await until(lambda: sum(map(bool, crowd.times_offline)) == connections, PATIENCE_S)
+        await until(lambda: sum(map(bool, crowd.times_back)) == connections, PATIENCE_S)
 
 
 async def seconds_until_pushed(
@@ -249,7 +249,7 @@ async def test_kill_of_a_fanout_worker(cluster: Cluster, town: Town) -> None:
         await crowd.acked(20)
         # The other one has all partitions now.
         await cluster.shared()
-    assert set(crowd.times_offline) == {0}
+    assert set(crowd.times_back) == {0}
 
 
 async def test_kill_of_a_gateway_between_the_phases(cluster: Cluster, town: Town) -> None:
@@ -274,7 +274,7 @@ async def test_kill_of_a_gateway_between_the_phases(cluster: Cluster, town: Town
             await until(lambda: proxy.answers > answered, PATIENCE_S)
             await crowd.acked(20)
         assert await cluster.metric("durability_sequence_gaps_total") == gaps
-        assert crowd.times_offline == [1, *[0] * 7]
+        assert crowd.times_back == [1, *[0] * 7]
 
 
 async def test_kill_of_a_gateway_before_positions_move(cluster: Cluster, town: Town) -> None:
@@ -297,7 +297,7 @@ async def test_kill_of_a_gateway_before_positions_move(cluster: Cluster, town: T
         answered = proxy.answers
         held.set()
         await until(lambda: proxy.answers > answered, PATIENCE_S)
-    assert crowd.times_offline == [1, *[0] * 7]
+    assert crowd.times_back == [1, *[0] * 7]
 
 
 async def test_kill_of_a_gateway_between_commit_and_publish(cluster: Cluster, town: Town) -> None:
@@ -340,7 +340,7 @@ async def test_paused_gateway_that_wakes_up(cluster: Cluster, town: Town) -> Non
         await until(lambda: bool(sleeper.all_of("resync")), PATIENCE_S)
         assert [one["content"] for one in await sleeper.sync(chat_id)] == ["are you there?"]
         assert sender.all_of("resync") == []
-    assert set(crowd.times_offline) == {0}
+    assert set(crowd.times_back) == {0}
 
 
 async def test_worker_joins_while_batches_are_being_handled(
@@ -366,7 +366,7 @@ async def test_worker_joins_while_batches_are_being_handled(
             servers.go_on("redis")
         await cluster.shared()
         await crowd.acked(20)
-    assert set(crowd.times_offline) == {0}
+    assert set(crowd.times_back) == {0}
 
 
 # Kafka.
@@ -401,7 +401,7 @@ async def test_kafka_stopped(cluster: Cluster, town: Town, servers: OwnServers) 
         assert {one["reason"] for one in listener.all_of("resync")} == {"log_behind"}
         assert len(listener.all_of("resync")) <= RESYNCS_MAX
         assert unconcerned.all_of("resync") == []
-    assert set(crowd.times_offline) == {0}
+    assert set(crowd.times_back) == {0}
 
 
 # Redis.
@@ -434,7 +434,7 @@ async def test_redis_killed_and_started_again(
         finally:
             await servers.start("redis")
         await until(lambda: bool(sender.all_of("resync")), PATIENCE_S)
-    assert set(crowd.times_offline) == {0}
+    assert set(crowd.times_back) == {0}
 
 
 async def test_redis_emptied(cluster: Cluster, town: Town, servers: OwnServers) -> None:
@@ -447,7 +447,7 @@ async def test_redis_emptied(cluster: Cluster, town: Town, servers: OwnServers) 
 
         await until(are_told, PATIENCE_S)
         await crowd.acked(20)
-    assert set(crowd.times_offline) == {0}
+    assert set(crowd.times_back) == {0}
 
 
 # DynamoDB.
@@ -463,7 +463,7 @@ async def test_dynamodb_killed_and_started_again(
         await servers.start("dynamodb")
         assert acked < sum(len(person.entries) for person in crowd.people)
         await crowd.acked(40)
-    assert set(crowd.times_offline) == {0}
+    assert set(crowd.times_back) == {0}
 
 
 async def test_dynamodb_throttles(cluster: Cluster, town: Town) -> None:
@@ -478,7 +478,7 @@ async def test_dynamodb_throttles(cluster: Cluster, town: Town) -> None:
         await until(lambda: all(rule.times == 0 for rule in proxy.rules), PATIENCE_S)
         await crowd.acked(20)
         assert await metric_of(slow, "dynamodb_retries_total", reason="throttled") >= 40
-    assert set(crowd.times_offline) == {0}
+    assert set(crowd.times_back) == {0}
 
 
 async def test_dynamodb_times_out_after_the_commit(cluster: Cluster, town: Town) -> None:
@@ -507,4 +507,4 @@ async def test_dynamodb_times_out_after_the_commit(cluster: Cluster, town: Town)
 
             await until(are_missed, PATIENCE_S)
             await crowd.acked(20)
-        assert set(crowd.times_offline) == {0}
+        assert set(crowd.times_back) == {0}
