@@ -179,6 +179,7 @@ async def test_append_returns_the_first_answer_to_every_retry(world: World) -> N
     first = await world.send(chat, anna, "once", key=key)
     await world.send(chat, ben)
     world.new_commits()
+    counter = await world.engine.counter(chat)
     for _ in range(3):
         again = await world.send(chat, anna, "once", key=key)
         assert again.deduplicated
@@ -189,7 +190,7 @@ async def test_append_returns_the_first_answer_to_every_retry(world: World) -> N
         )
     assert world.new_commits() == []
     assert len(await world.engine.messages(chat)) == 3
-    assert await world.engine.counter(chat) == 3
+    assert await world.engine.counter(chat) == counter
 
 
 @pytest.mark.parametrize("other", ["second", "First", "first ", "ﬁrst"])

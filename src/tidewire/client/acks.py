@@ -7,7 +7,7 @@ acknowledgement that was lost with the old one is healed by that.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,6 +18,10 @@ from tidewire.wire.client_frames import AckFrame, AckPayload, OneWayFrame, ReadF
 
 if TYPE_CHECKING:
     from tidewire.domain.ids import ChatId
+
+OWN_LATER: Final = 6
+"""So many times as long as the others' wait own messages: as a rule somebody answers before, and
+both are told at once."""
 
 
 class _Due(msgspec.Struct, eq=False):
@@ -107,7 +111,7 @@ class Acks:
             return now_ms
         if replica.others_through <= replica.acked:
             # Only own ones are new: the server knows that their author has them.
-            return now_ms + options.ack_ms
+            return now_ms + OWN_LATER * options.ack_ms
         if replica.told_at_ms is None:
             return now_ms
         is_direct = replica.chat_type is ChatType.DIRECT

@@ -65,8 +65,8 @@ def test_read_is_an_acknowledgement_too() -> None:
     acks.stored(here, 0, 2_000)
     assert acks.next_deadline_ms() is None
     acks.stored(here, 1, 2_000)
-    assert acks.next_deadline_ms() == 7_000
-    (told,) = acks.flush(7_000)
+    assert acks.next_deadline_ms() == 32_000, "not of others"
+    (told,) = acks.flush(32_000)
     assert isinstance(told, AckFrame)
 
 

@@ -32,6 +32,7 @@ from tests.unit.client.stage import (
     push,
     send_ack,
 )
+from tidewire.client.acks import OWN_LATER
 from tidewire.client.effects import ConnectionState, Effect, Keep, Mark, Send
 from tidewire.client.options import ClientOptions
 from tidewire.client.outbox import FAILED, OutboxEntry
@@ -264,7 +265,7 @@ class ClientMachine(RuleBasedStateMachine):
         own = [one for one in self.server.messages if one.sender_id == ME]
         assert len(own) == self.written
         assert self.stage.core.status.state is ConnectionState.READY
-        self.note(self.stage.wait(5_000))
+        self.note(self.stage.wait(OWN_LATER * OPTIONS.ack_ms))
         assert self.acked == self.server.head
 
     @property

@@ -26,6 +26,7 @@ from tests.unit.client.stage import (
     sends,
     syncs,
 )
+from tidewire.client.acks import OWN_LATER
 from tidewire.client.effects import (
     Disconnect,
     Effect,
@@ -281,8 +282,18 @@ def test_own_messages_are_acknowledged_late_because_the_server_knows() -> None:
     stage.connect(listed(0))
     done = stage.submit(entry(1))
     done = stage.receive(send_ack(sends(done)[0], 1))
-    assert acked(done + stage.wait(4_900)) == []
+    assert acked(done + stage.wait(OWN_LATER * ClientOptions().ack_ms - 100)) == []
     assert acked(stage.wait(200)) == [1]
+
+
+def test_own_messages_are_acknowledged_with_those_of_others() -> None:
+    stage = Stage(replicas=[record(0)])
+    stage.connect(listed(0))
+    done = stage.submit(entry(1))
+    done = stage.receive(send_ack(sends(done)[0], 1))
+    assert acked(done + stage.wait(12_000)) == []
+    assert acked(stage.receive(push(2))) == [2]
+    assert acked(stage.wait(OWN_LATER * ClientOptions().ack_ms)) == []
 
 
 def test_nothing_is_acknowledged_before_it_is_stored() -> None:

@@ -4,7 +4,7 @@ Each is a steady state, of which whole periods are measured after some that are 
 bytes. There are two gateways and one fan-out worker; those who are online take turns to connect to
 either gateway, with one device each, and take turns to write. A device acknowledges as our client
 does (`client.acks`): at once if nothing was told for a while (250 ms in a direct chat, 5 s in a
-group), after that when that time has passed or ten messages have come; its own messages after 5 s.
+group), after that when that time has passed or ten messages have come; its own messages after 30 s.
 Everyone who is online reads every message, each after a time of their own, evenly spread between
 two bounds; a read is told at once.
 """
@@ -91,7 +91,7 @@ MIXES: Final = (
         online=100,
         period_s=12.0,
         messages=3,
-        warm_up=1,
+        warm_up=3,
         read_s=(0.5, 7.0),
         bar=Bar(dollars=130),
     ),

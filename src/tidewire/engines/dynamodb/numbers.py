@@ -16,6 +16,7 @@ from tidewire.engines.dynamodb import rows, schema
 from tidewire.engines.dynamodb.options import SENDS_PER_TRANSACTION_MAX
 from tidewire.engines.dynamodb.rows import Row, Write
 
+AHEAD_MIN: Final = 10
 AHEAD_MAX: Final = 100
 """So many numbers are open at once, in a chat that is busy; and for so many a counter that is
 missing may stay unnoticed."""
@@ -41,16 +42,17 @@ class Counter(msgspec.Struct, frozen=True):
         return self.first(head) + count - 1 <= self.last
 
     def step(self, count: int, head: int, now_ms: int) -> int | None:
-        """How many numbers to add so that there are so many: twice as many as the last time, if
-        that was just now. None: there are none, or the counter is below the head."""
+        """How many numbers to add so that there are so many; ten, or twice as many as the last
+        time, in a chat that has used one a minute since then. None: there are none, or the counter
+        is below the head."""
         missing = self.first(head) + count - 1 - self.last
         room = SEQUENCE_MAX - self.last
         if self.last < head or missing > room:
             return None
-        step = 0
-        if 0 <= now_ms - self.moved_at_ms < SEEN_SECONDS * 1000:
-            step = min(AHEAD_MAX, 2 * (self.last - self.open_above))
-        return min(max(missing, step), room)
+        ahead, used = 0, self.last - self.open_above
+        if 0 <= now_ms - self.moved_at_ms < SEEN_SECONDS * 1000 * used:
+            ahead = min(AHEAD_MAX, max(AHEAD_MIN, 2 * used))
+        return min(max(missing, ahead), room)
 
 
 def counter_of(row: Row | None) -> Counter | None:

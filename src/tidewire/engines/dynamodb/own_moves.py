@@ -12,8 +12,8 @@ from typing import Final
 from tidewire.domain.delivery import Positions
 from tidewire.engines.dynamodb.known import Place
 
-WAIT_S: Final = 6.0
-"""Longer than a client takes to acknowledge its own message (5 s)."""
+WAIT_S: Final = 31.0
+"""Longer than a client takes to acknowledge its own message (30 s)."""
 MOVES_MAX: Final = 5_000
 
 

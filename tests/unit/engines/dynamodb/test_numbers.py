@@ -4,6 +4,7 @@ from tidewire.domain.ids import ChatId
 from tidewire.domain.limits import SEQUENCE_MAX
 from tidewire.engines.dynamodb.numbers import (
     AHEAD_MAX,
+    AHEAD_MIN,
     SEEN_SECONDS,
     Counter,
     counter_of,
@@ -41,7 +42,17 @@ def test_counter_that_was_lowered_by_hand_has_nothing_open() -> None:
 
 @pytest.mark.parametrize(
     ("open_count", "later_ms", "step"),
-    [(0, 1, 1), (1, 1, 2), (8, 1, 16), (80, 1, AHEAD_MAX), (8, LATER_MS, 1), (8, -1, 1)],
+    [
+        (0, 1, 1),
+        (1, 1, AHEAD_MIN),
+        (4, 1, AHEAD_MIN),
+        (8, 1, 16),
+        (80, 1, AHEAD_MAX),
+        (8, LATER_MS, 16),
+        (8, 8 * LATER_MS, 1),
+        (1, LATER_MS, 1),
+        (8, -1, 1),
+    ],
 )
 def test_counter_is_moved_further_the_more_was_used_just_now(
     open_count: int, later_ms: int, step: int

@@ -11,6 +11,8 @@ import type { ClientFrame } from "../wire/frames.ts";
 import type { Options } from "./options.ts";
 import type { Replica } from "./replica.ts";
 
+type AckFrame = Extract<ClientFrame, { type: "ack" | "read" }>;
+
 /** What is to be told of one chat, and when. */
 interface Due {
   replica: Replica;
@@ -86,13 +88,13 @@ export class Acks {
     return Math.max(dueMs, this._notBeforeMs);
   }
 
-  private _told(replica: Replica, nowMs: number): ClientFrame[] {
+  private _told(replica: Replica, nowMs: number): AckFrame[] {
     const frames = replica.is_member ? this._frames(replica) : [];
     for (const frame of frames) {
       if (frame.type === "read") {
         replica.readTold = frame.payload.last_read_sequence;
         replica.acked = Math.max(replica.acked, replica.readTold);
-      } else if (frame.type === "ack") {
+      } else {
         replica.acked = frame.payload.last_acked_sequence;
       }
       replica.toldAtMs = nowMs;
@@ -105,8 +107,9 @@ export class Acks {
     const { ackMs, ackDirectMs } = this._options;
     // Read before it was on the disk: that was to be told at once.
     if (Math.min(replica.read, replica.stored) > replica.readTold) return nowMs;
-    // Only own ones are new: the server knows that their author has them.
-    if (replica.othersThrough <= replica.acked) return nowMs + ackMs;
+    // Only own ones are new: the server knows that their author has them, and as a rule somebody
+    // answers before.
+    if (replica.othersThrough <= replica.acked) return nowMs + 6 * ackMs;
     if (replica.toldAtMs === null) return nowMs;
     const waitMs = replica.chat_type === "direct" ? Math.min(ackDirectMs, ackMs) : ackMs;
     return Math.max(nowMs, replica.toldAtMs + waitMs);
@@ -123,14 +126,14 @@ export class Acks {
   }
 
   /** What the server has not been told of this replica on this connection. */
-  private _frames(replica: Replica): ClientFrame[] {
+  private _frames(replica: Replica): AckFrame[] {
     const { chat_id, start } = replica;
     const held = this._isDurable ? replica.stored : Math.min(replica.stored, replica.shown);
     const last_read_sequence = Math.min(replica.read, held);
     const isRead = last_read_sequence > replica.readTold;
     // What this device did not store itself is for others to acknowledge.
     const last_acked_sequence = held > start ? held : 0;
-    const frames: ClientFrame[] = [];
+    const frames: AckFrame[] = [];
     if (isRead) frames.push({ type: "read", payload: { chat_id, last_read_sequence } });
     if (last_acked_sequence > Math.max(replica.acked, isRead ? last_read_sequence : 0))
       frames.push({ type: "ack", payload: { chat_id, last_acked_sequence } });

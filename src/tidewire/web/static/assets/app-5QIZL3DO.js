@@ -1,1 +1,0 @@
-import"./chunk-DQWZYS2A.js";
