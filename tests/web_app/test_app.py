@@ -52,6 +52,22 @@ def test_first_start_offers_the_first_account_and_the_next_person_signs_up(stree
     ben.chats.wait_for()
 
 
+def test_page_of_the_api_is_readable_and_requests_can_be_tried(street: Street) -> None:
+    ann = street.somebody()
+    ann.visit("/api/v1/docs")
+    page = ann.page
+    expect(page.get_by_role("heading", name="auth", exact=True)).to_be_visible()
+    ann.check_accessible("API")
+    for operation in page.locator("details").all():
+        operation.evaluate("each => { each.open = true; }")
+    assert "`" not in page.locator("body").inner_text()
+    expect(page.locator("details p code").first).to_be_visible()
+    health = page.locator("details", has=page.get_by_text("/api/v1/health", exact=True))
+    health.get_by_role("button", name="Send").click()
+    expect(health.locator("pre").first).to_contain_text("200 OK")
+    ann.check_accessible("API, everything open")
+
+
 def test_two_people_talk_and_see_ticks(street: Street) -> None:
     ann, ben = street.account("ann", "Ann Lee"), street.account("ben", "Ben Okafor")
     ann.write_to("ben")

@@ -9,6 +9,12 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
+// It may be longer than its place: whoever has no mouse scrolls it with the keys.
+const output = (properties) => element("pre", { tabIndex: 0, ...properties });
+
+// What stands between backticks is code; nothing else is marked up.
+const prose = (text = "") => text.split("`").map((part, index) => (index % 2 ? element("code", {}, part) : part));
+
 // A device of this page's own, and a key that no message has had before.
 const FRESH = { device_id: crypto.randomUUID(), client_message_id: crypto.randomUUID() };
 
@@ -49,17 +55,17 @@ function parameters(operation, inputs) {
       element("td", {}, element("code", { textContent: parameter.name })),
       element("td", { className: "quiet", textContent: parameter.in }),
       element("td", {}, input),
-      element("td", { textContent: parameter.description ?? "" }));
+      element("td", {}, ...prose(parameter.description)));
   });
   return rows.length ? [element("h3", { textContent: "Parameters" }), element("table", {}, ...rows)] : [];
 }
 
 function answers(operation, root) {
   return Object.entries(operation.responses).flatMap(([status, response]) => {
-    const heading = element("h3", { textContent: `${status} · ${response.description}` });
+    const heading = element("h3", {}, `${status} · `, ...prose(response.description));
     const schema = bodySchema(response);
     const given = response.content?.["application/json"]?.example;
-    return schema ? [heading, element("pre", { textContent: pretty(given ?? example(schema, root)) })] : [heading];
+    return schema ? [heading, output({ textContent: pretty(given ?? example(schema, root)) })] : [heading];
   });
 }
 
@@ -94,7 +100,7 @@ function operationView(method, path, operation, root) {
   const schema = bodySchema(operation.requestBody);
   const body = schema && element("textarea", { rows: 6, value: pretty(example(schema, root, true)) });
   body?.setAttribute("aria-label", "request body");
-  const result = element("pre", { hidden: true });
+  const result = output({ hidden: true });
   const button = element("button", { type: "button", textContent: "Send" });
   button.addEventListener("click", async () => {
     result.hidden = false;
@@ -106,9 +112,9 @@ function operationView(method, path, operation, root) {
     element("summary", {},
       element("span", { className: "method", textContent: method.toUpperCase() }),
       element("span", { className: "path", textContent: path }),
-      element("span", { className: "quiet", textContent: operation.summary })),
+      element("span", { className: "quiet" }, ...prose(operation.summary))),
     element("div", {},
-      ...rest.map((text) => element("p", { textContent: text })),
+      ...rest.map((text) => element("p", {}, ...prose(text))),
       ...parameters(operation, inputs),
       ...(body ? [element("h3", { textContent: "Body" }), body] : []),
       element("p", {}, button), result,
@@ -118,7 +124,7 @@ function operationView(method, path, operation, root) {
 async function show() {
   const root = await (await fetch("/api/v1/openapi.json")).json();
   byId("title").textContent = `${root.info.title} API ${root.info.version}`;
-  byId("description").textContent = root.info.description ?? "";
+  byId("description").append(...prose(root.info.description));
   const sections = new Map((root.tags ?? []).map((tag) => [tag.name, { tag, views: [] }]));
   for (const [path, item] of Object.entries(root.paths)) {
     for (const [method, operation] of Object.entries(item)) {
@@ -127,7 +133,7 @@ async function show() {
   }
   byId("operations").replaceChildren(...[...sections.values()].flatMap(({ tag, views }) => [
     element("h2", { id: tag.name, textContent: tag.name }),
-    element("p", { className: "quiet", textContent: tag.description ?? "" }), ...views]));
+    element("p", { className: "quiet" }, ...prose(tag.description)), ...views]));
   byId("tags").replaceChildren(...[...sections.keys()].map((name) => element("a", { href: `#${name}`, textContent: name })));
 }
 
