@@ -40,6 +40,7 @@ class _Issuer(msgspec.Struct, frozen=True):
 
 _decode_claims: Final = msgspec.json.Decoder(Claims).decode
 _decode_issuer: Final = msgspec.json.Decoder(_Issuer).decode
+_decode_all: Final = msgspec.json.Decoder(dict[str, object]).decode
 
 
 def check_form(token: str) -> str:
@@ -62,6 +63,14 @@ def read_claims(payload: bytes) -> Claims:
     """The claims of a token whose signature is good. Those that must be there are there."""
     try:
         return _decode_claims(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Unauthorized(AuthFailure.INVALID_TOKEN) from error
+
+
+def all_claims(payload: bytes) -> dict[str, object]:
+    """Those of others too, of a token whose signature is good."""
+    try:
+        return _decode_all(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Unauthorized(AuthFailure.INVALID_TOKEN) from error
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tidewire.accounts.claims import check_claims, check_form, read_claims
+from tidewire.accounts.claims import all_claims, check_claims, check_form, read_claims
 from tidewire.accounts.options import FetchKeys, IdentityOptions
 from tidewire.accounts.signatures import VerifyingKey, key_id_of, read_key_set, secret_key
 from tidewire.domain.accounts import ExternalIdentity, check_subject
@@ -118,7 +118,7 @@ class ExternalTokens:
             check_subject(claims.sub)
         except InvalidOperation as error:
             raise Unauthorized(AuthFailure.INVALID_TOKEN) from error
-        everything = msgspec.json.decode(payload)
+        everything = all_claims(payload)
         return ExternalPerson(
             identity=ExternalIdentity(claims.iss, claims.sub),
             username=_username(everything.get(self._options.username_claim)),

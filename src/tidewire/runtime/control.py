@@ -106,7 +106,7 @@ class ControlServer:
             return Answer(error=f"the request is longer than {LINE_BYTES_MAX} bytes")
         try:
             request = msgspec.json.decode(line, type=Request)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             return Answer(error="the server does not understand this; is it of another version?")
         try:
             result = await self._operations.run(request.command, request.arguments, progress)

@@ -14,5 +14,5 @@ def decode_news(body: bytes) -> ChatNews | None:
     """None: it is none that this version knows, and may be about anything."""
     try:
         return _DECODER.decode(body)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return None

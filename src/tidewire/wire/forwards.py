@@ -49,12 +49,12 @@ def decode_between(body: bytes) -> Between | None:
     something that would get lost here, are left out, all of them."""
     try:
         found: Between = _DECODER.decode(body)
-    except msgspec.DecodeError:
+        if isinstance(found, Forwarded) and any(
+            not _FIELDS.issuperset(send) for send in msgspec.msgpack.decode(body)["sends"]
+        ):
+            return msgspec.structs.replace(found, sends=[])
+    except (ValueError, RecursionError):
         return None
-    if isinstance(found, Forwarded) and any(
-        not _FIELDS.issuperset(send) for send in msgspec.msgpack.decode(body)["sends"]
-    ):
-        return msgspec.structs.replace(found, sends=[])
     return found
 
 

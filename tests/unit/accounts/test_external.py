@@ -1,12 +1,15 @@
 """Tokens of an identity provider: its secret or its keys, and when the keys are fetched."""
 
 import asyncio
+import hmac
+import json
 from typing import Any
 
 import pytest
 
 from tests.support.world import START_MS
 from tests.unit.accounts.forgery import (
+    base64url,
     ed_jwk,
     ed_key,
     eddsa,
@@ -168,6 +171,16 @@ async def test_token_that_has_expired_is_refused(clock: ManualClock) -> None:
     ],
 )
 async def test_token_not_signed_with_the_secret_is_refused(clock: ManualClock, token: str) -> None:
+    assert await refusal(by_secret(clock), token) is AuthFailure.INVALID_TOKEN
+
+
+async def test_token_with_a_text_that_is_none_is_refused(clock: ManualClock) -> None:
+    """Also in a claim that nobody asks for."""
+    payload = json.dumps(claims(nickname="?")).encode()
+    header, damaged = b'{"alg":"HS256"}', payload.replace(b"?", b"\xff")
+    message = f"{base64url(header)}.{base64url(damaged)}"
+    signature = hmac.digest(SECRET.encode(), message.encode(), "sha256")
+    token = f"{message}.{base64url(signature)}"
     assert await refusal(by_secret(clock), token) is AuthFailure.INVALID_TOKEN
 
 

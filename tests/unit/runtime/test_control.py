@@ -109,7 +109,16 @@ async def test_socket_left_behind_is_replaced(data_dir: Path) -> None:
     await tasks.close()
 
 
-@pytest.mark.parametrize("request_line", [b"nonsense\n", b'{"arguments": {}}\n'])
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"nonsense\n",
+        b'{"arguments": {}}\n',
+        b'{"command": "\xff"}\n',
+        b'{"command": "echo", "arguments": ' + b"[" * 100_000 + b"\n",
+    ],
+    ids=["no JSON", "no command", "no text", "too deep"],
+)
 async def test_nonsense_is_answered(
     server: ControlServer, data_dir: Path, request_line: bytes
 ) -> None:

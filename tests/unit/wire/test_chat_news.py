@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidewire.domain.ids import ChatId, UserId
@@ -25,6 +25,8 @@ def test_news_come_back_as_they_were(news: ChatNews) -> None:
 
 
 @given(st.binary(max_size=50))
+@example(b"\x91\xa1\x80")  # A text that is none.
+@example(b"\x91" * 100_000)
 def test_bytes_that_are_no_news_are_none(body: bytes) -> None:
     found = decode_news(body)
     assert found is None or isinstance(found, ChatNews)

@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidewire.domain.errors import (
@@ -57,8 +57,18 @@ def test_answers_arrive_as_they_were() -> None:
 
 
 @given(st.binary(max_size=50))
+@example(b"\x82\xa4type\xa8answered\xa6number\xa1\x80")  # A text that is none.
+@example(b"\x81\xa4type" + b"\x91" * 100_000)
 def test_bytes_that_are_neither_are_none(body: bytes) -> None:
     assert decode_between(body) is None or body
+
+
+def test_forward_whose_unknown_fields_cannot_be_read_is_none() -> None:
+    body = encode_between(
+        {"type": "forwarded", "number": 1, "origin": "g", "time_ms": 1, "sends": [], "more": "?"}
+    )
+    assert decode_between(body) == Forwarded(1, "g", 1, [])
+    assert decode_between(body.replace(b"?", b"\x80")) is None
 
 
 def test_kind_of_a_newer_server_is_none_and_its_fields_are_ignored() -> None:
