@@ -370,6 +370,27 @@ async def test_entry_that_nobody_here_understands_means_resync(
     assert b.local.resyncs_count == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "user", "body"),
+    [
+        ("push", b"\xff", b"{}"),
+        ("revoke", "", b"\xff"),
+        ("\xff", "", b""),
+        ("news", "", b"\x91\xa1\xff"),
+    ],
+    ids=["users", "sessions", "kind", "news"],
+)
+async def test_entry_that_cannot_be_read_means_resync(
+    net: Net, pair: tuple[Node, Node], kind: str, user: str | bytes, body: bytes
+) -> None:
+    a, b = pair
+    await net.append(a.gateway_id, kind.encode("latin-1"), user, "", body, b"")
+    await a.local.until(lambda: a.local.lost == 1)
+    assert a.local.reasons == [ResyncReason.PUSHES_LOST]
+    assert b.local.resyncs_count == 0
+    await settles(net, a, ANN)
+
+
 async def test_gateway_that_starts_without_redis_is_known_later(own: OwnRedis) -> None:
     async with net_on(own.url, timeout_ms=300) as net:
         own.kill()

@@ -1,9 +1,10 @@
-"""Which entries go to which gateway: from what is to be told and where users are. PURE."""
+"""Which entries go to which gateway, from what is to be told and where users are; and what an entry
+says that has come. PURE."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from tidewire.domain.ids import UserId
+from tidewire.domain.ids import ConnectionId, UserId
 from tidewire.engines.redis.keys import Keys
 from tidewire.engines.redis.options import RedisOptions
 from tidewire.engines.redis.push_queue import Kind, Parcel
@@ -11,8 +12,40 @@ from tidewire.engines.redis.push_queue import Kind, Parcel
 FIELDS: Final = 5
 """Words of an entry, as the script takes them."""
 
+_OF_TEXT: Final = frozenset({Kind.RESYNC, Kind.REVOKE, Kind.DUPLICATE, Kind.FORGET_ROSTER})
+
 Words = list[bytes | str]
 """The entries of one gateway: kind, users, except connection, body and news of each."""
+
+
+class Received(NamedTuple):
+    """An entry of a gateway's stream."""
+
+    number: int
+    kind: str
+    user_ids: list[UserId]
+    except_connection: ConnectionId | None
+    body: bytes
+    text: str
+    """The body, if it is one of ids or a reason."""
+    news: bytes
+
+
+def received(fields: Mapping[bytes, bytes]) -> Received | None:
+    """None: it cannot be read."""
+    try:
+        kind, body = fields[b"k"].decode(), fields[b"f"]
+        return Received(
+            int(fields[b"n"]),
+            kind,
+            [UserId(one) for one in fields[b"u"].decode().split()],
+            ConnectionId(fields[b"x"].decode()) if fields[b"x"] else None,
+            body,
+            body.decode() if kind in _OF_TEXT else "",
+            fields.get(b"w", b""),
+        )
+    except (KeyError, ValueError):
+        return None
 
 
 def appending_words(keys: Keys, number: int, options: RedisOptions) -> list[bytes | str | int]:

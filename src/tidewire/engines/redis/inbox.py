@@ -15,7 +15,7 @@ from typing import Any, Final
 from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
 from tidewire.domain.news import ChatNews
 from tidewire.domain.resync import ResyncReason
-from tidewire.engines.redis.entries import appending_words
+from tidewire.engines.redis.entries import Received, appending_words, received
 from tidewire.engines.redis.keys import Keys, route_tag
 from tidewire.engines.redis.ledger import Ledger
 from tidewire.engines.redis.link import Argument, Call, Entry, Link, RedisLost
@@ -433,34 +433,32 @@ class Inbox:
 
     def _take(self, entries: Sequence[Entry]) -> None:
         for entry_id, fields in entries:
-            if not self._ledger.step(int(fields[b"n"])):
-                self._note_loss("the stream has a hole")
+            entry = received(fields)
+            if entry is None or not self._ledger.step(entry.number):
+                is_whole = entry is not None
+                self._note_loss("the stream has a hole" if is_whole else "an entry cannot be read")
                 return
             self._drained = entry_id
             self.counters.entries += 1
-            self._act(fields)
+            self._act(entry)
 
-    def _act(self, fields: dict[bytes, bytes]) -> None:
-        local = self.local
-        body = fields[b"f"]
-        user_ids = [UserId(one) for one in fields[b"u"].decode().split()]
-        match fields[b"k"].decode():
+    def _act(self, entry: Received) -> None:
+        local, user_ids, body = self.local, entry.user_ids, entry.body
+        match entry.kind:
             case Kind.PUSH:
-                excepted = fields[b"x"].decode()
-                except_connection = ConnectionId(excepted) if excepted else None
-                self._hear(fields.get(b"w", b""))
-                local.push(Push(user_ids, _frame_type(body), body, except_connection))
+                self._hear(entry.news)
+                local.push(Push(user_ids, _frame_type(body), body, entry.except_connection))
             case Kind.RESYNC:
-                local.resync(user_ids or None, _reason(body.decode()))
+                local.resync(user_ids or None, _reason(entry.text))
             case Kind.LOST:
                 local.resync(None, ResyncReason.PUSHES_LOST)
                 self.on_lost()
             case Kind.REVOKE:
-                self.on_revoked([SessionId(one) for one in body.decode().split()])
+                self.on_revoked([SessionId(one) for one in entry.text.split()])
             case Kind.DUPLICATE:
-                local.close_duplicate(ConnectionId(body.decode()))
+                local.close_duplicate(ConnectionId(entry.text))
             case Kind.FORGET_ROSTER:
-                self.on_roster_changed(ChatId(body.decode()))
+                self.on_roster_changed(ChatId(entry.text))
             case Kind.NEWS:
                 self._hear(body)
             case Kind.FORWARD:

@@ -1,7 +1,9 @@
-"""Which entries go to which gateway."""
+"""Which entries go to which gateway, and what they say when they come."""
+
+import pytest
 
 from tidewire.domain.ids import ConnectionId, UserId
-from tidewire.engines.redis.entries import FIELDS, entries_by_gateway
+from tidewire.engines.redis.entries import FIELDS, Received, entries_by_gateway, received
 from tidewire.engines.redis.push_queue import Kind, Parcel
 
 ANN, BEN, CEM = UserId("ann"), UserId("ben"), UserId("cem")
@@ -40,3 +42,23 @@ def test_news_name_nobody_and_leave_out_the_gateway_that_tells() -> None:
 
 def test_resync_of_no_users_concerns_nobody() -> None:
     assert entries_by_gateway([Parcel(Kind.RESYNC, [], b"r")], {}, ["g1"], own_id="r") == {}
+
+
+ENTRY = {b"n": b"7", b"k": b"push", b"u": b"ann ben", b"x": b"c1", b"f": b"\xff", b"w": b"news"}
+
+
+def test_entry_is_read() -> None:
+    assert received(ENTRY) == Received(
+        7, "push", [ANN, BEN], ConnectionId("c1"), b"\xff", "", b"news"
+    )
+    older = {b"n": b"8", b"k": b"revoke", b"u": b"", b"x": b"", b"f": b"s1 s2"}
+    assert received(older) == Received(8, "revoke", [], None, b"s1 s2", "s1 s2", b"")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{b"n": b"seven"}, {b"k": b"\xff"}, {b"u": b"\xff"}, {b"x": b"\xff"}, {b"k": b"revoke"}],
+)
+def test_entry_that_is_damaged_is_none(change: dict[bytes, bytes]) -> None:
+    assert received(ENTRY | change) is None
+    assert received({name: value for name, value in ENTRY.items() if name not in change}) is None
