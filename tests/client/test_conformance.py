@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.client_mutants import MUTANTS, Mutant, holding, talking
-from tidewire_conformance import ALL, Level, run_conformance
+from tidewire_conformance import ALL, Level, Report, run_conformance
 from tidewire_conformance.__main__ import main
 from tidewire_conformance.lines import LinesAdapter
 from tidewire_conformance.sdk import TIME_SCALE, SdkAdapter
@@ -26,6 +26,7 @@ IS_MATRIX_WANTED = os.environ.get("CONFORMANCE_MATRIX") == "1"
 DUTY_ROW = re.compile(r"\| [A-Z]{2}-\d\d \|")
 MUTANT_PATIENCE_S = 1.5
 """A mutant that never does what is awaited is not waited for as long as a slow client."""
+MUTANT_TRIES_MAX = 3
 STILL_WORKS = ("MS-01", "MR-01", "MR-05")
 """A mutant still sends, receives and fetches: it breaks its rule, and is not just broken."""
 
@@ -48,11 +49,17 @@ async def test_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch)
         assert {result.check.id for result in report.failed} == expected, f"\n{report}"
         return
     own, others = await asyncio.gather(
-        run_conformance(SdkAdapter, only={mutant.duty}, patience_s=MUTANT_PATIENCE_S),
+        _failed_once(mutant.duty),
         run_conformance(SdkAdapter, only={*STILL_WORKS} - {mutant.duty}),
     )
     assert own.failed, f"\n{own}"
     assert not others.failed, f"\n{others}"
+
+
+async def _failed_once(duty: str, tries: int = MUTANT_TRIES_MAX) -> Report:
+    """A busy machine makes a client slow that is too quick: then it is looked at again."""
+    report = await run_conformance(SdkAdapter, only={duty}, patience_s=MUTANT_PATIENCE_S)
+    return report if report.failed or tries == 1 else await _failed_once(duty, tries - 1)
 
 
 async def test_client_behind_a_program_conforms() -> None:
