@@ -23,7 +23,8 @@ from typing import Any, Final, Self
 
 from tests.e2e.chatting import ROOMY, Address
 from tests.e2e.commands import EVERY_OPTION, TIMEOUT_S
-from tests.support import stack
+from tests.support import forked, stack
+from tests.support.forked import Forked
 from tests.support.ports import free_port
 from tests.support.proxy import FaultyProxy
 
@@ -107,7 +108,7 @@ class Member(Address):
         assert not self.is_running, f"{self.name} runs already"
         self._log_start = self._log_path.stat().st_size if self._log_path.exists() else 0
         with self._log_path.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = Forked(
                 [
                     *(*EVERY_OPTION, "serve", str(self._directory / self.name)),
                     *("--role", self.role, "--port", str(self._port)),
@@ -287,13 +288,10 @@ class Cluster:
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command of an operator, beside all proxies."""
-        return subprocess.run(
+        return forked.run(
             [*EVERY_OPTION, *arguments],
             env=environment({**self._settings, **self.endpoints.settings()}),
-            capture_output=True,
-            text=True,
             timeout=TIMEOUT_S,
-            check=False,
         )
 
     def verify(self) -> dict[str, Any]:

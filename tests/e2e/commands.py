@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from tests.support import forked
 from tests.support.engines import SqliteHarness
 from tests.support.world import World
 from tidewire.domain.ids import ChatId
@@ -51,13 +52,7 @@ class Done(NamedTuple):
 
 def tidewire(*arguments: str | Path, program: Sequence[str] = PROGRAM) -> Done:
     """Run the command to its end, as a program would: not on a terminal."""
-    done = subprocess.run(
-        [*program, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    done = forked.run([*program, *map(str, arguments)], timeout=TIMEOUT_S)
     assert "Traceback" not in done.stderr, done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
 

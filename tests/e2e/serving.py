@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.commands import PROGRAM, TIMEOUT_S
+from tests.support.forked import Forked
 
 
 class ServerProcess:
@@ -78,7 +79,7 @@ def serving(
     data_dir: Path, *arguments: str | Path, program: Sequence[str] = PROGRAM
 ) -> Iterator[ServerProcess]:
     """A server on this data directory; it is killed at the end if it still runs."""
-    process = subprocess.Popen(
+    process = Forked(
         [*program, "serve", str(data_dir), "--port", "0", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

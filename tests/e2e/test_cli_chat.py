@@ -20,6 +20,7 @@ import pytest
 from tests.e2e.chatting import PASSWORD, PATIENCE_S
 from tests.e2e.commands import PROGRAM, TIMEOUT_S, Done, tidewire
 from tests.e2e.terminals import SteadySite
+from tests.support import forked
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -53,21 +54,15 @@ class People:
         environment = {**self.environment, **changes}
         if command == "users":
             arguments = (*arguments, "--data-dir", str(self.site.data_dir))
-        done = subprocess.run(
-            [*PROGRAM, command, *arguments],
-            env=environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
+        done = forked.run(
+            [*PROGRAM, command, *arguments], env=environment, text=stdin, timeout=TIMEOUT_S
         )
         assert "Traceback" not in done.stderr, done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
 
     def start(self, *arguments: str) -> "Following":
         return Following(
-            subprocess.Popen(
+            forked.Forked(
                 [*PROGRAM, *arguments],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,

@@ -1,6 +1,5 @@
 """Accounts from the command line, beside a server and without one. Slow: starts the program."""
 
-import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from tests.e2e.commands import PROGRAM, TIMEOUT_S, Done, edited, one, tidewire
 from tests.e2e.serving import serving
+from tests.support import forked
 
 pytestmark = pytest.mark.slow
 
@@ -15,13 +15,10 @@ PASSWORD = "correct horse battery"
 
 
 def with_password(data_dir: Path, *arguments: str) -> Done:
-    done = subprocess.run(
+    done = forked.run(
         [*PROGRAM, "users", *arguments, "--password-stdin", "--data-dir", str(data_dir)],
-        input=f"{PASSWORD}\n",
-        capture_output=True,
-        text=True,
+        text=f"{PASSWORD}\n",
         timeout=TIMEOUT_S,
-        check=False,
     )
     return Done(done.returncode, done.stdout, done.stderr)
 
