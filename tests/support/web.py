@@ -25,6 +25,7 @@ PACKAGES: Final = {
     # fonts shows boxes.
     "node": ("nodejs", "npm"),
     "chromium": ("chromium", "fonts-dejavu-core", "fonts-inter", "fonts-noto-color-emoji"),
+    "chromium-headless-shell": ("chromium-headless-shell",),
 }
 
 
@@ -41,6 +42,13 @@ def left_out() -> list[str]:
 def ensure_chromium() -> str:
     """The program's path."""
     return _ensure("chromium")
+
+
+@cache
+def ensure_headless_shell() -> str:
+    """The path of the same Chromium without a window: the engine, and nothing that is drawn around
+    it. It starts in half of the time."""
+    return _ensure("chromium-headless-shell")
 
 
 @cache

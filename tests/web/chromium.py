@@ -20,17 +20,15 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from tests.support.web import ensure_chromium
+from tests.support.web import ensure_headless_shell
 
 START_S_MAX: Final = 60.0
 CALL_S_MAX: Final = 60.0
 CRASH_S_MAX: Final = 1.0
 """A page that is gone does not answer."""
 _FLAGS: Final = (
-    "--headless=new",
     "--remote-debugging-port=0",
     "--no-first-run",
-    "--no-startup-window",
     "--no-default-browser-check",
     "--disable-gpu",
     "--disable-dev-shm-usage",
@@ -64,7 +62,7 @@ class Chromium:
         self._pages: dict[str, Page] = {}
 
     async def start(self) -> None:
-        program = ensure_chromium()
+        program = ensure_headless_shell()
         port_file = self.profile / "DevToolsActivePort"
         port_file.unlink(missing_ok=True)
         # A browser that was killed has left its claim on the profile.

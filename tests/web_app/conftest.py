@@ -23,19 +23,18 @@ def node() -> str:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> str:
-    return web.ensure_chromium()
-
-
-@pytest.fixture(scope="session")
-def browser(chromium: str) -> "Iterator[Browser]":
+def browser() -> "Iterator[Browser]":
+    """The engine without a window. Profiles on the disk (`Street.settled`), the times of
+    `test_speed.py` and pictures have the whole browser."""
     from playwright.sync_api import expect, sync_playwright
 
     from tests.web_app.people import FLAGS, PATIENCE_MS
 
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        browser = playwright.chromium.launch(
+            executable_path=web.ensure_headless_shell(), args=list(FLAGS)
+        )
         yield browser
         browser.close()
 
