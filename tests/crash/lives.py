@@ -271,8 +271,10 @@ class Lives:
                     message.client_message_id: place_of(message) for message in snapshot.messages
                 }
                 faults = await _retry_faults(storage, self.ledger.open.values(), places)
-        except apsw.Error as error:
-            faults = [f"cannot be read: {error}"]
+        except (apsw.Error, TidewireError, ValueError) as error:
+            # A disk that lies leaves pages of two times beside each other: a row may be no text and
+            # no number any more.
+            faults = [f"cannot be read: {error!r}"]
         finally:
             await storage.close()
         return faults
