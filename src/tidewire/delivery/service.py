@@ -12,6 +12,7 @@ connection.
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import Final
 
 from tidewire.delivery.options import DeliveryOptions
@@ -33,28 +34,25 @@ GATHER_MS: Final = 50
 """How far apart two writes of acknowledgements begin, unless a batch is full."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DeliveryService:
-    """The way into the store for every position."""
+    """The way into the store for every position.
 
-    def __init__(
-        self,
-        *,
-        store: PositionStore,
-        clock: Clock,
-        tasks: Tasks,
-        options: DeliveryOptions,
-        publish: Publish,
-        gather_ms: int = GATHER_MS,
-    ) -> None:
-        """Must be made on the event loop that it is to serve. `publish` is told (`Acknowledged`) of
-        acknowledgements that were refused or moved nothing; the store tells of the others."""
-        self._store = store
-        self._clock = clock
-        self._tasks = tasks
-        self._options = options
-        self._publish = publish
+    Must be made on the event loop that it is to serve.
+    """
+
+    store: PositionStore
+    clock: Clock
+    tasks: Tasks
+    options: DeliveryOptions
+    publish: Publish
+    """Is told (`Acknowledged`) of acknowledgements that were refused or moved nothing; the store
+    tells of the others."""
+    gather_ms: int = GATHER_MS
+
+    def __post_init__(self) -> None:
         self._tracker: Tracker[ConnectionId] = Tracker(
-            waiting_max=options.waiting_max, batch_max=options.batch_max
+            waiting_max=self.options.waiting_max, batch_max=self.options.batch_max
         )
         self._loop = asyncio.get_running_loop()
         # True from the first offer until nothing waits, pauses between writes included.
@@ -64,8 +62,7 @@ class DeliveryService:
         self._is_retrying = False
         # Writes of what was hastened while another one was under way.
         self._ahead_count = 0
-        self._gather_ms = gather_ms
-        self._began_at_ms = -gather_ms
+        self._began_at_ms = -self.gather_ms
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -100,14 +97,14 @@ class DeliveryService:
         taken = self._tracker.take_of(user_id, chat_id)
         if taken:
             self._ahead_count += 1
-            self._tasks.start_service("delivery-write", self._write_ahead(taken))
+            self.tasks.start_service("delivery-write", self._write_ahead(taken))
 
     async def advance(self, wish: Advance) -> Advanced:
         """Move positions and wait for it. Raises NotAMember, SequenceAboveHead."""
         lower, higher = sorted((wish.delivered, wish.read))
         if lower < 0 or not 0 < higher <= SEQUENCE_MAX:
             raise InvalidMessage("a position is a sequence of 1 or more")
-        (outcome,) = await self._store.advance([wish], now_ms=self._clock.wall_ms())
+        (outcome,) = await self.store.advance([wish], now_ms=self.clock.wall_ms())
         if isinstance(outcome, Advanced):
             return outcome
         raise outcome
@@ -119,7 +116,7 @@ class DeliveryService:
             self._next.cancel()
             self._start()
         try:
-            async with asyncio.timeout(self._options.drain_ms / 1000):
+            async with asyncio.timeout(self.options.drain_ms / 1000):
                 await self._idle.wait()
         except TimeoutError:
             if self._next is not None:
@@ -127,7 +124,7 @@ class DeliveryService:
 
     def _start_gathered(self) -> None:
         """Write what waits: now, or when the time to gather is over."""
-        wait_ms = self._began_at_ms + self._gather_ms - self._clock.monotonic_ms()
+        wait_ms = self._began_at_ms + self.gather_ms - self.clock.monotonic_ms()
         if wait_ms > 0:
             self._start_later(wait_ms)
         else:
@@ -139,8 +136,8 @@ class DeliveryService:
     def _start(self) -> None:
         self._next = None
         self._is_retrying = False
-        self._began_at_ms = self._clock.monotonic_ms()
-        self._tasks.start_service("delivery-write", self._write())
+        self._began_at_ms = self.clock.monotonic_ms()
+        self.tasks.start_service("delivery-write", self._write())
 
     async def _write(self) -> None:
         """Write until nothing waits, or little enough to gather more. Runs once at a time."""
@@ -148,13 +145,13 @@ class DeliveryService:
         while wishes := self._tracker.take(1 if alone else None):
             alone = max(0, alone - 1)
             try:
-                outcomes = await self._store.advance(wishes, now_ms=self._clock.wall_ms())
+                outcomes = await self.store.advance(wishes, now_ms=self.clock.wall_ms())
             except Exception as error:  # noqa: BLE001 - it concerns one of these alone
                 if is_away(error):
                     self._tracker.failed()
                     self._retry_later()
                     return
-                self._tasks.request_failed(RequestKind.ACKNOWLEDGEMENT, error)
+                self.tasks.request_failed(RequestKind.ACKNOWLEDGEMENT, error)
                 if len(wishes) == 1:
                     self._tracker.dropped()
                 else:
@@ -167,7 +164,7 @@ class DeliveryService:
             if len(answers) < len(wishes):
                 self._retry_later()
                 return
-            is_little = 0 < self._tracker.waiting_count < self._options.batch_max
+            is_little = 0 < self._tracker.waiting_count < self.options.batch_max
             if is_little and not alone:
                 self._start_gathered()
                 return
@@ -178,8 +175,8 @@ class DeliveryService:
         """Write what one user has acknowledged in one chat. If that fails in any way, it waits with
         the others again, whose turn will tell what is the matter."""
         try:
-            outcomes = await self._store.advance(
-                [wish for _, wish in taken], now_ms=self._clock.wall_ms()
+            outcomes = await self.store.advance(
+                [wish for _, wish in taken], now_ms=self.clock.wall_ms()
             )
         except Exception as error:  # noqa: BLE001 - the write that follows meets it again
             outcomes = [StoreUnavailable(str(error))] * len(taken)
@@ -203,13 +200,13 @@ class DeliveryService:
     def _retry_later(self) -> None:
         """The store was away, for all of a batch or a part of it."""
         self._is_retrying = True
-        self._start_later(self._options.retry_ms)
+        self._start_later(self.options.retry_ms)
 
     def _tell(self, origin: ConnectionId, wish: Advance, outcome: AdvanceOutcome) -> None:
         if isinstance(outcome, Advanced) and outcome.moved:
             # The store tells of it.
             return
         try:
-            self._publish((Acknowledged(origin, wish, outcome),))
+            self.publish((Acknowledged(origin, wish, outcome),))
         except Exception as error:  # noqa: BLE001 - it concerns this acknowledgement alone
-            self._tasks.request_failed(RequestKind.ACKNOWLEDGEMENT, error)
+            self.tasks.request_failed(RequestKind.ACKNOWLEDGEMENT, error)

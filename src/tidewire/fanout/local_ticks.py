@@ -9,6 +9,7 @@ is read to begin, after a loss, when the members are others, and seldom while no
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from tidewire.domain.chats import Roster
@@ -66,36 +67,28 @@ class TickCounters:
     reads = status_updates = news_heard = news_told = 0
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LocalTicks:
     """`heard` takes what the other processes tell. Must be made on the loop that it is to serve."""
 
-    def __init__(
-        self,
-        *,
-        store: StandingStore,
-        local: Connections,
-        others: Spread,
-        routed_at_ms: Callable[[UserId], int | None],
-        clock: Clock,
-        tasks: Tasks,
-        options: FanoutOptions,
-    ) -> None:
-        """`local` are the connections of this process; `routed_at_ms`: since when the news of a
-        user's chats reach it for sure; None: they do not."""
+    store: StandingStore
+    local: Connections
+    """The connections of this process."""
+    others: Spread
+    routed_at_ms: Callable[[UserId], int | None]
+    """Since when the news of a user's chats reach this process for sure; None: they do not."""
+    clock: Clock
+    tasks: Tasks
+    options: FanoutOptions
+
+    def __post_init__(self) -> None:
         self.counters = TickCounters()
-        self._store = store
-        self._local = local
-        self._others = others
-        self._routed_at_ms = routed_at_ms
-        self._clock = clock
-        self._tasks = tasks
-        self._options = options
         self._loop = asyncio.get_running_loop()
         self._standings = Standings(
-            chats_max=options.rosters_max, members_max=options.roster_users_max
+            chats_max=self.options.rosters_max, members_max=self.options.roster_users_max
         )
         self._ticks = Ticks(
-            interval_ms=options.status_interval_ms, chats_max=options.status_chats_max
+            interval_ms=self.options.status_interval_ms, chats_max=self.options.status_chats_max
         )
         # What was committed here and the other processes have not been told.
         self._untold: dict[ChatId, dict[UserId, Positions]] = {}
@@ -144,7 +137,7 @@ class LocalTicks:
 
     def _heard(self, news: ChatNews) -> None:
         if news.head:
-            self._store.heard_head(news.chat_id, news.head, news.membership_version)
+            self.store.heard_head(news.chat_id, news.head, news.membership_version)
         if self._standings.heard(news, self._now_ms()):
             self._ticks.touched(news.chat_id)
 
@@ -160,7 +153,7 @@ class LocalTicks:
 
     def unrouted(self, user_ids: Collection[UserId]) -> None:
         """News of these users' chats may have gone past this process."""
-        self._standings.unrouted(user_ids, lambda one: self._routed_at_ms(one) is not None)
+        self._standings.unrouted(user_ids, lambda one: self.routed_at_ms(one) is not None)
 
     def close(self) -> None:
         """No client is connected here any more: tell the others what was committed last, and begin
@@ -175,7 +168,7 @@ class LocalTicks:
     # When.
 
     def _now_ms(self) -> int:
-        return self._clock.monotonic_ms()
+        return self.clock.monotonic_ms()
 
     def _set_timer(self) -> None:
         """One timer for all chats, set anew only for what is due earlier."""
@@ -201,7 +194,7 @@ class LocalTicks:
             now_ms = self._now_ms()
             for chat_id in self._standings.looks_due(now_ms):
                 self._ticks.touched(chat_id)
-            due = self._ticks.take(now_ms, self._options.status_batch_max)
+            due = self._ticks.take(now_ms, self.options.status_batch_max)
             unknown = []
             for one in due:
                 standing = self._standings.find(one.chat_id)
@@ -210,10 +203,10 @@ class LocalTicks:
                 else:
                     self._tell(one, standing)
             if unknown:
-                self._tasks.start_service("fanout-status", self._read_and_tell(unknown))
+                self.tasks.start_service("fanout-status", self._read_and_tell(unknown))
             self._set_timer()
         except Exception as error:  # noqa: BLE001 - without it no tick is told any more
-            self._tasks.service_failed("fanout-status", error)
+            self.tasks.service_failed("fanout-status", error)
 
     # Reading.
 
@@ -238,13 +231,13 @@ class LocalTicks:
     async def _read_all(self, due: Sequence[DueChat]) -> None:
         wanted = []
         for one in due:
-            if one.elsewhere or self._local.counts(self._members_of(one)):
+            if one.elsewhere or self.local.counts(self._members_of(one)):
                 wanted.append(one)
                 continue
             # No member is connected here: it only has to be told to others.
-            roster = await self._store.roster(one.chat_id)
+            roster = await self.store.roster(one.chat_id)
             user_ids = () if roster is None else roster.user_ids
-            if self._local.counts(user_ids):
+            if self.local.counts(user_ids):
                 wanted.append(one)
                 continue
             self._spread(one.chat_id, user_ids)
@@ -256,7 +249,7 @@ class LocalTicks:
         for one in wanted:
             self._standings.begin(one.chat_id)
         began_at_ms = self._now_ms()
-        found = await self._store.standings([one.chat_id for one in wanted])
+        found = await self.store.standings([one.chat_id for one in wanted])
         for one, read in zip(wanted, found, strict=True):
             is_kept = read is not None and self._is_told_of(read.members, began_at_ms)
             now_ms = self._now_ms()
@@ -277,7 +270,7 @@ class LocalTicks:
 
     def _is_told_of(self, members: Iterable[UserId], since_ms: int) -> bool:
         """Whether whatever was committed in their chat since then has come or will come here."""
-        routed_at_ms = (self._routed_at_ms(one) for one in self._local.counts(members))
+        routed_at_ms = (self.routed_at_ms(one) for one in self.local.counts(members))
         return any(at_ms is not None and at_ms <= since_ms for at_ms in routed_at_ms)
 
     # Telling.
@@ -307,15 +300,15 @@ class LocalTicks:
         version, head = 0, 0
         if standing is not None and not standing.is_stale:
             version, head = standing.membership_version, standing.head
-        self._others.spread(ChatNews(chat_id, version, head, told), user_ids)
+        self.others.spread(ChatNews(chat_id, version, head, told), user_ids)
 
     def _tell_local(self, due: DueChat, standing: Standing) -> None:
         """Tell the members who are connected here, as far as it is news to them."""
-        counts = self._local.counts(standing.user_ids)
+        counts = self.local.counts(standing.user_ids)
         # A device that acknowledged knows its own numbers; the user's others need telling.
         movers = [user_id for user_id in due.moved if counts.get(user_id, 0) > 1]
         movers += [one for one in due.elsewhere if one in counts and one not in due.moved]
-        floors, now_ms = standing.floors(), self._clock.wall_ms()
+        floors, now_ms = standing.floors(), self.clock.wall_ms()
         for push in status_pushes(
             floors, list(counts), told=due.told, except_users=movers, now_ms=now_ms
         ):
@@ -323,7 +316,7 @@ class LocalTicks:
         for user_id in movers:
             own, joined = standing.position(user_id), standing.joined.get(user_id)
             if joined is not None:
-                self._tasks.start_service(
+                self.tasks.start_service(
                     "fanout-status", self._tell_own(due, user_id, own, joined, floors)
                 )
 
@@ -334,9 +327,9 @@ class LocalTicks:
         async with self._alone:
             try:
                 above = effective(own.read, joined)
-                unread = await self._store.unread(user_id, due.chat_id, above=above)
+                unread = await self.store.unread(user_id, due.chat_id, above=above)
                 if unread is not None:
-                    now_ms = self._clock.wall_ms()
+                    now_ms = self.clock.wall_ms()
                     self._push(own_numbers_push(user_id, floors, own, unread, now_ms=now_ms))
             except Exception as error:  # noqa: BLE001 - it concerns this chat alone
                 if is_away(error):
@@ -347,16 +340,16 @@ class LocalTicks:
 
     def _push(self, push: Push) -> None:
         self.counters.status_updates += len(push.user_ids)
-        self._local.push(push)
+        self.local.push(push)
 
     def _told(self, due: DueChat, floors: Floors | None, members_count: int) -> None:
         interval_ms = max(
-            self._options.status_interval_ms, min(GATHER_MS_MAX, GATHER_MEMBER_MS * members_count)
+            self.options.status_interval_ms, min(GATHER_MS_MAX, GATHER_MEMBER_MS * members_count)
         )
         self._ticks.told(due, floors, self._now_ms(), interval_ms=interval_ms)
 
     def _failed(self, due: DueChat, error: Exception) -> None:
-        self._tasks.request_failed(RequestKind.STATUS, error, {"chat_id": due.chat_id})
+        self.tasks.request_failed(RequestKind.STATUS, error, {"chat_id": due.chat_id})
 
 
 def news_of(event: LoggedEvent) -> ChatNews:

@@ -10,6 +10,7 @@ goes for what no code expected too: it is logged and counted, and the other chat
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -84,42 +85,36 @@ class FanoutCounters:
     events = pushes = resyncs = roster_hits = roster_reads = status_updates = 0
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FanoutWorker:
-    """Subscribes to the commit bus, or is fed from the log; `typing` is the gateway's relay."""
+    """Subscribes to the commit bus, or is fed from the log; `typing` is the gateway's relay.
 
-    def __init__(
-        self,
-        *,
-        chats: ChatStore,
-        positions: PositionStore,
-        router: Router,
-        clock: Clock,
-        tasks: Tasks,
-        options: FanoutOptions,
-        ticks: "TickTeller | None" = None,
-        can_wait: bool = False,
-    ) -> None:
-        """Must be made on the event loop that it is to serve.
+    Must be made on the event loop that it is to serve.
+    """
 
-        `ticks`: what tells ticks instead of this worker, in a cluster. `can_wait`: the caller
-        bounds what waits here and keeps it until it was pushed (`is_waiting`). Then events wait for
-        as long as the members of their chat cannot be read, and no client syncs because of it.
-        """
+    chats: ChatStore
+    positions: PositionStore
+    router: Router
+    clock: Clock
+    tasks: Tasks
+    options: FanoutOptions
+    ticks: "TickTeller | None" = None
+    """What tells ticks instead of this worker, in a cluster."""
+    can_wait: bool = False
+    """The caller bounds what waits here and keeps it until it was pushed (`is_waiting`). Then
+    events wait for as long as the members of their chat cannot be read, and no client syncs because
+    of it."""
+
+    def __post_init__(self) -> None:
         self.counters = FanoutCounters()
-        self._chats = chats
-        self._positions = positions
-        self._router = router
-        self._clock = clock
-        self._tasks = tasks
-        self._options = options
         self._loop = asyncio.get_running_loop()
         self._rosters = Rosters(
-            rosters_max=options.rosters_max,
-            users_max=options.roster_users_max,
-            age_ms_max=options.roster_age_ms_max,
+            rosters_max=self.options.rosters_max,
+            users_max=self.options.roster_users_max,
+            age_ms_max=self.options.roster_age_ms_max,
         )
         self._ticks = Ticks(
-            interval_ms=options.status_interval_ms, chats_max=options.status_chats_max
+            interval_ms=self.options.status_interval_ms, chats_max=self.options.status_chats_max
         )
         # What waits for the members of a chat, in order. A chat is here while they are read.
         self._waiting: dict[ChatId, deque[tuple[int, WithRoster]]] = {}
@@ -127,8 +122,6 @@ class FanoutWorker:
         """How many events wait for the members of their chats."""
         # Chats that made all clients sync a short while ago; True: they do so again after it.
         self._unreadable: dict[ChatId, bool] = {}
-        self._can_wait = can_wait
-        self._teller = ticks
         self._is_reading_floors = False
         self._alone = asyncio.Semaphore(ALONE_MAX)
         self._status_read_at_ms = 0
@@ -141,7 +134,7 @@ class FanoutWorker:
         """Push what one commit did."""
         self.counters.events += len(events)
         # Once for all: they are one instant.
-        now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+        now_ms, monotonic_ms = self.clock.wall_ms(), self.clock.monotonic_ms()
         for event in events:
             try:
                 if isinstance(event, MessageAppended):
@@ -160,15 +153,15 @@ class FanoutWorker:
     def positions_advanced(self, events: Sequence[PositionsAdvanced]) -> None:
         """Have the members of these chats told about ticks soon."""
         self.counters.events += len(events)
-        if self._teller is not None:
-            self._teller.positions_advanced(events)
+        if self.ticks is not None:
+            self.ticks.positions_advanced(events)
             return
         self._note(events, self._ticks.moved)
 
     def status_missed(self, events: Sequence[StatusMissed]) -> None:
         """The same, also where nothing has changed."""
-        if self._teller is not None:
-            self._teller.status_missed(events)
+        if self.ticks is not None:
+            self.ticks.status_missed(events)
             return
         self._note(events, self._ticks.missed)
 
@@ -194,7 +187,7 @@ class FanoutWorker:
             return
         self._rosters.follow(event, monotonic_ms)
         self._with_roster(chat.chat_id, chat.membership_version, event, now_ms, monotonic_ms)
-        if isinstance(event, MembershipChanged) and self._teller is None:
+        if isinstance(event, MembershipChanged) and self.ticks is None:
             # A member who left is waited for no longer: the boundary may rise.
             self._ticks.moved(chat.chat_id, event.user_id)
             self._set_status_timer()
@@ -202,9 +195,9 @@ class FanoutWorker:
     def _event_failed(self, error: Exception, user_ids: Sequence[UserId] | None = None) -> None:
         """An event could not be pushed to these users, or to whomever it concerns. Replaying it
         would fail again, so they sync."""
-        self._tasks.request_failed(RequestKind.PUSH, error)
+        self.tasks.request_failed(RequestKind.PUSH, error)
         self.counters.resyncs += 1
-        self._router.resync(user_ids, ResyncReason.PUSHES_LOST)
+        self.router.resync(user_ids, ResyncReason.PUSHES_LOST)
 
     def is_waiting(self, chat_id: ChatId) -> bool:
         """Does something of this chat wait for its members?"""
@@ -214,7 +207,7 @@ class FanoutWorker:
         self, user_id: UserId, chat_id: ChatId, *, is_typing: bool, origin: ConnectionId
     ) -> None:
         """Tell the others of a chat that a user types, if the user is one of them."""
-        now_ms = self._clock.wall_ms()
+        now_ms = self.clock.wall_ms()
 
         def tell(roster: Roster) -> None:
             try:
@@ -222,9 +215,9 @@ class FanoutWorker:
                 if push is not None:
                     self._push(push)
             except Exception as error:  # noqa: BLE001 - nothing is owed but a line in the log
-                self._tasks.request_failed(RequestKind.PUSH, error)
+                self.tasks.request_failed(RequestKind.PUSH, error)
 
-        roster = self._rosters.find(chat_id, 0, self._clock.monotonic_ms())
+        roster = self._rosters.find(chat_id, 0, self.clock.monotonic_ms())
         if roster is not None and chat_id not in self._waiting:
             tell(roster)
         else:
@@ -233,21 +226,21 @@ class FanoutWorker:
     def roster_changed(self, chat_id: ChatId) -> None:
         """The members of a chat are to be read again: something changed that no event tells of."""
         self._rosters.changed(chat_id)
-        if self._teller is not None:
-            self._teller.roster_changed(chat_id)
+        if self.ticks is not None:
+            self.ticks.roster_changed(chat_id)
 
     def rosters_changed(self) -> None:
         """As `roster_changed` for every chat: changes may have gone past this process."""
         self._rosters.forget_all()
-        if self._teller is not None:
-            self._teller.rosters_changed()
+        if self.ticks is not None:
+            self.ticks.rosters_changed()
 
     def missed(self, chat_id: ChatId) -> None:
         """Something happened in a chat that this version cannot push: its members sync again."""
 
         def tell(roster: Roster) -> None:
             self.counters.resyncs += 1
-            self._router.resync(roster.user_ids, ResyncReason.PUSHES_LOST)
+            self.router.resync(roster.user_ids, ResyncReason.PUSHES_LOST)
 
         # It may have changed who they are.
         self._rosters.changed(chat_id)
@@ -257,8 +250,8 @@ class FanoutWorker:
         """The log is behind with a chat: its members, and these former ones, sync meanwhile. If
         the members cannot be read they are not told now: this is said again while it lasts."""
         if former:
-            self._router.resync(former, ResyncReason.LOG_BEHIND)
-        self._tasks.start_request(RequestKind.PUSH, self._tell_behind(chat_id), lambda _: None)
+            self.router.resync(former, ResyncReason.LOG_BEHIND)
+        self.tasks.start_request(RequestKind.PUSH, self._tell_behind(chat_id), lambda _: None)
 
     async def _tell_behind(self, chat_id: ChatId) -> None:
         async with self._alone:
@@ -267,7 +260,7 @@ class FanoutWorker:
             except Unavailable:
                 return
         if roster is not None:
-            self._router.resync(roster.user_ids, ResyncReason.LOG_BEHIND)
+            self.router.resync(roster.user_ids, ResyncReason.LOG_BEHIND)
 
     def _with_roster(
         self, chat_id: ChatId, version: int, event: Pushed, now_ms: int, monotonic_ms: int
@@ -289,7 +282,7 @@ class FanoutWorker:
             if push is not None:
                 # `_push`, without the call: on the path of every message.
                 self.counters.pushes += 1
-                self._router.push(push if self._teller is None else self._with_news(push, event))
+                self.router.push(push if self.ticks is None else self._with_news(push, event))
         except Exception as error:  # noqa: BLE001 - it concerns this event alone
             # A message concerns the members; a change may concern a former one.
             is_message = isinstance(event, MessageAppended)
@@ -297,14 +290,14 @@ class FanoutWorker:
 
     def _with_news(self, push: Push, event: LoggedEvent) -> Push:
         """In a cluster, with what the gateways that it goes to learn of the chat by it."""
-        return push if self._teller is None else structs.replace(push, news=news_of(event))
+        return push if self.ticks is None else structs.replace(push, news=news_of(event))
 
     def _push(self, push: Push) -> None:
         self.counters.pushes += 1
-        self._router.push(push)
+        self.router.push(push)
 
     def _wait_for_roster(self, chat_id: ChatId, version: int, act: WithRoster) -> None:
-        if not self._can_wait and self.waiting_count >= self._options.waiting_events_max:
+        if not self.can_wait and self.waiting_count >= self.options.waiting_events_max:
             self._give_up(ResyncReason.FANOUT_OVERLOADED)
             return
         self.waiting_count += 1
@@ -313,7 +306,7 @@ class FanoutWorker:
             queue.append((version, act))
             return
         self._waiting[chat_id] = deque([(version, act)])
-        self._tasks.start_request(
+        self.tasks.start_request(
             RequestKind.PUSH, self._read_roster(chat_id), partial(self._roster_failed, chat_id)
         )
 
@@ -328,10 +321,10 @@ class FanoutWorker:
                 raise
             except Unavailable:
                 attempts += 1
-                if attempts >= self._options.read_attempts_max and not self._can_wait:
+                if attempts >= self.options.read_attempts_max and not self.can_wait:
                     self._give_up(ResyncReason.STORE_UNAVAILABLE)
                     return
-                await pause(self._options.retry_ms)
+                await pause(self.options.retry_ms)
                 continue
             if self._waiting.get(chat_id) is not queue:
                 return
@@ -355,12 +348,12 @@ class FanoutWorker:
         if version == 0:
             # Only typing was to be told.
             return
-        known = self._rosters.find(chat_id, version, self._clock.monotonic_ms())
+        known = self._rosters.find(chat_id, version, self.clock.monotonic_ms())
         if known is None:
             self._resync_all(chat_id)
         else:
             self.counters.resyncs += 1
-            self._router.resync(known.user_ids, ResyncReason.STORE_UNAVAILABLE)
+            self.router.resync(known.user_ids, ResyncReason.STORE_UNAVAILABLE)
 
     def _resync_all(self, chat_id: ChatId) -> None:
         """All clients sync again because of this chat: now, or a while after the last time."""
@@ -370,7 +363,7 @@ class FanoutWorker:
         self._unreadable[chat_id] = False
         self._loop.call_later(RESYNC_ALL_S, self._resync_again, chat_id)
         self.counters.resyncs += 1
-        self._router.resync(None, ResyncReason.STORE_UNAVAILABLE)
+        self.router.resync(None, ResyncReason.STORE_UNAVAILABLE)
 
     def _resync_again(self, chat_id: ChatId) -> None:
         if self._unreadable.pop(chat_id):
@@ -381,7 +374,7 @@ class FanoutWorker:
         self._waiting.clear()
         self.waiting_count = 0
         self.counters.resyncs += 1
-        self._router.resync(None, reason)
+        self.router.resync(None, reason)
 
     # Ticks.
 
@@ -390,8 +383,8 @@ class FanoutWorker:
         due_at_ms = self._ticks.next_at_ms()
         if due_at_ms is None or self._is_reading_floors:
             return
-        now_ms = self._clock.monotonic_ms()
-        gathered_at_ms = self._status_read_at_ms + self._options.status_gather_ms
+        now_ms = self.clock.monotonic_ms()
+        gathered_at_ms = self._status_read_at_ms + self.options.status_gather_ms
         at_ms = max(due_at_ms, now_ms, gathered_at_ms)
         if self._status_timer is not None:
             if self._status_timer_at_ms <= at_ms:
@@ -403,16 +396,16 @@ class FanoutWorker:
     def _on_status_timer(self) -> None:
         self._status_timer = None
         try:
-            now_ms = self._clock.monotonic_ms()
-            due = self._ticks.take(now_ms, self._options.status_batch_max)
+            now_ms = self.clock.monotonic_ms()
+            due = self._ticks.take(now_ms, self.options.status_batch_max)
             if due:
                 self._is_reading_floors = True
                 self._status_read_at_ms = now_ms
-                self._tasks.start_service("fanout-status", self._tell(due))
+                self.tasks.start_service("fanout-status", self._tell(due))
             else:
                 self._set_status_timer()
         except Exception as error:  # noqa: BLE001 - without it no tick is told any more
-            self._tasks.service_failed("fanout-status", error)
+            self.tasks.service_failed("fanout-status", error)
 
     async def _tell(self, due: list[DueChat]) -> None:
         """Read the latest numbers of these chats together and push them to members who are
@@ -421,12 +414,12 @@ class FanoutWorker:
             all_floors = await self._floors(due)
         except Unavailable:
             for one in due:
-                self._ticks.failed(one, self._clock.monotonic_ms())
+                self._ticks.failed(one, self.clock.monotonic_ms())
             return
         finally:
             self._is_reading_floors = False
             self._set_status_timer()
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         known: list[tuple[DueChat, Floors, Roster]] = []
         for one, floors in zip(due, all_floors, strict=True):
             if floors is None:
@@ -435,14 +428,14 @@ class FanoutWorker:
             # As new as the numbers: a member who has only just joined waits for ticks, too.
             roster = self._rosters.find(one.chat_id, floors.membership_version, now_ms)
             if roster is None:
-                self._tasks.start_service("fanout-status", self._tell_alone(one, floors))
+                self.tasks.start_service("fanout-status", self._tell_alone(one, floors))
             else:
                 known.append((one, floors, roster))
         try:
             presence = await self._presence([(one, roster) for one, _, roster in known])
         except Unavailable:
             for one, _, _ in known:
-                self._ticks.failed(one, self._clock.monotonic_ms())
+                self._ticks.failed(one, self.clock.monotonic_ms())
             self._set_status_timer()
             return
         for one, floors, roster in known:
@@ -450,7 +443,7 @@ class FanoutWorker:
                 self._told(one, None, len(roster.user_ids))
                 continue
             if any(presence.get(user_id, 0) > 1 for user_id in one.moved):
-                self._tasks.start_service("fanout-status", self._tell_alone(one, floors))
+                self.tasks.start_service("fanout-status", self._tell_alone(one, floors))
                 continue
             try:
                 self._tell_online(one, floors, roster, presence, ())
@@ -481,7 +474,7 @@ class FanoutWorker:
                 self._tell_online(due, floors, roster, presence, movers)
         except Exception as error:  # noqa: BLE001 - it concerns this chat alone
             if is_away(error):
-                self._ticks.failed(due, self._clock.monotonic_ms())
+                self._ticks.failed(due, self.clock.monotonic_ms())
                 self._set_status_timer()
                 return
             self._status_failed(due, error)
@@ -498,7 +491,7 @@ class FanoutWorker:
         if roster.has_block:
             return
         online = [user_id for user_id in roster.user_ids if user_id in presence]
-        now_ms = self._clock.wall_ms()
+        now_ms = self.clock.wall_ms()
         for push in status_pushes(
             floors, online, told=due.told, except_users=movers, now_ms=now_ms
         ):
@@ -506,15 +499,15 @@ class FanoutWorker:
 
     def _told(self, due: DueChat, floors: Floors | None, members_count: int) -> None:
         is_large = members_count > LARGE_MEMBERS
-        interval_ms = self._options.status_large_interval_ms if is_large else None
-        self._ticks.told(due, floors, self._clock.monotonic_ms(), interval_ms=interval_ms)
+        interval_ms = self.options.status_large_interval_ms if is_large else None
+        self._ticks.told(due, floors, self.clock.monotonic_ms(), interval_ms=interval_ms)
         self._set_status_timer()
 
     async def _floors(self, due: list[DueChat]) -> list[Floors | None]:
         """The lowest positions of these chats; None where there are none, or they cannot be read
         because they are damaged or for a reason that no code expected."""
         try:
-            return list(await self._positions.floors([one.chat_id for one in due]))
+            return list(await self.positions.floors([one.chat_id for one in due]))
         except Exception as error:
             if is_away(error):
                 raise
@@ -529,29 +522,29 @@ class FanoutWorker:
         was told, and the next move of each chat is told to all."""
         users = {user_id for due, roster in chats for user_id in (*roster.user_ids, *due.moved)}
         try:
-            return await self._router.presence(list(users)) if users else {}
+            return await self.router.presence(list(users)) if users else {}
         except Unavailable:
             raise
         except Exception as error:  # noqa: BLE001 - it concerns these chats alone
-            self._tasks.request_failed(RequestKind.STATUS, error)
+            self.tasks.request_failed(RequestKind.STATUS, error)
             return None
 
     async def _tell_own(self, user_id: UserId, chat_id: ChatId) -> None:
-        entry = await self._positions.standing(user_id, chat_id)
+        entry = await self.positions.standing(user_id, chat_id)
         if entry is not None:
-            self._push_status(own_status_push(user_id, entry, now_ms=self._clock.wall_ms()))
+            self._push_status(own_status_push(user_id, entry, now_ms=self.clock.wall_ms()))
 
     async def _roster(self, chat_id: ChatId, version: int) -> Roster | None:
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         return self._rosters.find(chat_id, version, now_ms) or await self._fetch(chat_id)
 
     async def _fetch(self, chat_id: ChatId) -> Roster | None:
         """Read the members and remember them. Raises Unavailable."""
         while True:
-            reading = self._rosters.begin_reading(chat_id, self._clock.monotonic_ms())
+            reading = self._rosters.begin_reading(chat_id, self.clock.monotonic_ms())
             try:
                 self.counters.roster_reads += 1
-                roster = await self._chats.roster(chat_id)
+                roster = await self.chats.roster(chat_id)
             finally:
                 self._rosters.end_reading(reading)
             if reading.is_outdated:
@@ -562,7 +555,7 @@ class FanoutWorker:
 
     def _push_status(self, push: Push) -> None:
         self.counters.status_updates += len(push.user_ids)
-        self._router.push(push)
+        self.router.push(push)
 
     def _status_failed(self, due: DueChat, error: Exception) -> None:
-        self._tasks.request_failed(RequestKind.STATUS, error, {"chat_id": due.chat_id})
+        self.tasks.request_failed(RequestKind.STATUS, error, {"chat_id": due.chat_id})

@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future as ThreadFuture
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -101,29 +101,24 @@ class CommitCounters:
         self.last_seconds = seconds
 
 
+@dataclass(eq=False, repr=False)
 class Writer:
     """Owns the writing connection. `write` and `close` are called on the event loop."""
 
-    def __init__(
-        self,
-        database: apsw.Connection,
-        *,
-        options: SqliteOptions,
-        listener: CommitListener,
-        on_fatal: FatalHandler,
-        on_damage: Callable[[StoreDamaged], None] | None = None,
-    ) -> None:
+    database: apsw.Connection
+    _: KW_ONLY
+    options: SqliteOptions
+    listener: CommitListener
+    on_fatal: FatalHandler
+    on_damage: Callable[[StoreDamaged], None] | None = None
+
+    def __post_init__(self) -> None:
         self.counters = CommitCounters()
-        self._database = database
-        self._options = options
-        self._listener = listener
-        self._on_fatal = on_fatal
-        self._on_damage = on_damage
         self._loop = asyncio.get_running_loop()
         # SimpleQueue wakes the thread in C; its bound is kept by `_waiting`, on the loop alone.
         self._queue: SimpleQueue[_Write | _Pause | None] = SimpleQueue()
         self._waiting = 0
-        self._changes = database.total_changes()
+        self._changes = self.database.total_changes()
         self.has_room: bool | None = None
         """Whether the last commit found room on the disk; None before the first one."""
         self._in_doubt: str | None = None
@@ -166,7 +161,7 @@ class Writer:
         """Raises if there is no room."""
         if self._closed:
             raise StoreUnavailable("the store is closing")
-        if self._waiting >= self._options.writes_waiting_max:
+        if self._waiting >= self.options.writes_waiting_max:
             raise Overloaded(f"{self._waiting} writes are waiting already; try again later")
         self._waiting += 1
         self._queue.put(write)
@@ -191,7 +186,7 @@ class Writer:
             writes: list[_Write] = []
             while isinstance(item, _Write):
                 writes.append(item)
-                if len(writes) >= self._options.commit_writes_max:
+                if len(writes) >= self.options.commit_writes_max:
                     break
                 try:
                     item = self._queue.get_nowait()
@@ -244,7 +239,7 @@ class Writer:
         """One transaction for one act. Raises what its caller is told."""
         try:
             self._begin()
-            done = act(self._database)
+            done = act(self.database)
             self._sync()
         except Exception as error:
             failure = self._abandon(error)
@@ -254,8 +249,8 @@ class Writer:
         return done
 
     def _tell_damage(self, failure: BaseException) -> None:
-        if isinstance(failure, StoreDamaged) and self._on_damage is not None:
-            self._loop.call_soon_threadsafe(self._on_damage, failure)
+        if isinstance(failure, StoreDamaged) and self.on_damage is not None:
+            self._loop.call_soon_threadsafe(self.on_damage, failure)
 
     def _transact_many(
         self, many: _Many, items: Sequence[Any], failed: dict[Hashable, TidewireError]
@@ -285,36 +280,36 @@ class Writer:
     def _begin(self) -> None:
         if self._in_doubt is not None:
             raise StoreUnusable(self._in_doubt)
-        self._database.execute("BEGIN IMMEDIATE")
+        self.database.execute("BEGIN IMMEDIATE")
 
     def _do(self, write: _Write, *, alone: bool) -> Sequence[Event]:
         """Run one act. A refusal comes before any change; anything else undoes this act only."""
         if alone:
             try:
-                write.outcome, events = write.act(self._database)
+                write.outcome, events = write.act(self.database)
             except Refused as refusal:
                 write.outcome = refusal
                 return ()
             return events
-        self._database.execute("SAVEPOINT act")
+        self.database.execute("SAVEPOINT act")
         try:
-            write.outcome, events = write.act(self._database)
+            write.outcome, events = write.act(self.database)
         except Exception as error:
             is_database = isinstance(error, apsw.Error) and translated(error) is not None
             if is_database or isinstance(error, DAMAGE) or _may_be_damage(error, write):
                 # The database itself failed, so this concerns all writes.
                 raise
-            self._database.execute("ROLLBACK TO act")
+            self.database.execute("ROLLBACK TO act")
             write.outcome, events = error, ()
-        self._database.execute("RELEASE act")
+        self.database.execute("RELEASE act")
         return events
 
     def _sync(self) -> None:
         """COMMIT. If it fails for another reason than room, it is not known what is on the disk."""
         try:
-            self._database.execute("COMMIT")
+            self.database.execute("COMMIT")
             # A commit that has changed nothing has written nothing.
-            changes = self._database.total_changes()
+            changes = self.database.total_changes()
             if changes != self._changes:
                 self._changes = changes
                 self.has_room = True
@@ -334,8 +329,8 @@ class Writer:
         # it would pin the log.
         traceback.clear_frames(error.__traceback__)
         try:
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
+            if self.database.in_transaction:
+                self.database.execute("ROLLBACK")
         except Exception as rollback_error:  # noqa: BLE001 - the state is in doubt, whatever it was
             self._doubt(_unknown(f"a rollback failed ({rollback_error})"))
             return StoreUnusable(str(self._in_doubt))
@@ -344,12 +339,12 @@ class Writer:
     def _doubt(self, why: str) -> None:
         """Never go on with a database in doubt: nothing more is acknowledged."""
         self._in_doubt = why
-        self._on_fatal(why)
+        self.on_fatal(why)
 
     def _pause(self, pause: _Pause) -> None:
         try:
             if self._in_doubt is None:
-                pause.act(self._database)
+                pause.act(self.database)
             pause.future.set_result(None)
         except Exception as error:  # noqa: BLE001 - handed to the caller of the pause
             pause.future.set_exception(error)
@@ -360,7 +355,7 @@ class Writer:
         self._waiting -= len(writes)
         try:
             if events:
-                self._listener(events)
+                self.listener(events)
         finally:
             for write in writes:
                 write.done(write.outcome)
