@@ -116,32 +116,26 @@ class IngestCounters:
         return {"stored": self.stored, "deduplicated": self.deduplicated, **refused}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class IngestService:
-    """The way into the store for every message, over whatever edge it came."""
+    """The way into the store for every message, over whatever edge it came.
 
-    def __init__(
-        self,
-        *,
-        store: Appends,
-        clock: Clock,
-        ids: IdSource,
-        tasks: Tasks,
-        options: IngestOptions,
-        edit_window_ms: int | None = None,
-        trail: AuditTrail = NO_TRAIL,
-    ) -> None:
-        """Must be made on the event loop that it is to serve. `edit_window_ms`: for how long a
-        message can be edited; None: always."""
+    Must be made on the event loop that it is to serve.
+    """
+
+    store: Appends
+    clock: Clock
+    ids: IdSource
+    tasks: Tasks
+    options: IngestOptions
+    edit_window_ms: int | None = None
+    """For how long a message can be edited; None: always."""
+    trail: AuditTrail = NO_TRAIL
+
+    def __post_init__(self) -> None:
         self.counters = IngestCounters()
-        self._store = store
-        self._clock = clock
-        self._ids = ids
-        self._tasks = tasks
-        self._options = options
-        self._edit_window_ms = edit_window_ms
-        self._trail = trail
         self._loop = asyncio.get_running_loop()
-        self._batcher: Batcher[Done] = Batcher(options, per_chat=store.appends_per_chat)
+        self._batcher: Batcher[Done] = Batcher(self.options, per_chat=self.store.appends_per_chat)
         # Answers that are decided and not yet given, in order.
         self._answers: Answers[Done] = []
         self._is_starting = False
@@ -187,16 +181,16 @@ class IngestService:
         from now. `is_checked`: `check_send` would find nothing, because the codec has not.
         """
         self.counters.sends += 1
-        clock = self._clock
+        clock = self.clock
         if deadline_at_ms is None:
-            deadline_at_ms = clock.monotonic_ms() + self._options.send_deadline_ms
+            deadline_at_ms = clock.monotonic_ms() + self.options.send_deadline_ms
         wall_ms = clock.wall_ms()
         send = new_send(
             body,
             chat_id=chat_id,
             sender_id=sender_id,
             client_message_id=client_message_id,
-            message_id=self._ids.message_id(wall_ms),
+            message_id=self.ids.message_id(wall_ms),
             seen_sequence=seen_sequence,
             origin_connection_id=origin_connection_id,
         )
@@ -205,6 +199,18 @@ class IngestService:
             send = replace(send, amends=amends, base=base, targets_since_ms=since_ms)
             if amends.kind is EntryKind.DELETE:
                 done = partial(self._deleted, send, done, copy_context())
+        self.take_nowait(send, done=done, deadline_at_ms=deadline_at_ms, is_checked=is_checked)
+
+    def take_nowait(
+        self,
+        send: SendMessage,
+        *,
+        done: Done,
+        deadline_at_ms: int,
+        is_checked: bool = False,
+    ) -> None:
+        """As `submit_nowait`, for a send that has its id. One that another gateway has taken in was
+        limited there and is counted there."""
         if self._is_draining:
             self._answer_soon([(done, _shutting_down())])
             return
@@ -219,24 +225,6 @@ class IngestService:
             self._set_timer(deadline_at_ms)
         if not self._is_starting and self._batcher.can_take():
             # In the next turn of the loop: all sends of this turn share the batches.
-            self._is_starting = True
-            self._loop.call_soon(self._hand_over)
-
-    def take_nowait(self, send: SendMessage, *, done: Foreign, deadline_at_ms: int) -> None:
-        """As `submit_nowait`, for a send that another gateway has taken in: it has an id, was
-        limited, and is counted there."""
-        if self._is_draining:
-            self._answer_soon([(done, _shutting_down())])
-            return
-        try:
-            check_send(send)
-            self._batcher.offer(send, done, deadline_at_ms)
-        except TidewireError as refusal:
-            self._answer_soon([(done, refusal)])
-            return
-        if self._timer is None or deadline_at_ms < self._timer_at_ms:
-            self._set_timer(deadline_at_ms)
-        if not self._is_starting and self._batcher.can_take():
             self._is_starting = True
             self._loop.call_soon(self._hand_over)
 
@@ -287,7 +275,7 @@ class IngestService:
         self._hand_over()
         if not self._is_done:
             try:
-                async with asyncio.timeout(self._options.drain_ms / 1000):
+                async with asyncio.timeout(self.options.drain_ms / 1000):
                     await self._drained.wait()
             except TimeoutError:
                 self._answers += self._batcher.abandon(_shutting_down())
@@ -303,7 +291,7 @@ class IngestService:
     def _hand_over(self) -> None:
         """Put the batches that may start into the hands of the store."""
         self._is_starting = False
-        counters, clock = self.counters, self._clock
+        counters, clock = self.counters, self.clock
         try:
             while (batch := self._batcher.take()) is not None:
                 counters.batches += 1
@@ -311,11 +299,11 @@ class IngestService:
                 now_ms = self._stamps.next(clock.wall_ms(), clock.monotonic_ms())
                 done = partial(self._appended, batch)
                 try:
-                    self._store.append_nowait(batch.sends, now_ms=now_ms, done=done)
+                    self.store.append_nowait(batch.sends, now_ms=now_ms, done=done)
                 except Exception as error:  # noqa: BLE001 - it concerns this batch alone
                     self._answer_soon(self._failed(batch, error))
         except Exception as error:  # noqa: BLE001 - without it nothing is stored any more
-            self._tasks.service_failed(SERVICE, error)
+            self.tasks.service_failed(SERVICE, error)
 
     def _appended(self, batch: Batch[Done], outcome: list[AppendOutcome] | Exception) -> None:
         """A batch came back. The next one is handed over before the answers are given, so that the
@@ -327,7 +315,7 @@ class IngestService:
                 self._answers += self._batcher.completed(batch, outcome)
         except Exception as error:  # noqa: BLE001 - a bug of ours, or the store broke its contract
             # The process ends. Until then no sender may hang.
-            self._tasks.service_failed(SERVICE, error)
+            self.tasks.service_failed(SERVICE, error)
             if batch.lane.in_flight is batch:
                 self._answers += self._batcher.failed(batch, _broken_off())
         self._hand_over()
@@ -339,13 +327,13 @@ class IngestService:
             return self._batcher.failed(batch, error)
         if isinstance(error, StoreUnusable):
             # The store cannot say what it has committed: nothing more may be acknowledged.
-            self._tasks.service_failed(SERVICE, error)
+            self.tasks.service_failed(SERVICE, error)
             return self._batcher.failed(batch, _broken_off())
-        self._tasks.request_failed(RequestKind.SEND, error)
+        self.tasks.request_failed(RequestKind.SEND, error)
         return self._batcher.failed(batch, _broken_off(), is_unexpected=True)
 
     def _targets_since_ms(self, amends: Amendment, wall_ms: int) -> int:
-        window_ms = self._edit_window_ms
+        window_ms = self.edit_window_ms
         is_bounded = window_ms is not None and amends.kind is EntryKind.EDIT
         return max(0, wall_ms - (window_ms or 0)) if is_bounded else 0
 
@@ -358,7 +346,7 @@ class IngestService:
         if is_noted and isinstance(outcome, Appended) and outcome.moderated is not None:
             assert send.amends is not None
             context.run(
-                self._trail.record,
+                self.trail.record,
                 AuditAction.MESSAGE_DELETED,
                 actor=send.sender_id,
                 target=outcome.moderated,
@@ -393,7 +381,7 @@ class IngestService:
             try:
                 done(outcome)
             except Exception as error:  # noqa: BLE001 - it concerns this sender alone
-                self._tasks.request_failed(RequestKind.SEND, error)
+                self.tasks.request_failed(RequestKind.SEND, error)
         if self._is_draining and self._is_done:
             self._drained.set()
 
@@ -401,18 +389,18 @@ class IngestService:
         """One timer for all deadlines: it is set anew only for one that is earlier."""
         if self._timer is not None:
             self._timer.cancel()
-        delay_ms = max(0, at_ms - self._clock.monotonic_ms())
+        delay_ms = max(0, at_ms - self.clock.monotonic_ms())
         self._timer_at_ms = at_ms
         self._timer = self._loop.call_later(delay_ms / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         try:
-            answers = self._batcher.expire(self._clock.monotonic_ms())
+            answers = self._batcher.expire(self.clock.monotonic_ms())
             if (next_ms := self._batcher.next_deadline_ms()) is not None:
                 self._set_timer(next_ms)
         except Exception as error:  # noqa: BLE001 - without it no send meets its deadline
-            self._tasks.service_failed(SERVICE, error)
+            self.tasks.service_failed(SERVICE, error)
         else:
             self._answer_soon(answers)
 
