@@ -191,15 +191,8 @@ class AccountAdmin:
         if not found:
             raise UserNotFound(user_id)
         now_ms = self._clock.wall_ms()
-        session = Session(
-            session_id=self._plane.ids.session_id(now_ms),
-            user_id=user_id,
-            device_id=None,
-            kind=SessionKind.BOT,
-            label=label,
-            created_at_ms=now_ms,
-            last_active_at_ms=now_ms,
-            expires_at_ms=now_ms + life_ms,
+        session = self._plane.new_session(
+            user_id, None, life_ms=life_ms, now_ms=now_ms, kind=SessionKind.BOT, label=label
         )
         await self._store.open_session(
             OpenSession(session=session, refresh_hash=None),

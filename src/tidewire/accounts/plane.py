@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tidewire.accounts.authenticator import TokenAuthenticator
 from tidewire.accounts.keys import KeyRing
 from tidewire.accounts.options import AccountOptions
 from tidewire.accounts.passwords import Passwords
 from tidewire.accounts.tokens import AccessTokens
-from tidewire.domain.ids import SessionId
+from tidewire.domain.accounts import Session
+from tidewire.domain.ids import SessionId, UserId
 from tidewire.domain.users import User
 from tidewire.ports.audit import AuditTrail
 from tidewire.ports.runtime import Clock, IdSource, RandomBytes
@@ -39,6 +41,20 @@ class AccountPlane:
         """A user made now, who is not stored yet."""
         now_ms = self.clock.wall_ms()
         return User.made(self.ids.user_id(now_ms), username, display_name, now_ms=now_ms)
+
+    def new_session(
+        self, user_id: UserId, device_id: str | None, *, life_ms: int, now_ms: int, **facts: Any
+    ) -> Session:
+        """A session opened now, which is not stored yet; `facts` are its other fields."""
+        return Session(
+            session_id=self.ids.session_id(now_ms),
+            user_id=user_id,
+            device_id=device_id,
+            created_at_ms=now_ms,
+            last_active_at_ms=now_ms,
+            expires_at_ms=now_ms + life_ms,
+            **facts,
+        )
 
     def revoked(self, session_ids: Sequence[SessionId]) -> None:
         """These sessions have ended: refuse their tokens, then close their sockets."""

@@ -327,13 +327,11 @@ class AccountService:
         now_ms = self._clock.wall_ms()
         life_ms, life_ms_max = self._options.session_ms, self._options.session_ms_max
         origin = ORIGIN.get()
-        session = Session(
-            session_id=self._plane.ids.session_id(now_ms),
-            user_id=user.user_id,
-            device_id=device_id,
-            created_at_ms=now_ms,
-            last_active_at_ms=now_ms,
-            expires_at_ms=now_ms + min(life_ms, life_ms_max or life_ms),
+        session = self._plane.new_session(
+            user.user_id,
+            device_id,
+            life_ms=min(life_ms, life_ms_max or life_ms),
+            now_ms=now_ms,
             address=origin.address,
             client=clean_client(origin.client),
         )
