@@ -115,14 +115,7 @@ def _counted(reaction: Reaction) -> tuple[int, int, tuple[UserId, ...]]:
 def _later(one: Reaction, other: Reaction) -> Reaction:
     counted = max(one, other, key=_counted)
     own = one if one.own_sequence >= other.own_sequence else other
-    return Reaction(
-        emoji=one.emoji,
-        count=counted.count,
-        sequence=counted.sequence,
-        is_own=own.is_own,
-        own_sequence=own.own_sequence,
-        users=counted.users,
-    )
+    return msgspec.structs.replace(counted, is_own=own.is_own, own_sequence=own.own_sequence)
 
 
 def _reacted(now: MessageNow, entry: Message, emoji: str, is_on: bool, reader: UserId) -> Reaction:

@@ -31,6 +31,7 @@ from tidewire.ports.transport import (
 )
 from tidewire.wire.error_table import error_payload
 from tidewire.wire.features import Feature
+from tidewire.wire.forms import form_of
 
 _logger = logging.getLogger(__name__)
 
@@ -144,15 +145,13 @@ class Gateway:
         return (
             self._charge(request)
             or self._limit(identity.user_id, credentials.device_id)
-            or Admission(
-                user_id=identity.user_id,
-                session_id=identity.session_id,
-                device_id=credentials.device_id,
+            or form_of(
+                Admission,
+                credentials,
+                identity,
+                request,
                 token_expires_at_ms=identity.expires_at_ms,
-                client_ip=request.client_ip,
-                subprotocol=credentials.subprotocol,
                 token_round=token_round,
-                features=credentials.features,
                 withheld=withheld,
             )
         )

@@ -18,26 +18,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from tidewire.domain import chat_changes
+from tidewire.domain import chat_changes, chats, delivery
 from tidewire.domain.chat_changes import Changed, ChangeRequest
 from tidewire.domain.chat_list import ChatListCursor, ChatListPage
-from tidewire.domain.chats import (
-    ChatAccess,
-    CreatedChat,
-    CreateDirect,
-    CreateGroup,
-    Member,
-    Role,
-    Roster,
-)
-from tidewire.domain.delivery import (
-    Advance,
-    AdvanceOutcome,
-    DeliveryStatus,
-    DigestEntry,
-    DigestPage,
-    Floors,
-)
 from tidewire.domain.fold import MessageNow
 from tidewire.domain.ids import ChatId, MessageId, UserId
 from tidewire.domain.messages import AppendOutcome, Message, MessagePage, SendMessage
@@ -169,7 +152,7 @@ class ChatStore(Protocol):
     decided on the state it changes, by the rules of `domain.access` and `domain.chat_changes`, in
     the same act."""
 
-    async def create_direct(self, command: CreateDirect, *, now_ms: int) -> CreatedChat:
+    async def create_direct(self, command: chats.CreateDirect, *, now_ms: int) -> chats.CreatedChat:
         """The one chat of a pair, made with its counter and both members if it was not there.
 
         Two that create at once get the same chat. One that is there is found, whoever blocks whom;
@@ -179,8 +162,8 @@ class ChatStore(Protocol):
         ...
 
     async def create_group(
-        self, command: CreateGroup, *, members_max: int, now_ms: int
-    ) -> CreatedChat:
+        self, command: chats.CreateGroup, *, members_max: int, now_ms: int
+    ) -> chats.CreatedChat:
         """A new group with its counter, its owner and all its members, or nothing.
 
         A retry with the same chat_id finds the first one (`created` False). Raises UserNotFound,
@@ -199,11 +182,11 @@ class ChatStore(Protocol):
         actor: UserId,
         chat_id: ChatId,
         user_id: UserId,
-        role: Role,
+        role: chats.Role,
         *,
         members_max: int,
         now_ms: int,
-    ) -> Member:
+    ) -> chats.Member:
         """Add a user, whose `joined_sequence` is the head at the very instant of joining.
 
         Raises what `access.check_add` raises.
@@ -230,8 +213,8 @@ class ChatStore(Protocol):
         await self.change_chat(request, now_ms=now_ms)
 
     async def change_role(
-        self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role, *, now_ms: int
-    ) -> Member:
+        self, actor: UserId, chat_id: ChatId, user_id: UserId, role: chats.Role, *, now_ms: int
+    ) -> chats.Member:
         """Make a member an admin or an admin a member. The same role again changes nothing."""
         decide = partial(chat_changes.change_role, user_id=user_id, role=role, now_ms=now_ms)
         request = ChangeRequest(actor, chat_id, decide, user_id)
@@ -239,7 +222,7 @@ class ChatStore(Protocol):
 
     async def hand_over(
         self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
-    ) -> Member:
+    ) -> chats.Member:
         """Make another member the owner, and the owner an admin, in one act: two changes of roles.
         The new owner. One who is the owner already: nothing changes. Raises what
         `access.check_hand_over` raises."""
@@ -256,11 +239,13 @@ class ChatStore(Protocol):
         request = ChangeRequest(actor, chat_id, decide, ends=True)
         await self.change_chat(request, now_ms=now_ms)
 
-    async def rename(self, actor: UserId, chat_id: ChatId, name: str, *, now_ms: int) -> ChatAccess:
+    async def rename(
+        self, actor: UserId, chat_id: ChatId, name: str, *, now_ms: int
+    ) -> chats.ChatAccess:
         """Give a group another name (InvalidOperation for a bad one). The same changes nothing."""
         decide = partial(chat_changes.rename, name=name, now_ms=now_ms)
         changed = await self.change_chat(ChangeRequest(actor, chat_id, decide), now_ms=now_ms)
-        return ChatAccess(changed.chat, changed.actor)
+        return chats.ChatAccess(changed.chat, changed.actor)
 
     async def readmit(self, user_id: UserId, chat_id: ChatId) -> None:
         """Let the user be added to a group again that was left for good. If it was not, nothing
@@ -277,7 +262,9 @@ class ChatStore(Protocol):
         """Those of the others with whom the user shares no chat."""
         ...
 
-    async def mute(self, actor: UserId, chat_id: ChatId, muted_until_ms: int | None) -> Member:
+    async def mute(
+        self, actor: UserId, chat_id: ChatId, muted_until_ms: int | None
+    ) -> chats.Member:
         """Set the caller's own mute. It concerns no other member: no version, no event."""
         ...
 
@@ -287,17 +274,17 @@ class ChatStore(Protocol):
         list go on naming it, with `is_hidden`. Raises what `access.check_hide` raises."""
         ...
 
-    async def access_chat(self, reader: UserId, chat_id: ChatId) -> ChatAccess:
+    async def access_chat(self, reader: UserId, chat_id: ChatId) -> chats.ChatAccess:
         """The chat and the caller's membership in it. Raises NotAMember."""
         ...
 
     async def members(
         self, reader: UserId, chat_id: ChatId, *, after: UserId | None, count_max: int
-    ) -> list[Member]:
+    ) -> list[chats.Member]:
         """The members by user id, from above `after`. Raises NotAMember."""
         ...
 
-    async def roster(self, chat_id: ChatId) -> Roster | None:
+    async def roster(self, chat_id: ChatId) -> chats.Roster | None:
         """All members of a chat with the version that is true of, for the fan-out; None if there is
         no such chat."""
         ...
@@ -323,7 +310,7 @@ class ChatStore(Protocol):
         ...
 
 
-def _target_of(changed: Changed) -> Member:
+def _target_of(changed: Changed) -> chats.Member:
     assert changed.target is not None
     return changed.target
 
@@ -331,7 +318,9 @@ def _target_of(changed: Changed) -> Member:
 class PositionStore(Protocol):
     """Delivered and read positions. They only grow, whatever is asked."""
 
-    async def advance(self, advances: Sequence[Advance], *, now_ms: int) -> list[AdvanceOutcome]:
+    async def advance(
+        self, advances: Sequence[delivery.Advance], *, now_ms: int
+    ) -> list[delivery.AdvanceOutcome]:
         """Move positions forward; one outcome an advance, same order.
 
         `read N` also delivers N. What is not higher than what is stored does not move it and is no
@@ -341,7 +330,7 @@ class PositionStore(Protocol):
         """
         ...
 
-    async def floors(self, chat_ids: Sequence[ChatId]) -> list[Floors | None]:
+    async def floors(self, chat_ids: Sequence[ChatId]) -> list[delivery.Floors | None]:
         """The lowest positions among the current members of each chat, in the same order; None
         where there is no such chat. They carry the version of those members, or an older one: who
         is not in the roster of it has joined since.
@@ -352,16 +341,18 @@ class PositionStore(Protocol):
 
     async def delivery_status(
         self, reader: UserId, chat_id: ChatId, sequence: int | None
-    ) -> DeliveryStatus:
+    ) -> delivery.DeliveryStatus:
         """Who has the message with this sequence (None: the last one). Raises NotAMember,
         SequenceAboveHead; a sequence without a message is answered as if it had no author."""
         ...
 
-    async def digest(self, user_id: UserId, *, after: ChatId | None, count_max: int) -> DigestPage:
+    async def digest(
+        self, user_id: UserId, *, after: ChatId | None, count_max: int
+    ) -> delivery.DigestPage:
         """The state of the user's chats, by chat id from above `after`, each of one instant."""
         ...
 
-    async def standing(self, user_id: UserId, chat_id: ChatId) -> DigestEntry | None:
+    async def standing(self, user_id: UserId, chat_id: ChatId) -> delivery.DigestEntry | None:
         """The state of one of the user's chats, as in the digest; None if the user is not in it."""
         ...
 

@@ -155,8 +155,7 @@ def delivery_state_view(entry: DigestEntry, moved_at_ms: int) -> models.Delivery
     return form_of(
         models.DeliveryStateView,
         entry,
-        last_acked_sequence=entry.delivered,
-        last_read_sequence=entry.read,
+        **_acknowledged(entry),
         current_sequence=entry.head,
         unread_count=entry.unread,
         mentions_unread_count=entry.mentions_unread,
@@ -188,19 +187,12 @@ def _chat(kind: type[Form], chat: Chat, *sources: object, **given: object) -> Fo
 
 
 def _standing(me: Member, positions: Positions) -> models.MyStanding:
-    return form_of(
-        models.MyStanding,
-        me,
-        last_acked_sequence=positions.delivered,
-        last_read_sequence=positions.read,
-    )
+    return form_of(models.MyStanding, me, **_acknowledged(positions))
 
 
 def _positions(kind: type[Form], own: MemberDelivery, **given: object) -> Form:
-    return form_of(
-        kind,
-        own,
-        last_acked_sequence=own.positions.delivered,
-        last_read_sequence=own.positions.read,
-        **given,
-    )
+    return form_of(kind, own, **_acknowledged(own.positions), **given)
+
+
+def _acknowledged(own: Positions | DigestEntry) -> dict[str, int]:
+    return {"last_acked_sequence": own.delivered, "last_read_sequence": own.read}

@@ -23,6 +23,7 @@ from tidewire.engines.dynamodb.own_moves import OwnMoves
 from tidewire.engines.dynamodb.rosters import FullChat, Rosters
 from tidewire.engines.dynamodb.rows import Value, Write
 from tidewire.engines.dynamodb.schema_version import MARKS, SeenVersion
+from tidewire.wire.forms import form_of
 
 AT_ONCE_MAX: Final = 16
 """Requests of one call that are under way side by side."""
@@ -339,14 +340,12 @@ class PositionsPart(Rosters, Counting):
         read = delivery.effective(own.read, joined)
         unread = await self._unread(chat, user_id, read, last_mention=full.last_mention)
         self._known.saw_positions((chat.chat_id, user_id), own)
-        return delivery.DigestEntry(
-            chat_id=chat.chat_id,
-            chat_type=chat.chat_type,
-            head=chat.head,
+        return form_of(
+            delivery.DigestEntry,
+            chat,
+            own,
             membership_version=chat.shown_version,
             joined_sequence=joined,
-            delivered=own.delivered,
-            read=own.read,
             others_delivered=floors.delivered.boundary(user_id, chat.head),
             others_read=floors.read.boundary(user_id, chat.head),
             unread=unread.messages,
