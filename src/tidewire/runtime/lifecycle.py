@@ -113,13 +113,9 @@ async def _within(seconds: float, work: Awaitable[None], what: str) -> None:
 async def _keep_house(server: Server) -> None:
     while True:
         server.trail.tell_floods()
-        try:
-            await server.planes.accounts.admin.keep_house()
-        except Unavailable as error:
-            # Nothing is lost but the exact time of somebody's last use.
-            _logger.warning("accounts could not be kept in order: %s", error)
-        except Exception as error:  # noqa: BLE001 - the next round tries again
-            server.tasks.request_failed(RequestKind.HOUSEKEEPING, error)
+        # If it fails, nothing is lost but the exact time of a session's last use.
+        work = server.planes.accounts.admin.keep_house()
+        await _try(server, work, "accounts could not be kept in order")
         await _tend_keys(server)
         if server.backbone is not None and server.backbone.recheck is not None:
             # A process that was killed told no other of the sessions that it had just ended.
@@ -130,13 +126,19 @@ async def _keep_house(server: Server) -> None:
 async def _erase_accounts(server: Server) -> None:
     """Beside the house, because it may take long."""
     while True:
-        try:
-            await server.planes.accounts.deletion.resume_erasures()
-        except Unavailable as error:
-            _logger.warning("messages that are to be erased stay for now: %s", error)
-        except Exception as error:  # noqa: BLE001 - the next round tries again
-            server.tasks.request_failed(RequestKind.HOUSEKEEPING, error)
+        work = server.planes.accounts.deletion.resume_erasures()
+        await _try(server, work, "messages that are to be erased stay for now")
         await asyncio.sleep(HOUSE_S)
+
+
+async def _try(server: Server, work: Awaitable[object], failure: str) -> None:
+    """Do a round of housekeeping. After a failure the next round tries again."""
+    try:
+        await work
+    except Unavailable as error:
+        _logger.warning("%s: %s", failure, error)
+    except Exception as error:  # noqa: BLE001 - the next round tries again
+        server.tasks.request_failed(RequestKind.HOUSEKEEPING, error)
 
 
 async def _tend_keys(server: Server) -> None:
