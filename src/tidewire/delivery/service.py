@@ -27,7 +27,7 @@ from tidewire.domain.events import Acknowledged
 from tidewire.domain.ids import ChatId, ConnectionId, UserId
 from tidewire.domain.limits import SEQUENCE_MAX
 from tidewire.ports.event_log import Publish
-from tidewire.ports.runtime import Clock, RequestKind, Tasks
+from tidewire.ports.runtime import RequestKind, Service
 from tidewire.ports.storage import PositionStore
 
 GATHER_MS: Final = 50
@@ -35,15 +35,10 @@ GATHER_MS: Final = 50
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DeliveryService:
-    """The way into the store for every position.
-
-    Must be made on the event loop that it is to serve.
-    """
+class DeliveryService(Service):
+    """The way into the store for every position."""
 
     store: PositionStore
-    clock: Clock
-    tasks: Tasks
     options: DeliveryOptions
     publish: Publish
     """Is told (`Acknowledged`) of acknowledgements that were refused or moved nothing; the store
@@ -51,10 +46,10 @@ class DeliveryService:
     gather_ms: int = GATHER_MS
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._tracker: Tracker[ConnectionId] = Tracker(
             waiting_max=self.options.waiting_max, batch_max=self.options.batch_max
         )
-        self._loop = asyncio.get_running_loop()
         # True from the first offer until nothing waits, pauses between writes included.
         self._is_writing = False
         self._next: asyncio.TimerHandle | None = None

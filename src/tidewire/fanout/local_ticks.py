@@ -29,7 +29,7 @@ from tidewire.fanout.plan import own_numbers_push, status_pushes
 from tidewire.fanout.standings import Standing, Standings
 from tidewire.fanout.ticks import DueChat, Ticks
 from tidewire.ports.router import Push
-from tidewire.ports.runtime import Clock, RequestKind, Tasks
+from tidewire.ports.runtime import EarliestTimer, RequestKind, Service
 
 GATHER_MEMBER_MS: Final = 10
 GATHER_MS_MAX: Final = 1_000
@@ -68,8 +68,8 @@ class TickCounters:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LocalTicks:
-    """`heard` takes what the other processes tell. Must be made on the loop that it is to serve."""
+class LocalTicks(Service):
+    """`heard` takes what the other processes tell."""
 
     store: StandingStore
     local: Connections
@@ -77,13 +77,11 @@ class LocalTicks:
     others: Spread
     routed_at_ms: Callable[[UserId], int | None]
     """Since when the news of a user's chats reach this process for sure; None: they do not."""
-    clock: Clock
-    tasks: Tasks
     options: FanoutOptions
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.counters = TickCounters()
-        self._loop = asyncio.get_running_loop()
         self._standings = Standings(
             chats_max=self.options.rosters_max, members_max=self.options.roster_users_max
         )
@@ -93,8 +91,7 @@ class LocalTicks:
         # What was committed here and the other processes have not been told.
         self._untold: dict[ChatId, dict[UserId, Positions]] = {}
         self._alone = asyncio.Semaphore(ALONE_MAX)
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = 0
+        self._timer = EarliestTimer(self._on_timer)
         self._is_closed = False
 
     @property
@@ -161,9 +158,7 @@ class LocalTicks:
         for chat_id in list(self._untold):
             self._spread(chat_id, list(self._standings.members_of(chat_id)))
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     # When.
 
@@ -180,16 +175,9 @@ class LocalTicks:
         if not due or self._is_closed:
             return
         now_ms = self._now_ms()
-        at_ms = max(min(due), now_ms)
-        if self._timer is not None:
-            if self._timer_at_ms <= at_ms:
-                return
-            self._timer.cancel()
-        self._timer_at_ms = at_ms
-        self._timer = self._loop.call_later((at_ms - now_ms) / 1000, self._on_timer)
+        self._timer.set(max(min(due), now_ms), now_ms)
 
     def _on_timer(self) -> None:
-        self._timer = None
         try:
             now_ms = self._now_ms()
             for chat_id in self._standings.looks_due(now_ms):

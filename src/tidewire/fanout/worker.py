@@ -44,7 +44,7 @@ from tidewire.fanout.plan import (
 from tidewire.fanout.rosters import Rosters
 from tidewire.fanout.ticks import DueChat, Ticks
 from tidewire.ports.router import Push, Router
-from tidewire.ports.runtime import Clock, RequestKind, Tasks, pause
+from tidewire.ports.runtime import EarliestTimer, RequestKind, Service, pause
 from tidewire.ports.storage import ChatStore, PositionStore
 
 RESYNC_ALL_S: Final = 60.0
@@ -86,17 +86,12 @@ class FanoutCounters:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FanoutWorker:
-    """Subscribes to the commit bus, or is fed from the log; `typing` is the gateway's relay.
-
-    Must be made on the event loop that it is to serve.
-    """
+class FanoutWorker(Service):
+    """Subscribes to the commit bus, or is fed from the log; `typing` is the gateway's relay."""
 
     chats: ChatStore
     positions: PositionStore
     router: Router
-    clock: Clock
-    tasks: Tasks
     options: FanoutOptions
     ticks: "TickTeller | None" = None
     """What tells ticks instead of this worker, in a cluster."""
@@ -106,8 +101,8 @@ class FanoutWorker:
     of it."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.counters = FanoutCounters()
-        self._loop = asyncio.get_running_loop()
         self._rosters = Rosters(
             rosters_max=self.options.rosters_max,
             users_max=self.options.roster_users_max,
@@ -125,8 +120,7 @@ class FanoutWorker:
         self._is_reading_floors = False
         self._alone = asyncio.Semaphore(ALONE_MAX)
         self._status_read_at_ms = 0
-        self._status_timer: asyncio.TimerHandle | None = None
-        self._status_timer_at_ms = 0
+        self._status_timer = EarliestTimer(self._on_status_timer)
 
     # From the bus (`ports.event_log.CommitBus`), or from the log.
 
@@ -385,16 +379,9 @@ class FanoutWorker:
             return
         now_ms = self.clock.monotonic_ms()
         gathered_at_ms = self._status_read_at_ms + self.options.status_gather_ms
-        at_ms = max(due_at_ms, now_ms, gathered_at_ms)
-        if self._status_timer is not None:
-            if self._status_timer_at_ms <= at_ms:
-                return
-            self._status_timer.cancel()
-        self._status_timer_at_ms = at_ms
-        self._status_timer = self._loop.call_later((at_ms - now_ms) / 1000, self._on_status_timer)
+        self._status_timer.set(max(due_at_ms, now_ms, gathered_at_ms), now_ms)
 
     def _on_status_timer(self) -> None:
-        self._status_timer = None
         try:
             now_ms = self.clock.monotonic_ms()
             due = self._ticks.take(now_ms, self.options.status_batch_max)

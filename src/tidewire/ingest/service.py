@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, Unpack
 
 from msgspec.structs import replace
 
@@ -45,7 +45,8 @@ from tidewire.domain.messages import (
 from tidewire.ingest.batcher import Answers, Batch, Batcher
 from tidewire.ingest.options import IngestOptions
 from tidewire.ports.audit import NO_TRAIL, AuditTrail
-from tidewire.ports.runtime import Clock, IdSource, RequestKind, Tasks
+from tidewire.ports.runtime import IdSource, RequestKind, Service
+from tidewire.ports.services import SendFacts
 from tidewire.ports.storage import Appends
 
 Done = Callable[[AppendOutcome], None]
@@ -117,24 +118,19 @@ class IngestCounters:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class IngestService:
-    """The way into the store for every message, over whatever edge it came.
-
-    Must be made on the event loop that it is to serve.
-    """
+class IngestService(Service):
+    """The way into the store for every message, over whatever edge it came."""
 
     store: Appends
-    clock: Clock
     ids: IdSource
-    tasks: Tasks
     options: IngestOptions
     edit_window_ms: int | None = None
     """For how long a message can be edited; None: always."""
     trail: AuditTrail = NO_TRAIL
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.counters = IngestCounters()
-        self._loop = asyncio.get_running_loop()
         self._batcher: Batcher[Done] = Batcher(self.options, per_chat=self.store.appends_per_chat)
         # Answers that are decided and not yet given, in order.
         self._answers: Answers[Done] = []
@@ -235,11 +231,7 @@ class IngestService:
         chat_id: ChatId,
         sender_id: UserId,
         client_message_id: ClientMessageId,
-        seen_sequence: int | None = None,
-        origin_connection_id: ConnectionId | None = None,
-        deadline_at_ms: int | None = None,
-        amends: Amendment | None = None,
-        base: int | None = None,
+        **facts: Unpack[SendFacts],
     ) -> Appended:
         """As `submit_nowait`, but waits for the answer and raises the refusal.
 
@@ -252,11 +244,7 @@ class IngestService:
             sender_id=sender_id,
             client_message_id=client_message_id,
             done=partial(_resolve, answer),
-            seen_sequence=seen_sequence,
-            origin_connection_id=origin_connection_id,
-            deadline_at_ms=deadline_at_ms,
-            amends=amends,
-            base=base,
+            **facts,
         )
         outcome = await answer
         if isinstance(outcome, Appended):

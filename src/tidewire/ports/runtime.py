@@ -1,8 +1,11 @@
 """What a program of ours needs from the machine: time, ids, and tasks that have an owner."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from tidewire.domain.ids import ChatId, ConnectionId, MessageId, SessionId, UserId
@@ -124,6 +127,45 @@ class RandomBytes(Protocol):
     def __call__(self, count: int, /) -> bytes: ...
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class Service:
+    """What the services of the planes have in common. Must be made on the event loop that it is to
+    serve."""
+
+    clock: Clock
+    tasks: Tasks
+
+    def __post_init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+
+class EarliestTimer:
+    """Calls back at the earliest of the instants that it was set to, then waits to be set again."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._handle: asyncio.TimerHandle | None = None
+        self._at_ms = 0
+
+    def set(self, at_ms: int, now_ms: int) -> None:
+        if self._handle is not None:
+            if self._at_ms <= at_ms:
+                return
+            self._handle.cancel()
+        self._at_ms = at_ms
+        delay_s = (at_ms - now_ms) / 1000
+        self._handle = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def cancel(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _fire(self) -> None:
+        self._handle = None
+        self._call()
+
+
 def resolve(answer: "asyncio.Future[Result]", outcome: Result | BaseException | None) -> None:
     """Tell a caller who waits, and who may have gone away."""
     if answer.done():
@@ -144,3 +186,12 @@ async def pause(delay_ms: int) -> None:
     # Not a timer of our own: one that sets a future's result complains when the task is cancelled
     # in the very turn in which the time is over.
     await asyncio.sleep(delay_ms / 1000)  # noqa: TID251 - see above
+
+
+def sync_file(path: Path) -> None:
+    """Put a file, or a directory's list of names, on stable storage."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,13 +1,23 @@
 """What one plane asks of another, without knowing it: the gateway's view of the rest."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 import msgspec
 
 from tidewire.domain.delivery import Advance
 from tidewire.domain.ids import ChatId, ClientMessageId, ConnectionId, SessionId, UserId
 from tidewire.domain.messages import Amendment, AppendOutcome, MessageBody
+
+
+class SendFacts(TypedDict, total=False):
+    """What may be said of a send beside its text, its chat and its key."""
+
+    seen_sequence: int | None
+    origin_connection_id: ConnectionId | None
+    deadline_at_ms: int | None
+    amends: Amendment | None
+    base: int | None
 
 
 class MessageIntake(Protocol):

@@ -11,7 +11,7 @@ from tidewire.accounts.keys import KeyRing, TokenKey, with_new_key, without_key
 from tidewire.accounts.tokens import LEEWAY_MS
 from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import TidewireError
-from tidewire.ports.runtime import Clock
+from tidewire.ports.runtime import Clock, sync_file
 from tidewire.runtime.config import Config
 from tidewire.runtime.control import Result
 from tidewire.wire.timestamps import format_time_ms, parse_time_ms
@@ -71,7 +71,7 @@ class KeyFile:
         try:
             _write(draft, text)
             draft.replace(self.file)
-            _sync_folder(self.file.parent)
+            sync_file(self.file.parent)
         except OSError as error:
             raise SecretUnusable(f"cannot write {self.file}: {error.strerror}") from error
         self.ring.replace(keys)
@@ -144,21 +144,13 @@ def _make(file: Path) -> None:
         pass
     finally:
         draft.unlink()
-    _sync_folder(file.parent)
+    sync_file(file.parent)
 
 
 def _write(file: Path, text: str) -> None:
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         os.write(handle, text.encode())
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
         os.fsync(handle)
     finally:
         os.close(handle)

@@ -1,7 +1,7 @@
 """Endpoints that add an entry to a chat: a message, or what is done to one. All of them go through
 the intake of every socket, past the same limits."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Unpack
 
 from litestar import Response
 from litestar.params import FromPath, JSONBody, PathParameter
@@ -9,11 +9,11 @@ from litestar.params import FromPath, JSONBody, PathParameter
 from tidewire.domain.errors import RateLimited
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId
 from tidewire.domain.limits import SEQUENCE_MAX
-from tidewire.domain.messages import Amendment, EntryKind, MessageBody
+from tidewire.domain.messages import EntryKind, MessageBody
 from tidewire.edge.rest.endpoints import REPLAYED, chat_id_of, endpoint
 from tidewire.edge.rest.gate import Caller, Services, Tier
 from tidewire.edge.rest.services import RestServices
-from tidewire.ports.services import Identity
+from tidewire.ports.services import Identity, SendFacts
 from tidewire.wire.client_frames import (
     AmendPayload,
     DeleteMessagePayload,
@@ -123,7 +123,8 @@ async def _amend(
         target = named.sequence
     payload = form_of(kind, data, chat_id=chat, target=target)
     body, amends, base = amendment_of(payload)
-    return await _store(services, caller, chat, data.client_message_id, body, amends, base=base)
+    key = data.client_message_id
+    return await _store(services, caller, chat, key, body, amends=amends, base=base)
 
 
 async def _store(
@@ -132,11 +133,9 @@ async def _store(
     chat_id: ChatId,
     key: str,
     body: MessageBody,
-    amends: Amendment | None = None,
-    *,
-    seen_sequence: int | None = None,
-    base: int | None = None,
+    **facts: Unpack[SendFacts],
 ) -> Stored:
+    amends = facts.get("amends")
     is_reaction = amends is not None and amends.kind is EntryKind.REACT
     take = services.sends.take_reaction if is_reaction else services.sends.take
     wait_ms = take(caller.user_id, chat_id, services.clock.monotonic_ms())
@@ -148,9 +147,7 @@ async def _store(
         chat_id=chat_id,
         sender_id=caller.user_id,
         client_message_id=ClientMessageId(key),
-        seen_sequence=seen_sequence,
-        amends=amends,
-        base=base,
+        **facts,
     )
     acknowledged = form_of(SendMessageAckPayload, stored, client_message_id=key, chat_id=chat_id)
     return Response(

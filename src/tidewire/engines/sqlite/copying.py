@@ -11,6 +11,7 @@ import apsw
 from tidewire.domain.errors import StoreUnusable
 from tidewire.engines.sqlite.errors import translate_errors
 from tidewire.engines.sqlite.log_look import DATABASE_NAME
+from tidewire.ports.runtime import sync_file as sync_file
 
 _STEP_PAGES: Final = 2_048
 
@@ -89,12 +90,3 @@ def discard_database(path: Path) -> None:
     """Delete a database with the files beside it: what is left of one must not meet the next."""
     for ending in ("", "-wal", "-shm", "-journal"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
-
-
-def sync_file(path: Path) -> None:
-    """Put a file, or a directory's list of names, on stable storage."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
