@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 import uuid
-from random import SystemRandom
 from typing import TYPE_CHECKING, Final, Self, get_args
 from urllib.parse import urlsplit
 
@@ -50,7 +49,6 @@ from tidewire.wire.rest_requests import (
     DeleteMe,
     Logout,
     LookupUsers,
-    Register,
 )
 
 if TYPE_CHECKING:
@@ -109,7 +107,6 @@ class Client:
         self._device_id = None if device_id is None else device_id.lower()
         self._ssl_context = ssl_context
         self._is_moved = moved
-        self._random = SystemRandom()
         self._credentials = Credentials(token, rest=self.rest, wall_ms=_wall_ms)
         self._store: Store | None = None
         self._driver: Driver | None = None
@@ -189,18 +186,11 @@ class Client:
     ) -> Self:
         """Log in; with a wish about registering, as `open` says."""
         try:
-            device_id = await self._open()
+            await self._open()
             if register is None:
                 await self._credentials.login(username, password)
             else:
-                new = Register(
-                    username=username,
-                    password=password,
-                    device_id=device_id,
-                    display_name=display_name,
-                    invite=invite,
-                )
-                await self._credentials.open(new, register)
+                await self._credentials.open(username, password, register, display_name, invite)
         except BaseException:
             await self.close()
             raise
@@ -249,17 +239,14 @@ class Client:
 
     async def __aenter__(self) -> Self:
         try:
-            device_id = await self._open()
+            await self._open()
             assert self._store is not None
             driver = Driver(
                 socket_url=self.url.replace("http", "ws", 1) + SOCKET_PATH,
-                device_id=device_id,
                 ssl_context=self._ssl_context,
                 store=self._store,
                 credentials=self._credentials,
                 options=self.options,
-                random=self._random,
-                wall_ms=_wall_ms,
                 new_id=self.new_id,
             )
             await driver.load()
@@ -293,16 +280,16 @@ class Client:
         """Open the store, and see whose it is; the device's id."""
         if self._store is None:
             self._store = Store(self._store_path)
-        device_id = await self._credentials.attach(
+        await self._credentials.attach(
             self._store,
             url=self.url,
             is_moved=self._is_moved,
             device_id=self._device_id,
             new_id=self.new_id(),
         )
-        self.rest.headers = {"X-Device-ID": device_id}
+        self.rest.headers = {"X-Device-ID": self._credentials.device_id}
         self.rest.token = self._credentials.token
-        return device_id
+        return self._credentials.device_id
 
     # Who and how.
 

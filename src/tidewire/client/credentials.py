@@ -76,13 +76,14 @@ class Credentials:
     def __init__(
         self, source: TokenSource | None, *, rest: Rest, wall_ms: Callable[[], int]
     ) -> None:
+        self.wall_ms = wall_ms
         self._source = source
         self._rest = rest
-        self._wall_ms = wall_ms
         self._opened: Store | None = None
         self._access: str | None = source if isinstance(source, str) else None
         self._refresh: str | None = None
-        self._device_id = ""
+        self.device_id = ""
+        """Known after `attach`."""
         self._lock = asyncio.Lock()
         self.renew_at_ms: int | None = None
         """When a new token is due, on the wall clock; None: never, or not known."""
@@ -91,9 +92,8 @@ class Credentials:
 
     async def attach(
         self, store: Store, *, url: str, is_moved: bool, device_id: str | None, new_id: str
-    ) -> str:
-        """Take what the store has, after seeing whose it is; the device's id. Raises
-        StoreUnusable."""
+    ) -> None:
+        """Take what the store has, after seeing whose it is. Raises StoreUnusable."""
         self._opened = store
         server = await self._meta("server")
         if server is not None and server != url and not is_moved:
@@ -112,14 +112,13 @@ class Credentials:
         # Another identity provider calls its people by names of its own.
         if facts.sub is not None and facts.iss == OWN_ISSUER:
             await self._check_owner(facts.sub)
-        self._device_id = str(known or wanted or new_id)
-        await self._save(server=url, device_id=self._device_id)
+        self.device_id = str(known or wanted or new_id)
+        await self._save(server=url, device_id=self.device_id)
         if self._source is None:
             self._refresh = await self._meta("refresh_token")
             access = await self._meta("access_token")
             if access is not None and self._access is None:
                 self._take(access)
-        return self._device_id
 
     async def _check_owner(self, user_id: str) -> None:
         known = await self._meta("user_id")
@@ -152,7 +151,7 @@ class Credentials:
 
     async def login(self, username: str, password: str) -> None:
         """Raises as `register` does."""
-        body = Login(username=username, password=password, device_id=self._device_id)
+        body = Login(username=username, password=password, device_id=self.device_id)
         await self._enter("/auth/login", body)
 
     async def _enter(self, path: str, body: Register | Login) -> None:
@@ -162,8 +161,22 @@ class Credentials:
         await self._save(user_id=user_id, username=body.username)
         await self._logged_in(answer.data.tokens)
 
-    async def open(self, new: Register, wish: RegisterWish) -> None:
+    async def open(
+        self,
+        username: str,
+        password: str,
+        wish: RegisterWish,
+        display_name: str | None,
+        invite: str | None,
+    ) -> None:
         """Use the login of the store, log in, or make the account, as `Client.open` says."""
+        new = Register(
+            username=username,
+            password=password,
+            device_id=self.device_id,
+            display_name=display_name,
+            invite=invite,
+        )
         if wish == "always":
             await self.register(new)
         elif not await self._is_in(new.username):
@@ -212,7 +225,7 @@ class Credentials:
         ServerUnreachable and RefusedByServer."""
         refused = self._access if is_refused else None
         async with self._lock:
-            is_due = self.renew_at_ms is not None and self.renew_at_ms <= self._wall_ms()
+            is_due = self.renew_at_ms is not None and self.renew_at_ms <= self.wall_ms()
             # Another task may have renewed it while this one waited.
             if self._access is not None and self._access != refused and not is_due:
                 return self._access
@@ -231,7 +244,7 @@ class Credentials:
             return token
         if self._refresh is None:
             raise LoginNeeded("the store has no login: use Client.login, or give a token")
-        body = Refresh(refresh_token=self._refresh, device_id=self._device_id)
+        body = Refresh(refresh_token=self._refresh, device_id=self.device_id)
         try:
             answer = await self._rest.call(
                 Envelope[RefreshResult], "POST", "/auth/refresh", body, is_public=True
@@ -255,5 +268,5 @@ class Credentials:
         if expires_at_ms is None:
             self.renew_at_ms = None
         else:
-            now_ms = self._wall_ms()
+            now_ms = self.wall_ms()
             self.renew_at_ms = now_ms + renew_in_ms(max(expires_at_ms - now_ms, 0))

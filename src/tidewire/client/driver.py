@@ -10,36 +10,14 @@ import ssl
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from random import Random
+from random import SystemRandom
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from tidewire.client import effects
 from tidewire.client.connection import CLOSED, READY, SYNCING, Connection
 from tidewire.client.credentials import Credentials
-from tidewire.client.effects import (
-    ChatChanged,
-    Connect,
-    Disconnect,
-    Dropped,
-    Effect,
-    Erased,
-    Introduced,
-    Keep,
-    Mark,
-    Now,
-    PauseReading,
-    ReplicaChanged,
-    Restart,
-    ResumeReading,
-    Rewritten,
-    Send,
-    SendFailed,
-    Settled,
-    Status,
-    StatusChanged,
-    Typed,
-)
 from tidewire.client.errors import (
     LOGIN_NEEDED,
     ClientClosed,
@@ -82,18 +60,17 @@ class Driver:
     """One client's connection, its store and its timers. Is made on the event loop."""
 
     socket_url: str
-    device_id: str
     ssl_context: ssl.SSLContext | None
     store: Store
     credentials: Credentials
     options: ClientOptions
-    random: Random
-    wall_ms: Callable[[], int]
     new_id: Callable[[], str]
 
     def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.core = Connection(self.options, self.random, outbox=Outbox(self.options, self.random))
+        self._random = SystemRandom()
+        outbox = Outbox(self.options, self._random)
+        self.core = Connection(self.options, self._random, outbox=outbox)
         self.fleeting = Fleeting(self.options.happenings_max)
         self.sending = Sending(self, self.new_id)
         self.on_replica: Callable[[Replica], None] = lambda _: None
@@ -117,31 +94,31 @@ class Driver:
             on_written=self._written,
             on_fault=self._store_failed,
         )
-        self._appliers: dict[type[Effect], Callable[[Any], None]] = {
-            Keep: self.writing.keep,
-            Send: self._send,
-            Settled: self._settled,
-            ReplicaChanged: self._replica_changed,
-            Mark: self._mark,
-            SendFailed: self._send_failed,
-            Rewritten: self._rewritten,
-            Dropped: self._dropped,
-            ChatChanged: self._chat_changed,
-            Typed: self._typed,
-            StatusChanged: self._status_changed,
-            Connect: self._start_connecting,
-            Disconnect: lambda effect: self._let_go(effect.code),
-            Restart: self._restart,
-            Introduced: self._introduced,
-            PauseReading: self._pause,
-            ResumeReading: self._resume,
+        self._appliers: dict[type[effects.Effect], Callable[[Any], None]] = {
+            effects.Keep: self.writing.keep,
+            effects.Send: self._send,
+            effects.Settled: self._settled,
+            effects.ReplicaChanged: self._replica_changed,
+            effects.Mark: self._mark,
+            effects.SendFailed: self._send_failed,
+            effects.Rewritten: self._rewritten,
+            effects.Dropped: self._dropped,
+            effects.ChatChanged: self._chat_changed,
+            effects.Typed: self._typed,
+            effects.StatusChanged: self._status_changed,
+            effects.Connect: self._start_connecting,
+            effects.Disconnect: lambda effect: self._let_go(effect.code),
+            effects.Restart: self._restart,
+            effects.Introduced: self._introduced,
+            effects.PauseReading: self._pause,
+            effects.ResumeReading: self._resume,
         }
 
-    def now(self) -> Now:
-        return Now(int(self._loop.time() * 1000), self.wall_ms())
+    def now(self) -> effects.Now:
+        return effects.Now(int(self._loop.time() * 1000), self.credentials.wall_ms())
 
     @property
-    def status(self) -> Status:
+    def status(self) -> effects.Status:
         return self.core.status
 
     # Beginning and end.
@@ -161,8 +138,8 @@ class Driver:
         self.sending.load(entries)
         self.core = Connection(
             self.options,
-            self.random,
-            outbox=Outbox(self.options, self.random, entries),
+            self._random,
+            outbox=Outbox(self.options, self._random, entries),
             replicas=replicas,
             user_id=user_id,
             epoch=epoch,
@@ -199,48 +176,48 @@ class Driver:
 
     # Effects.
 
-    def apply(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
+    def apply(self, wanted: Sequence[effects.Effect]) -> None:
+        for effect in wanted:
             self._appliers[type(effect)](effect)
         if not self._is_timer_soon:
             # Once a turn of the loop, however much happens in it.
             self._is_timer_soon = True
             self._loop.call_soon(self._set_timer)
 
-    def _send(self, effect: Send) -> None:
+    def _send(self, effect: effects.Send) -> None:
         if self._socket is not None:
             self._socket.send(effect.frame)
 
-    def _pause(self, _: PauseReading) -> None:
+    def _pause(self, _: effects.PauseReading) -> None:
         if self._socket is not None:
             self._socket.pause()
 
-    def _resume(self, _: ResumeReading) -> None:
+    def _resume(self, _: effects.ResumeReading) -> None:
         if self._socket is not None:
             self._socket.resume()
 
-    def _start_connecting(self, effect: Connect) -> None:
+    def _start_connecting(self, effect: effects.Connect) -> None:
         self._connecting = self.spawn(self._connect(effect.with_new_token))
 
-    def _restart(self, effect: Restart) -> None:
+    def _restart(self, effect: effects.Restart) -> None:
         records = [replica.record() for replica in effect.replicas]
         # What was received before belongs to the old generation, and goes first.
         self.writing.flush()
         self.writing.write(lambda tables: tables.restart(records, effect.epoch))
         self.writing.flush()
 
-    def _introduced(self, effect: Introduced) -> None:
+    def _introduced(self, effect: effects.Introduced) -> None:
         if self._socket is not None:
             self._socket.is_batching = Feature.BATCH in effect.features
         self.writing.write(
             lambda tables: tables.set_meta(user_id=effect.user_id, epoch=effect.epoch)
         )
 
-    def _settled(self, effect: Settled) -> None:
+    def _settled(self, effect: effects.Settled) -> None:
         self.sending.settled(effect.client_message_id, effect.sequence)
         self.waits.changed()
 
-    def _send_failed(self, effect: SendFailed) -> None:
+    def _send_failed(self, effect: effects.SendFailed) -> None:
         entry = effect.entry
         self.sending.refused(entry)
         event = MessageRefused(
@@ -259,12 +236,12 @@ class Driver:
         self._happened("refused", event)
         self.waits.changed()
 
-    def _rewritten(self, effect: Rewritten) -> None:
+    def _rewritten(self, effect: effects.Rewritten) -> None:
         # At once, so that it is on the disk before it is marked as leaving.
         saved = self.store.do(lambda tables: tables.save_entries([effect.entry]))
         saved.add_done_callback(self._check_saved)
 
-    def _dropped(self, effect: Dropped) -> None:
+    def _dropped(self, effect: effects.Dropped) -> None:
         keys = [entry.client_message_id for entry in effect.entries]
         for entry in effect.entries:
             self.sending.refused(entry)
@@ -276,14 +253,14 @@ class Driver:
         if error is not None:
             self._store_failed(error)
 
-    def _chat_changed(self, effect: ChatChanged) -> None:
+    def _chat_changed(self, effect: effects.ChatChanged) -> None:
         self._happened("chat", msgspec.convert(effect.update, ChatUpdated, from_attributes=True))
 
     def _happened(self, kind: str, event: Event) -> None:
         body = msgspec.json.encode(event).decode()
         self.writing.write(lambda tables: tables.happened(kind, body))
 
-    def _typed(self, effect: Typed) -> None:
+    def _typed(self, effect: effects.Typed) -> None:
         event = msgspec.convert(effect.typing, Typing, from_attributes=True)
         self._fleeting(("typing", event.chat_id, event.user_id), event)
 
@@ -291,7 +268,7 @@ class Driver:
         self.fleeting.put(key, event)
         self.news.set()
 
-    def _replica_changed(self, effect: ReplicaChanged) -> None:
+    def _replica_changed(self, effect: effects.ReplicaChanged) -> None:
         self.replica_changed(effect.replica)
 
     def replica_changed(self, replica: Replica) -> None:
@@ -300,9 +277,9 @@ class Driver:
         self.waits.changed(replica.chat_id)
         self.on_replica(replica)
 
-    def _mark(self, effect: Mark) -> None:
+    def _mark(self, effect: effects.Mark) -> None:
         entries = effect.entries
-        left_at_ms = self.wall_ms()
+        left_at_ms = self.credentials.wall_ms()
         keys = [entry.client_message_id for entry in entries]
         future = self.store.do(lambda tables: tables.mark_left(keys, left_at_ms))
 
@@ -315,7 +292,7 @@ class Driver:
 
         future.add_done_callback(done)
 
-    def _status_changed(self, effect: StatusChanged) -> None:
+    def _status_changed(self, effect: effects.StatusChanged) -> None:
         status = effect.status
         self._fleeting(("status",), StatusMoved(status=status))
         if status.state is CLOSED:
@@ -349,7 +326,7 @@ class Driver:
         self.waits.changed()
         self.news.set()
 
-    def erased_elsewhere(self, replica: Replica, erased: Iterable[Erased]) -> None:
+    def erased_elsewhere(self, replica: Replica, erased: Iterable[effects.Erased]) -> None:
         """Deletions that a page of history told of, before their entries come."""
         self.apply(self.core.erased_elsewhere(replica, erased, self.now()))
 
@@ -389,7 +366,7 @@ class Driver:
                 self.socket_url,
                 headers={
                     "Authorization": f"Bearer {token}",
-                    "X-Device-ID": self.device_id,
+                    "X-Device-ID": self.credentials.device_id,
                     FEATURES_HEADER: ", ".join(FEATURES),
                 },
                 timeout_s=timeout_s,
@@ -430,7 +407,7 @@ class Driver:
         at_ms = self.core.next_deadline_ms()
         renew_at_ms = self.credentials.renew_at_ms
         if renew_at_ms is not None and self.status.state in (SYNCING, READY):
-            wait_ms = max(renew_at_ms - self.wall_ms(), 0)
+            wait_ms = max(renew_at_ms - self.credentials.wall_ms(), 0)
             due_ms = int(self._loop.time() * 1000) + wait_ms
             at_ms = due_ms if at_ms is None else min(at_ms, due_ms)
         if self._timer is not None:
@@ -448,11 +425,11 @@ class Driver:
         renew_at_ms = self.credentials.renew_at_ms
         if (
             renew_at_ms is not None
-            and renew_at_ms <= self.wall_ms()
+            and renew_at_ms <= self.credentials.wall_ms()
             and self.status.state in (SYNCING, READY)
         ):
             # Not again until this has come to something.
-            self.credentials.renew_at_ms = self.wall_ms() + TOKEN_RETRY_MS
+            self.credentials.renew_at_ms = self.credentials.wall_ms() + TOKEN_RETRY_MS
             self._renewing = self.spawn(self._renew())
         self.apply(self.core.tick(self.now()))
 

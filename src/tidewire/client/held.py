@@ -15,33 +15,15 @@ from tidewire.client.model import ChangeRow, MessageRow, entry_of
 from tidewire.domain.fold import AS_WRITTEN, MessageNow, Reaction, fold
 from tidewire.domain.ids import UserId
 from tidewire.domain.limits import UNREAD_MAX, UNREAD_SCAN_MAX
+from tidewire.domain.rows import PLAIN_FIELDS
 
 Place = tuple[int, int]
 """A chat's number and a sequence in it."""
 
-PLAIN_COLUMNS: Final = (
-    "sequence",
-    "prev_sequence",
-    "message_id",
-    "sender_id",
-    "client_message_id",
-    "content",
-    "content_type",
-    "created_at",
-)
+PLAIN_COLUMNS: Final = tuple(name.removesuffix("_ms") for name in PLAIN_FIELDS[1:])
 NOW_COLUMNS: Final = ("new_content", "edited_sequence", "deleted_sequence", "reactions")
-_ROW_COLUMNS: Final = (
-    "position",
-    "chat_id",
-    *PLAIN_COLUMNS,
-    "is_own",
-    "is_gone",
-    "kind",
-    "target",
-    "extra",
-    "is_deleted",
-)
-"""Those of a MessageRow, in its order."""
+_ROW_COLUMNS: Final = MessageRow.__struct_fields__[:-2]
+"""The last two fields of a row are made of other rows."""
 KEYS: Final = "(SELECT value FROM json_each(?))"
 PLACES: Final = "(SELECT value->>0 AS c, value->>1 AS s FROM json_each(?))"
 _OTHERS_ABOVE: Final = f"""

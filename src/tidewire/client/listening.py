@@ -7,22 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from tidewire.client import model
 from tidewire.client.connection import CLOSED
 from tidewire.client.errors import ClientError
-from tidewire.client.model import (
-    FLEETING,
-    ChangeRow,
-    ChatUpdated,
-    Event,
-    Message,
-    MessageChanged,
-    MessageReceived,
-    MessageRefused,
-    MessageRow,
-    MessageStored,
-    change_of,
-    message_of,
-)
 from tidewire.domain.ids import ChatId
 
 if TYPE_CHECKING:
@@ -35,7 +22,7 @@ if TYPE_CHECKING:
     from tidewire.domain.fold import MessageNow
 
 CHUNK: Final = 100
-_KINDS: Final[dict[str, type[Any]]] = {"refused": MessageRefused, "chat": ChatUpdated}
+_KINDS: Final[dict[str, type[Any]]] = {"refused": model.MessageRefused, "chat": model.ChatUpdated}
 
 
 class Events:
@@ -56,15 +43,15 @@ class Events:
         self._people = people
         self._chat = chat
         self._confirmations = confirmations
-        self._ready: deque[Event] = deque()
+        self._ready: deque[model.Event] = deque()
         self._read_through: int | None = None
-        self._last: Event | None = None
+        self._last: model.Event | None = None
         self._is_over = False
 
     def __aiter__(self) -> Events:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> model.Event:
         if self._last is not None:
             self._confirmations.confirm(self._last)
             self._last = None
@@ -81,9 +68,9 @@ class Events:
                     driver.check_open()
                 await driver.news.wait()
         event = self._last = self._ready.popleft()
-        if isinstance(event, MessageReceived | MessageStored):
+        if isinstance(event, model.MessageReceived | model.MessageStored):
             self._seen(event.message.chat_id, event.message.sequence)
-        elif isinstance(event, MessageChanged):
+        elif isinstance(event, model.MessageChanged):
             self._seen(event.chat_id, event.change.sequence)
         return event
 
@@ -92,7 +79,7 @@ class Events:
         if replica is not None:
             replica.seen = max(replica.seen, sequence)
 
-    async def _stored(self) -> list[Event]:
+    async def _stored(self) -> list[model.Event]:
         driver = self._driver
         if self._read_through is None:
             self._read_through = await self._confirmations.load()
@@ -106,19 +93,21 @@ class Events:
             raise
         if rows:
             self._read_through = rows[-1].position
-            entries = [row.entry if isinstance(row, ChangeRow) else row for row in rows]
-            await self._people.know(row for row in entries if isinstance(row, MessageRow))
+            entries = [row.entry if isinstance(row, model.ChangeRow) else row for row in rows]
+            await self._people.know(row for row in entries if isinstance(row, model.MessageRow))
         return [self._event(row, redelivered=row.position <= offered) for row in rows]
 
-    def _event(self, row: MessageRow | ChangeRow | EventRow, *, redelivered: bool) -> Event:
-        if isinstance(row, MessageRow):
-            kind = MessageStored if row.is_own else MessageReceived
+    def _event(
+        self, row: model.MessageRow | model.ChangeRow | EventRow, *, redelivered: bool
+    ) -> model.Event:
+        if isinstance(row, model.MessageRow):
+            kind = model.MessageStored if row.is_own else model.MessageReceived
             message = self._message(row)
             return kind(position=row.position, redelivered=redelivered, message=message)
-        if isinstance(row, ChangeRow):
-            held, change = row.message, change_of(row.entry, self._people.names)
+        if isinstance(row, model.ChangeRow):
+            held, change = row.message, model.change_of(row.entry, self._people.names)
             assert change is not None
-            return MessageChanged(
+            return model.MessageChanged(
                 position=row.position,
                 redelivered=redelivered,
                 chat_id=row.entry.chat_id,
@@ -127,13 +116,13 @@ class Events:
                 before=None if held is None else self._message(held, row.before),
                 after=None if held is None else self._message(held, row.after),
             )
-        event: Event = msgspec.json.decode(row.body, type=_KINDS[row.kind])
+        event: model.Event = msgspec.json.decode(row.body, type=_KINDS[row.kind])
         return msgspec.structs.replace(event, position=row.position, redelivered=redelivered)
 
-    def _message(self, row: MessageRow, now: MessageNow | None = None) -> Message:
+    def _message(self, row: model.MessageRow, now: MessageNow | None = None) -> model.Message:
         replica = self._driver.core.replicas.get(row.chat_id)
         chat = self._chat(row.chat_id)
-        return message_of(row, replica, self._people.names, acts=chat, now=now)
+        return model.message_of(row, replica, self._people.names, acts=chat, now=now)
 
 
 class Confirmations:
@@ -151,9 +140,9 @@ class Confirmations:
             self._confirmed = int(found or 0)
         return self._confirmed
 
-    def confirm(self, event: Event) -> None:
+    def confirm(self, event: model.Event) -> None:
         """Everything up to this event is done. Fleeting events need no confirmation."""
-        if event.position != FLEETING and event.position > (self._confirmed or 0):
+        if event.position != model.FLEETING and event.position > (self._confirmed or 0):
             self._confirmed = event.position
             if not self._is_due:
                 self._is_due = True

@@ -131,25 +131,21 @@ READY_S: Final = 20.0
 PAGE: Final = 100
 
 
+@dataclass(eq=False, repr=False)
 class Tail:
     """Prints a chat and goes on. `show` gets lines for stdout, `tell` what is said about it."""
 
-    def __init__(
-        self,
-        client: Client,
-        wish: TailWish,
-        show: Callable[[str], None],
-        tell: Callable[[str], None],
-    ) -> None:
-        self._client = client
-        self._wish = wish
-        self._show = show
-        self._tell = tell
+    client: Client
+    wish: TailWish
+    show: Callable[[str], None]
+    tell: Callable[[str], None]
+
+    def __post_init__(self) -> None:
         self._last = 0
 
     async def run(self, chat_text: str) -> None:
         """Ends by itself only if it is not to follow. Raises ClientError."""
-        client, wish = self._client, self._wish
+        client, wish = self.client, self.wish
         await self._ready()
         chat = await find_chat(client, chat_text)
         if wish.since is None:
@@ -166,16 +162,16 @@ class Tail:
 
     async def _ready(self) -> None:
         """Everything that the server has comes first; who follows may wait for a server."""
-        patience_s = PATIENCE_S if self._wish.is_following else READY_S
+        patience_s = PATIENCE_S if self.wish.is_following else READY_S
         try:
             async with asyncio.timeout(patience_s):
-                await self._client.ready()
+                await self.client.ready()
         except TimeoutError:
-            words = state_words(self._client.status)
-            if not self._wish.is_following:
+            words = state_words(self.client.status)
+            if not self.wish.is_following:
                 raise ServerUnreachable(f"no connection in {READY_S:.0f} s ({words})") from None
-            self._tell(words)
-            await self._client.ready()
+            self.tell(words)
+            await self.client.ready()
 
     async def _print_after(self, chat: Chat, since: int) -> None:
         """What was said and changed since, in order. The messages are as they are now."""
@@ -201,7 +197,7 @@ class Tail:
 
     async def _follow(self, chat: Chat) -> None:
         is_away = False
-        async for event in self._client.events():
+        async for event in self.client.events():
             match event:
                 case MessageReceived() | MessageStored():
                     if event.message.chat_id == chat.chat_id:
@@ -215,7 +211,7 @@ class Tail:
                     wanted = ConnectionState.READY if is_away else ConnectionState.OFFLINE
                     if state is wanted:
                         is_away = not is_away
-                        self._tell(state_words(event.status))
+                        self.tell(state_words(event.status))
                 case _:
                     pass
 
@@ -225,20 +221,20 @@ class Tail:
                 continue
             self._last = message.sequence
             name = message.sender_name or message.sender_id
-            if self._wish.is_json:
-                self._show(json_line(message, name))
+            if self.wish.is_json:
+                self.show(json_line(message, name))
             else:
-                self._show(text_line(message, name, self._wish.zone))
+                self.show(text_line(message, name, self.wish.zone))
 
     def _print_change(self, change: Change, chat_id: str) -> None:
         if change.sequence <= self._last:
             return
         self._last = change.sequence
         name = change.sender_name or change.sender_id
-        if self._wish.is_json:
-            self._show(json_change(change, chat_id, name))
+        if self.wish.is_json:
+            self.show(json_change(change, chat_id, name))
         else:
-            self._show(change_line(change, name, self._wish.zone))
+            self.show(change_line(change, name, self.wish.zone))
 
 
 async def find_chat(client: Client, text: str) -> Chat:
