@@ -9,7 +9,7 @@ import msgspec
 
 from tidewire.accounts.codes import INVITE_BYTES, encode_invite, invite_hash
 from tidewire.accounts.deletion import AccountDeletion
-from tidewire.accounts.plane import AccountPlane
+from tidewire.accounts.plane import AccountPlane, Opened
 from tidewire.domain.accounts import (
     ExternalIdentity,
     Invite,
@@ -32,11 +32,9 @@ SWEEP_ROWS_MAX = 1_000
 _DAY_MS = 86_400_000
 
 
-class BotToken(msgspec.Struct, frozen=True, kw_only=True):
+class BotToken(Opened, frozen=True, kw_only=True):
     """A long-lived token, shown once. It ends with its session."""
 
-    user: User
-    session: Session
     token: Secret
     expires_at_ms: int
 

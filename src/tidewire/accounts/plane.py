@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from tidewire.accounts.authenticator import TokenAuthenticator
 from tidewire.accounts.keys import KeyRing
 from tidewire.accounts.options import AccountOptions
@@ -19,6 +21,13 @@ from tidewire.ports.storage import Storage
 OnRevoked = Callable[[Sequence[SessionId]], None]
 """Is told which sessions have ended, on the event loop, as soon as that is durable. Must not
 raise."""
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that was opened now, and whose it is."""
+
+    user: User
+    session: Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

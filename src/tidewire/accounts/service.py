@@ -22,7 +22,7 @@ from tidewire.accounts.codes import (
 from tidewire.accounts.deletion import AccountDeletion
 from tidewire.accounts.login_limits import Admitted, LoginLimits, places_of
 from tidewire.accounts.options import Registration
-from tidewire.accounts.plane import AccountPlane
+from tidewire.accounts.plane import AccountPlane, Opened
 from tidewire.domain import errors
 from tidewire.domain.accounts import (
     Credentials,
@@ -64,9 +64,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     refresh_token: Secret
 
 
-class LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
-    user: User
-    session: Session
+class LoggedIn(Opened, frozen=True, kw_only=True):
     tokens: Tokens
     is_new_user: bool
 

@@ -104,10 +104,20 @@ class SessionKind(StrEnum):
     """A token of a program, issued by an operator: long-lived, bound to no device."""
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A login. It ends when it expires or its row is deleted; there is no other mark."""
+class SeenSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session, and where its last login or refresh came from: nothing of it for a bot, whose
+    token an operator made."""
 
     session_id: SessionId
+    address: str | None = None
+    """The IP address."""
+    client: str | None = None
+    """What the client called itself: its own claim, cleaned by `clean_client`."""
+
+
+class Session(SeenSession, frozen=True, kw_only=True):
+    """A login. It ends when it expires or its row is deleted; there is no other mark."""
+
     user_id: UserId
     device_id: str | None
     """None for a bot."""
@@ -120,10 +130,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     last_active_at_ms: int
     """To a few minutes."""
     expires_at_ms: int
-    address: str | None = None
-    """The IP address of the last login or refresh; None for a bot, whose token an operator made."""
-    client: str | None = None
-    """What the client called itself then: its own claim, cleaned by `clean_client`."""
 
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,10 +158,9 @@ class OpenedSession(msgspec.Struct, frozen=True):
     ended: Sequence[SessionId]
 
 
-class RotateRefresh(msgspec.Struct, frozen=True, kw_only=True):
+class RotateRefresh(SeenSession, frozen=True, kw_only=True):
     """The wish to exchange a refresh token for the next one. Hashes only."""
 
-    session_id: SessionId
     device_id: str
     presented_hash: bytes
     next_hash: bytes
@@ -165,9 +170,6 @@ class RotateRefresh(msgspec.Struct, frozen=True, kw_only=True):
     """How long the session is good for from now on."""
     life_ms_max: int | None = None
     """How long it is good for since it was opened, however active; None: no bound."""
-    address: str | None = None
-    client: str | None = None
-    """Where the request comes from: as in Session."""
 
 
 class RefreshRotated(msgspec.Struct, frozen=True):
