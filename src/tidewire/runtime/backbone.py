@@ -5,16 +5,14 @@ In which order it starts and ends stands in `lifecycle`; who uses it, in `bootst
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from tidewire.accounts.keys import KeyRing
-from tidewire.accounts.recheck import SessionRecheck
 from tidewire.accounts.seals import seal, unseal
 from tidewire.domain.errors import StoreUnavailable, TidewireError
-from tidewire.domain.ids import ChatId, SessionId, UserId
-from tidewire.domain.news import ChatNews
+from tidewire.domain.ids import UserId
 from tidewire.fanout.consumer import LogConsumer
 from tidewire.fanout.lag_teller import LagTeller
 from tidewire.fanout.local_ticks import LocalTicks
@@ -30,13 +28,11 @@ from tidewire.ports.engine import (
     Part,
     SharedInbox,
     SharedLog,
-    SharedLogReader,
     SharedRouter,
     SharedStore,
 )
 from tidewire.ports.event_log import CommitListener
-from tidewire.ports.forwarding import Between
-from tidewire.ports.runtime import Clock, IdSource, Result, Tasks, pause
+from tidewire.ports.runtime import Clock, IdSource, Result, Tasks, Work, pause
 from tidewire.runtime.config import Config
 from tidewire.runtime.engines import engine_for, shared_engines
 from tidewire.runtime.metrics import TABLES, Source
@@ -68,16 +64,18 @@ class Backbone:
     store: SharedStore
     log: SharedLog
     router: SharedRouter
+    services: dict[str, Callable[[], Work]] = field(default_factory=dict)
+    """What runs for as long as the process does, in the order in which it starts."""
+    sources: list[Source] = field(default_factory=list)
+    """What Prometheus is told of the parts that were added."""
+    rounds: list[Callable[[], None]] = field(default_factory=list)
+    """What is done with each round of housekeeping."""
+    closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    """What is closed after the last task has ended, in this order."""
     publisher: Publisher | None = None
-    relay: Relay | None = None
     inbox: SharedInbox | None = None
-    reader: SharedLogReader | None = None
-    consumer: LogConsumer | None = None
     limits: Part | None = None
-    recheck: SessionRecheck | None = None
     ticks: LocalTicks | None = None
-    lag: LagTeller | None = None
-    between: Between | None = None
     forwarding: Forwarding | None = None
 
     async def start(self, tasks: Tasks) -> None:
@@ -87,16 +85,8 @@ class Backbone:
             await self.inbox.start()
         if self.limits is not None:
             self.limits.start()
-        if self.forwarding is not None:
-            tasks.start_service("hot-chats", self.forwarding.run())
-        if self.publisher is not None:
-            tasks.start_service("publisher", self.publisher.run())
-        if self.relay is not None:
-            tasks.start_service("relay", self.relay.run())
-        if self.lag is not None:
-            tasks.start_service("log-lag", self.lag.run())
-        if self.consumer is not None:
-            tasks.start_service("log-consumer", self.consumer.run())
+        for name, run in self.services.items():
+            tasks.start_service(name, run())
 
     async def publish_rest(self) -> None:
         """What was committed goes into the log; after the last commit."""
@@ -115,35 +105,17 @@ class Backbone:
 
     def metric_sources(self) -> list[Source]:
         """What Prometheus is told of the parts that this process has."""
-        made = {
-            "store": self.store,
-            "log_reader": self.reader,
-            "router": self.router,
-            "inbox": self.inbox,
-        }
-        return [
-            (TABLES["publisher"], self.publisher),
-            (TABLES["relay"], self.relay),
-            (TABLES["consumer"], self.consumer),
-            (TABLES["ticks"], self.ticks),
-            (TABLES["lag"], self.lag),
-            (TABLES["forwarding"], self.forwarding),
-            *(
-                (table, made[ability])
-                for engine in shared_engines()
-                for ability, table in engine.metrics.items()
-                if engine is engine_of(self.config, ability)
-            ),
+        made = {"store": self.store, "router": self.router, "inbox": self.inbox}
+        return self.sources + [
+            source
+            for ability, part in made.items()
+            for source in _engine_source(self.config, ability, part)
         ]
 
     async def close(self) -> None:
         """After the last task has ended. The store is closed by the code that opened it."""
-        if self.between is not None:
-            await self.between.close()
-        if self.relay is not None:
-            await self.relay.close()
-        if self.reader is not None:
-            await self.reader.close()
+        for close in self.closers:
+            await close()
         await self.log.close()
 
 
@@ -192,6 +164,12 @@ async def await_database(clock: Clock, act: Callable[[], Awaitable[Result]]) -> 
                 raise
             _logger.warning("waiting for the database: %s", error)
         await pause(START_PAUSE_MS)
+
+
+def _engine_source(config: Config, ability: str, part: object) -> list[Source]:
+    """What Prometheus is told of what an engine made, if that engine tells something of it."""
+    table = engine_of(config, ability).metrics.get(ability)
+    return [] if table is None else [(table, part)]
 
 
 def engine_of(config: Config, ability: str) -> Engine:
@@ -260,6 +238,7 @@ def add_ticks(
         tasks=tasks,
         options=options,
     )
+    backbone.sources.append((TABLES["ticks"], backbone.ticks))
     return backbone.ticks
 
 
@@ -267,8 +246,8 @@ def add_forwarding(
     backbone: Backbone, config: Config, keys: KeyRing, *, clock: Clock, ids: IdSource, tasks: Tasks
 ) -> Forwarding:
     """What has sends appended by the gateway that writes to their chat already."""
-    backbone.between = between = ask(config, "between", gateway_id=backbone.name)
-    backbone.forwarding = Forwarding(
+    between = ask(config, "between", gateway_id=backbone.name)
+    backbone.forwarding = forwarding = Forwarding(
         gateway_id=backbone.name,
         store=backbone.store,
         between=between,
@@ -278,41 +257,11 @@ def add_forwarding(
         ids=ids,
         tasks=tasks,
     )
-    backbone.store.on_overtaken = backbone.forwarding.overtaken
-    return backbone.forwarding
-
-
-def add_inbox(
-    backbone: Backbone,
-    config: Config,
-    *,
-    hub: Hub,
-    on_revoked: Callable[[Sequence[SessionId]], None],
-    on_roster_changed: Callable[[ChatId], None],
-    on_news: Callable[[ChatNews], None],
-    on_forward: Callable[[bytes], None],
-    on_unrouted: Callable[[Sequence[UserId]], None],
-    on_lost: Callable[[], None],
-    clock: Clock,
-    tasks: Tasks,
-) -> None:
-    """What brings the pushes of all processes to this one's connections."""
-    backbone.inbox = inbox = ask(
-        config,
-        "inbox",
-        local=hub,
-        gateway_id=backbone.name,
-        random_hex=secrets.token_hex,
-        clock=clock,
-        tasks=tasks,
-        on_revoked=on_revoked,
-        on_roster_changed=on_roster_changed,
-        on_news=on_news,
-        on_forward=on_forward,
-        on_unrouted=on_unrouted,
-        on_lost=on_lost,
-    )
-    hub.use_registrar(inbox, tasks)
+    backbone.services["hot-chats"] = forwarding.run
+    backbone.sources.append((TABLES["forwarding"], forwarding))
+    backbone.closers.append(between.close)
+    backbone.store.on_overtaken = forwarding.overtaken
+    return forwarding
 
 
 def add_gateway_parts(
@@ -322,8 +271,7 @@ def add_gateway_parts(
     publisher = Publisher(
         log=backbone.log, outbox=backbone.store, clock=clock, options=config.ingest
     )
-    backbone.publisher = publisher
-    backbone.relay = Relay(
+    relay = Relay(
         relay_id=backbone.name,
         log=backbone.log,
         outbox=backbone.store,
@@ -333,13 +281,21 @@ def add_gateway_parts(
         take_left=publisher.take_left,
         unlogged=publisher.unlogged,
     )
-    backbone.lag = LagTeller(
+    lag = LagTeller(
         unlogged=publisher.unlogged.since,
         late=backbone.log.late,
         members=fanout,
         everybody=backbone.router,
         clock=clock,
     )
+    backbone.publisher = publisher
+    backbone.services |= {"publisher": publisher.run, "relay": relay.run, "log-lag": lag.run}
+    backbone.sources += [
+        (TABLES["publisher"], publisher),
+        (TABLES["relay"], relay),
+        (TABLES["lag"], lag),
+    ]
+    backbone.closers.append(relay.close)
     return publisher
 
 
@@ -357,8 +313,8 @@ def add_fanout_parts(
         ticks=NoTicks(),
         can_wait=True,
     )
-    backbone.reader = reader = ask(config, "log_reader", reader_id=backbone.name)
-    backbone.consumer = LogConsumer(
+    reader = ask(config, "log_reader", reader_id=backbone.name)
+    consumer = LogConsumer(
         reader=reader,
         letters=backbone.log,
         worker=worker,
@@ -366,4 +322,8 @@ def add_fanout_parts(
         clock=clock,
         options=config.fanout,
     )
+    backbone.services["log-consumer"] = consumer.run
+    backbone.sources.append((TABLES["consumer"], consumer))
+    backbone.sources += _engine_source(config, "log_reader", reader)
+    backbone.closers.append(reader.close)
     return worker

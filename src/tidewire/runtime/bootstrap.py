@@ -338,7 +338,7 @@ def _wire_cluster(
     config: Config, planes: Planes, machine: wiring.Machine, backbone: "Backbone"
 ) -> "Publisher":
     """Tie this process's planes to the others; what puts its commits into the log."""
-    from tidewire.runtime.backbone import add_fanout_parts, add_gateway_parts, add_inbox, ask
+    from tidewire.runtime.backbone import add_fanout_parts, add_gateway_parts, ask
 
     clock, _, tasks, _ = machine
     hub, authenticator, ticks = planes.hub, planes.accounts.authenticator, backbone.ticks
@@ -352,7 +352,7 @@ def _wire_cluster(
         authenticator.revoked(session_ids)
         hub.close_session(session_ids)
 
-    recheck = backbone.recheck = SessionRecheck(
+    recheck = SessionRecheck(
         store=planes.store,
         clock=clock,
         tasks=tasks,
@@ -360,16 +360,22 @@ def _wire_cluster(
         on_ended=ended,
     )
 
+    # A process that was killed told no other of the sessions that it had just ended.
+    backbone.rounds.append(recheck)
+
     def lost() -> None:
         """Word of others may have been lost: what was learned from it is learned anew."""
         planes.fanout.rosters_changed()
         authenticator.forget()
         recheck()
 
-    add_inbox(
-        backbone,
+    # It brings the pushes of all processes to this one's connections.
+    backbone.inbox = ask(
         config,
-        hub=hub,
+        "inbox",
+        local=hub,
+        gateway_id=backbone.name,
+        random_hex=secrets.token_hex,
         on_revoked=ended,
         on_roster_changed=planes.fanout.roster_changed,
         on_news=ticks.heard,
@@ -379,6 +385,7 @@ def _wire_cluster(
         clock=clock,
         tasks=tasks,
     )
+    hub.use_registrar(backbone.inbox, tasks)
     backbone.limits = ask(
         config,
         "limits",
@@ -386,9 +393,10 @@ def _wire_cluster(
         clock=clock,
         tasks=tasks,
     )
+    publisher = add_gateway_parts(backbone, config, fanout=planes.fanout, clock=clock)
     if config.cluster.role.fans_out:
         add_fanout_parts(backbone, config, clock=clock, tasks=tasks)
-    return add_gateway_parts(backbone, config, fanout=planes.fanout, clock=clock)
+    return publisher
 
 
 class Others(NamedTuple):

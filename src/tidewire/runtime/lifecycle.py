@@ -117,9 +117,8 @@ async def _keep_house(server: Server) -> None:
         work = server.planes.accounts.admin.keep_house()
         await _try(server, work, "accounts could not be kept in order")
         await _tend_keys(server)
-        if server.backbone is not None and server.backbone.recheck is not None:
-            # A process that was killed told no other of the sessions that it had just ended.
-            server.backbone.recheck()
+        for act in () if server.backbone is None else server.backbone.rounds:
+            act()
         await asyncio.sleep(HOUSE_S)
 
 
