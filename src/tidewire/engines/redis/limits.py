@@ -12,7 +12,7 @@ from typing import Final
 
 from tidewire.domain.rates import SharedView
 from tidewire.engines.redis.keys import limit_tag
-from tidewire.engines.redis.link import Argument, Call, Link, RedisLost
+from tidewire.engines.redis.link import Argument, Call, LinkedTask, RedisLost
 from tidewire.engines.redis.options import RedisOptions
 from tidewire.ports.runtime import Clock, Tasks
 
@@ -22,7 +22,7 @@ KEYS_MAX: Final = 2_000
 _logger = logging.getLogger(__name__)
 
 
-class LimitExchange:
+class LimitExchange(LinkedTask):
     """One for a process, for all its limits."""
 
     def __init__(
@@ -34,24 +34,15 @@ class LimitExchange:
         tasks: Tasks,
     ) -> None:
         """`views` are the limits by name; the same names mean the same limits everywhere."""
+        super().__init__("redis-limits", options, tasks)
         self.failures = 0
-        self._options = options
         self._views = dict(views)
         self._clock = clock
-        self._tasks = tasks
-        self._link = Link(options)
         self._stopping = asyncio.Event()
-        self._ended = asyncio.Event()
-        self._ended.set()
-
-    def start(self) -> None:
-        self._ended.clear()
-        self._tasks.start_service("redis-limits", self._run())
 
     async def stop(self) -> None:
         self._stopping.set()
-        await self._ended.wait()
-        await self._link.close()
+        await self._wait_for_end()
 
     async def exchange(self) -> None:
         """Tell what was used here, and hear what all have used. Raises RedisLost; what was to be
@@ -82,24 +73,21 @@ class LimitExchange:
 
     async def _run(self) -> None:
         is_alone = False
-        try:
-            while not self._stopping.is_set():
-                try:
-                    await self.exchange()
-                except RedisLost as error:
-                    self.failures += 1
-                    if not is_alone:
-                        _logger.info("limits are each server's own for now: %s", error)
-                    is_alone = True
-                else:
-                    is_alone = False
-                try:
-                    async with asyncio.timeout(self._options.limits_ms / 1000):
-                        await self._stopping.wait()
-                except TimeoutError:
-                    continue
-        finally:
-            self._ended.set()
+        while not self._stopping.is_set():
+            try:
+                await self.exchange()
+            except RedisLost as error:
+                self.failures += 1
+                if not is_alone:
+                    _logger.info("limits are each server's own for now: %s", error)
+                is_alone = True
+            else:
+                is_alone = False
+            try:
+                async with asyncio.timeout(self._options.limits_ms / 1000):
+                    await self._stopping.wait()
+            except TimeoutError:
+                continue
 
 
 def _name_of(limit: str, key: str) -> str:

@@ -29,6 +29,7 @@ from redis.exceptions import (
 from tidewire.domain.accounts import Secret
 from tidewire.engines.redis.keys import Keys
 from tidewire.engines.redis.options import RedisOptions
+from tidewire.ports.runtime import Tasks
 
 RENEW_S: Final = 1.0
 """How far apart a cluster is asked which server has what, while one does not answer."""
@@ -286,3 +287,32 @@ async def _send_to_node(
             except FAULTS as error:
                 one.result = error
     return [one.result for one in sent]
+
+
+class LinkedTask:
+    """A task with a link of its own: `_run`, from `start` until it ends by itself."""
+
+    def __init__(self, name: str, options: RedisOptions, tasks: Tasks) -> None:
+        self._name = name
+        self._options = options
+        self._tasks = tasks
+        self._link = Link(options)
+        self._ended = asyncio.Event()
+        self._ended.set()
+
+    def start(self) -> None:
+        self._ended.clear()
+        self._tasks.start_service(self._name, self._run_to_end())
+
+    async def _run(self) -> None:
+        raise NotImplementedError
+
+    async def _run_to_end(self) -> None:
+        try:
+            await self._run()
+        finally:
+            self._ended.set()
+
+    async def _wait_for_end(self) -> None:
+        await self._ended.wait()
+        await self._link.close()

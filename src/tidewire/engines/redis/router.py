@@ -19,7 +19,7 @@ from tidewire.domain.news import ChatNews
 from tidewire.domain.resync import ResyncReason
 from tidewire.engines.redis.entries import FIELDS, Words, appending_words, entries_by_gateway
 from tidewire.engines.redis.keys import route_tag
-from tidewire.engines.redis.link import Call, Link, RedisLost
+from tidewire.engines.redis.link import Call, LinkedTask, RedisLost
 from tidewire.engines.redis.options import RedisOptions
 from tidewire.engines.redis.push_queue import LOST, Batch, Kind, Parcel, PushQueue
 from tidewire.ports.router import Push, Router
@@ -50,16 +50,14 @@ class _Plan(NamedTuple):
     entries: dict[str, Words]
 
 
-class RedisRouter:
+class RedisRouter(LinkedTask):
     """Satisfies `ports.router.Router` for every process of a cluster."""
 
     def __init__(self, options: RedisOptions, *, router_id: str, tasks: Tasks) -> None:
         """`router_id` is new at each start. Must be made on the event loop that it is to serve."""
+        super().__init__("redis-router", options, tasks)
         self.counters = RouterCounters()
-        self._options = options
         self._router_id = router_id
-        self._tasks = tasks
-        self._link = Link(options)
         self._plan: _Plan | None = None
         # Gateways that missed something, and when they are to be told next.
         self._owed: set[str] = set()
@@ -68,20 +66,12 @@ class RedisRouter:
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._is_closing = False
-        self._ended = asyncio.Event()
-        self._ended.set()
-
-    def start(self) -> None:
-        """Begin to push. What was pushed before waits until now."""
-        self._ended.clear()
-        self._tasks.start_service("redis-router", self._run())
 
     async def stop(self) -> None:
         """Push what waits if Redis answers, and end. Call it when nothing is pushed any more."""
         self._is_closing = True
         self._wake.set()
-        await self._ended.wait()
-        await self._link.close()
+        await self._wait_for_end()
 
     # `ports.router.Router`.
 
@@ -141,24 +131,22 @@ class RedisRouter:
         self._wake.set()
 
     async def _run(self) -> None:
-        try:
-            while True:
-                await self._pay_debts()
-                batch = self.queue.take()
-                if batch is not None:
-                    is_pushed = await self._push(batch)
-                    self._progress.set()
-                    if not is_pushed:
-                        if self._is_closing and self.queue.owes_word:
-                            return
-                        await asyncio.sleep(self._options.retry_ms / 1000)
-                elif self._is_closing:
-                    return
-                else:
-                    self._wake.clear()
-                    await self._rest()
-        finally:
-            self._ended.set()
+        """Push what waits, also what was pushed before the start."""
+        while True:
+            await self._pay_debts()
+            batch = self.queue.take()
+            if batch is not None:
+                is_pushed = await self._push(batch)
+                self._progress.set()
+                if not is_pushed:
+                    if self._is_closing and self.queue.owes_word:
+                        return
+                    await asyncio.sleep(self._options.retry_ms / 1000)
+            elif self._is_closing:
+                return
+            else:
+                self._wake.clear()
+                await self._rest()
 
     async def _rest(self) -> None:
         """Until there is something to push, or a gateway to be told."""
