@@ -7,6 +7,7 @@ Every request gets exactly one answer while the connection lives (a digest: one 
 that is one-way gets none, and what comes unasked has no request_id. What a peer sends never raises.
 """
 
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Final, assert_never
 
 from tidewire.domain.delivery import Advance, DigestPage
@@ -87,72 +88,47 @@ class Rules:
         self.control_rate = Rate(options.control_rate_per_second, burst=options.control_burst)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Connection:
     """The state of one conversation. There may be ten thousand: what few use is made when used."""
 
-    __slots__ = (
-        "_control_full_at_us",
-        "_lane",
-        "_lines",
-        "_linger_until_ms",
-        "_offences",
-        "_pulse",
-        "_requests_waiting",
-        "_returns_at_ms",
-        "_rules",
-        "_sends_count",
-        "_sends_waiting",
-        "_token_ends_at_ms",
-        "_typing",
-        "close_reason",
-        "connection_id",
-        "device_id",
-        "features",
-        "is_backlogged",
-        "state",
-        "user_id",
-        "withheld",
-    )
+    _rules: Rules
+    _: KW_ONLY
+    connection_id: ConnectionId
+    user_id: UserId
+    device_id: str
+    token_ends_at_ms: InitVar[int]
+    """On the clock of `now_ms`, not on the calendar's."""
+    now_ms: InitVar[int]
+    features: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
+    """The features that the client is not told of."""
 
-    def __init__(
-        self,
-        rules: Rules,
-        *,
-        connection_id: ConnectionId,
-        user_id: UserId,
-        device_id: str,
-        token_ends_at_ms: int,
-        now_ms: int,
-        features: tuple[str, ...] = (),
-        withheld: tuple[str, ...] = (),
-    ) -> None:
-        """`token_ends_at_ms` is on the clock of `now_ms`, not on the calendar's. `withheld` are the
-        features that the client is not told of."""
-        self.connection_id = connection_id
-        self.user_id = user_id
-        self.device_id = device_id
-        self.features = features
-        self.withheld = withheld
-        self.state = CONNECTING
-        self.close_reason: str | None = None
-        """Why we closed or are closing it; None if we did not."""
-        self.is_backlogged = False
-        """The peer is slow: `outbound` wants to be told also when it gets better."""
-        self._rules = rules
-        self._lane = PageLane()
-        self._pulse = Pulse(rules.options, now_ms)
-        # Requests whose answers are still to come, and those of them that are being stored.
-        self._requests_waiting = 0
-        self._sends_waiting = 0
-        self._sends_count = 0
-        self._lines: Lines | None = None
+    state: State = field(default=CONNECTING, init=False)
+    close_reason: str | None = field(default=None, init=False)
+    """Why we closed or are closing it; None if we did not."""
+    is_backlogged: bool = field(default=False, init=False)
+    """The peer is slow: `outbound` wants to be told also when it gets better."""
+    _lane: PageLane = field(default_factory=PageLane, init=False)
+    _pulse: Pulse = field(init=False)
+    # Requests whose answers are still to come, and those of them that are being stored.
+    _requests_waiting: int = field(default=0, init=False)
+    _sends_waiting: int = field(default=0, init=False)
+    _sends_count: int = field(default=0, init=False)
+    _lines: Lines | None = field(default=None, init=False)
+    _token_ends_at_ms: int = field(init=False)
+    _returns_at_ms: int | None = field(default=None, init=False)
+    _linger_until_ms: int | None = field(default=None, init=False)
+    _control_full_at_us: int = field(default=0, init=False)
+    _offences: Offences | None = field(default=None, init=False)
+    _typing: TypingGate | None = field(default=None, init=False)
+
+    def __post_init__(self, token_ends_at_ms: int, now_ms: int) -> None:
         self._token_ends_at_ms = token_ends_at_ms
-        age_ms_max = rules.options.connection_age_ms_max
-        self._returns_at_ms = None if age_ms_max is None else now_ms + age_ms_max
-        self._linger_until_ms: int | None = None
-        self._control_full_at_us = 0
-        self._offences: Offences | None = None
-        self._typing: TypingGate | None = None
+        self._pulse = Pulse(self._rules.options, now_ms)
+        age_ms_max = self._rules.options.connection_age_ms_max
+        if age_ms_max is not None:
+            self._returns_at_ms = now_ms + age_ms_max
 
     # The beginning and the end.
 

@@ -13,6 +13,7 @@ import logging
 import pickle
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from inspect import iscoroutine
 from typing import Any, Final, cast
@@ -37,19 +38,21 @@ class FailedThere(Exception):
     """The other process failed for a reason that no code expected; its log says more."""
 
 
+@dataclass(eq=False, repr=False)
 class Link(asyncio.Protocol):
     """Made on the event loop; `connect` gives it its socket."""
 
-    def __init__(
-        self, acts: Acts, *, tasks: Tasks, on_lost: Callable[[], None], bytes_max: int
-    ) -> None:
-        """`on_lost` is called once, when nothing comes or goes any more; calls that were not
-        answered by then never are. At most `bytes_max` lie unread, then it is cut."""
+    acts: Acts
+    _: KW_ONLY
+    tasks: Tasks
+    on_lost: Callable[[], None]
+    """Is called once, when nothing comes or goes any more; calls that were not answered by then
+    never are."""
+    bytes_max: int
+    """At most so many bytes lie unread; with more the link is cut."""
+
+    def __post_init__(self) -> None:
         self.is_lost = False
-        self._acts = acts
-        self._tasks = tasks
-        self._on_lost = on_lost
-        self._bytes_max = bytes_max
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._arrived = bytearray()
@@ -126,7 +129,7 @@ class Link(asyncio.Protocol):
             self._transport.abort()
             return
         self._transport.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
-        if self._transport.get_write_buffer_size() > self._bytes_max:
+        if self._transport.get_write_buffer_size() > self.bytes_max:
             _logger.error("a link to another process is cut: it does not read what it is sent")
             self._transport.abort()
 
@@ -140,7 +143,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
-        self._on_lost()
+        self.on_lost()
 
     def data_received(self, data: bytes) -> None:
         arrived = self._arrived
@@ -163,14 +166,14 @@ class Link(asyncio.Protocol):
         try:
             if kind == _TELL:
                 _, name, args, named = what
-                self._acts[name](*args, **named)
+                self.acts[name](*args, **named)
             elif kind in (_ANSWER, _FAILURE):
                 done, failed = self._waiting.pop(what[1])
                 (done if kind == _ANSWER else failed)(what[2])
             else:
                 self._do(*what)
         except Exception as error:  # noqa: BLE001 - one act of many; the others go on
-            self._tasks.request_failed(RequestKind.LINK, error)
+            self.tasks.request_failed(RequestKind.LINK, error)
 
     def _do(
         self, kind: int, number: int, name: str, args: tuple[Any, ...], named: dict[str, Any]
@@ -181,12 +184,12 @@ class Link(asyncio.Protocol):
             self._loop.call_soon(self._do_back, number, name, args, named)
             return
         try:
-            result = self._acts[name](*args, **named)
+            result = self.acts[name](*args, **named)
         except Exception as error:  # noqa: BLE001 - it is the caller's
             self._fail(number, error)
             return
         if iscoroutine(result):
-            self._tasks.start_request(
+            self.tasks.start_request(
                 RequestKind.LINK, self._finish(number, result), partial(self._fail, number)
             )
         else:
@@ -196,7 +199,7 @@ class Link(asyncio.Protocol):
         self, number: int, name: str, args: tuple[Any, ...], named: dict[str, Any]
     ) -> None:
         try:
-            self._acts[name](*args, done=partial(self._answer, number), **named)
+            self.acts[name](*args, done=partial(self._answer, number), **named)
         except Exception as error:  # noqa: BLE001 - it is the caller's
             self._fail(number, error)
 
@@ -220,7 +223,7 @@ class Link(asyncio.Protocol):
     def _told(self, error: Exception) -> Exception:
         if isinstance(error, StoreUnusable):
             # This process cannot say what it has committed.
-            self._tasks.service_failed("store", error)
+            self.tasks.service_failed("store", error)
         if isinstance(error, TidewireError):
             return error
         return FailedThere(f"{type(error).__name__}: {error}")

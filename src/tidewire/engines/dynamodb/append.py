@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -83,32 +84,24 @@ class Known(msgspec.Struct, frozen=True):
         return (self.head, self.membership_version) == (other.head, other.membership_version)
 
 
+@dataclass(eq=False, repr=False)
 class Batch:
     """Some sends of one chat on their way into the store: as many of the first ones as one
     transaction takes."""
 
-    def __init__(
-        self,
-        database: Database,
-        cache: Senders,
-        rosters: MemberCache[MemberState],
-        tails: Tails,
-        version: SeenVersion,
-        on_overtaken: Callable[[ChatId], None],
-        sends: Sequence[SendMessage],
-        now_ms: int,
-    ) -> None:
-        assert 0 < len(sends) <= SENDS_PER_TRANSACTION_MAX
-        self._database = database
-        self._cache = cache
-        self._rosters = rosters
-        self._tails = tails
-        self._version = version
-        self._on_overtaken = on_overtaken
-        self._sends = sends
-        self._chat_id = sends[0].chat_id
-        self._now_ms = now_ms
-        self._is_plain = all(send.is_plain for send in sends)
+    database: Database
+    cache: Senders
+    rosters: MemberCache[MemberState]
+    tails: Tails
+    version: SeenVersion
+    on_overtaken: Callable[[ChatId], None]
+    sends: Sequence[SendMessage]
+    now_ms: int
+
+    def __post_init__(self) -> None:
+        assert 0 < len(self.sends) <= SENDS_PER_TRANSACTION_MAX
+        self._chat_id = self.sends[0].chat_id
+        self._is_plain = all(send.is_plain for send in self.sends)
         self._outcomes: dict[int, AppendOutcome] = {}
         self._has_tried = False
         self._conflicts = 0
@@ -136,26 +129,26 @@ class Batch:
                 tried = min(tried + 1, CONFLICT_STEPS_MAX + 1)
             except BaseException:
                 # What has become of the commit is not known.
-                self._tails.forget(self._chat_id)
+                self.tails.forget(self._chat_id)
                 raise
 
     async def _after(self, cancelled: Cancelled, before: Known, tried: int) -> Known:
         """What is to be known for the next try. Read at once after the first failure, and while
         another's transaction is in the way: the same commit again would only fail again."""
-        self._tails.forget(self._chat_id)
+        self.tails.forget(self._chat_id)
         if hindrance_of(cancelled.codes) is None:
-            self._database.counts.fences_failed += 1
+            self.database.counts.fences_failed += 1
             if tried:
-                await self._database.pause(Hindrance.CONFLICT, tried - 1)
+                await self.database.pause(Hindrance.CONFLICT, tried - 1)
             known = await self._look()
             if known.head > before.head:
-                self._on_overtaken(self._chat_id)
+                self.on_overtaken(self._chat_id)
             return known
-        self._on_overtaken(self._chat_id)
+        self.on_overtaken(self._chat_id)
         known = await self._look()
         if known.is_same_end(before):
             # The other one is not done yet.
-            await self._database.pause(Hindrance.CONFLICT, self._conflicts)
+            await self.database.pause(Hindrance.CONFLICT, self._conflicts)
         self._conflicts += 1
         return known
 
@@ -164,8 +157,8 @@ class Batch:
     def _guess(self) -> Known | None:
         """What is known without reading, if it is enough to store all of these sends. Where a
         sender is to be refused, or a send amends other entries, everything is read."""
-        chat_id, sends = self._chat_id, self._sends
-        tail = self._tails.find(chat_id, len(sends), time.monotonic()) if self._is_plain else None
+        chat_id, sends = self._chat_id, self.sends
+        tail = self.tails.find(chat_id, len(sends), time.monotonic()) if self._is_plain else None
         if tail is None:
             return None
         senders = list(dict.fromkeys(send.sender_id for send in sends))
@@ -188,13 +181,13 @@ class Batch:
     # Phase 0.
 
     async def _look(self) -> Known:
-        sends = self._sends
+        sends = self.sends
         senders = list(dict.fromkeys(s.sender_id for s in sends if s.sender_id != SYSTEM))
         found = await self._found(senders)
         head_row = found[schema.CHATS]
         chat = values.chat_of(head_row)
         earlier = [
-            earlier_send_of(found[schema.KEYS, index], send, now_ms=self._now_ms)
+            earlier_send_of(found[schema.KEYS, index], send, now_ms=self.now_ms)
             for index, send in enumerate(sends)
         ]
         positions: dict[UserId, Positions | None] = {}
@@ -221,9 +214,9 @@ class Batch:
                 sends,
                 found,
                 [one for one, state in members.items() if state is not None],
-                takes_entries=self._version.has(ENTRIES),
+                takes_entries=self.version.has(ENTRIES),
             )
-            concerned = await look_closer(self._database, sends, concerned, earlier, authors)
+            concerned = await look_closer(self.database, sends, concerned, earlier, authors)
         return Known(
             head,
             version,
@@ -238,7 +231,7 @@ class Batch:
 
     async def _found(self, senders: Sequence[UserId]) -> Found:
         """The rows that are known by name beforehand, all at once."""
-        chat_id, sends = self._chat_id, self._sends
+        chat_id, sends = self._chat_id, self.sends
         wanted: dict[object, Wanted] = {
             schema.CHATS: (schema.CHATS, {"chat_id": chat_id}),
             schema.COUNTERS: (schema.COUNTERS, {"chat_id": chat_id}),
@@ -251,12 +244,12 @@ class Batch:
             wanted[schema.POSITIONS, user] = (schema.POSITIONS, place)
         if not self._is_plain:
             wanted |= places_concerned(chat_id, sends)
-            if not self._version.has(ENTRIES):
+            if not self.version.has(ENTRIES):
                 wanted[schema.STORE] = (schema.STORE, KEY)
-        rows_found = await self._database.get_many(list(wanted.values()))
+        rows_found = await self.database.get_many(list(wanted.values()))
         found = dict(zip(wanted, rows_found, strict=True))
         if schema.STORE in found:
-            self._version.see(found[schema.STORE])
+            self.version.see(found[schema.STORE])
         return found
 
     def _remembered(
@@ -264,11 +257,11 @@ class Batch:
     ) -> dict[UserId, MemberState | None]:
         """Those who are known under this version: who has sent, and of these users all whom a
         roster shows that was read for another reason."""
-        roster = self._rosters.find(self._chat_id, version) or {}
+        roster = self.rosters.find(self._chat_id, version) or {}
         known: dict[UserId, MemberState | None] = {
             one: roster[one] for one in users if one in roster
         }
-        return known | dict(self._cache.find(self._chat_id, version) or {})
+        return known | dict(self.cache.find(self._chat_id, version) or {})
 
     async def _members(
         self, users: Sequence[UserId], version: int
@@ -277,7 +270,7 @@ class Batch:
         known = self._remembered(users, version)
         missing = [user_id for user_id in users if user_id not in known]
         if missing:
-            found = await self._database.get_many(
+            found = await self.database.get_many(
                 [
                     (schema.MEMBERSHIPS, {"chat_id": self._chat_id, "user_id": user_id})
                     for user_id in missing
@@ -289,7 +282,7 @@ class Batch:
             }
             # If the version has moved since the head was read, the fence will fail, and whatever
             # is remembered here under the old version is never asked for again.
-            self._cache.remember(self._chat_id, version, latest(known))
+            self.cache.remember(self._chat_id, version, latest(known))
         return known
 
     def _judge(self, known: Known) -> tuple[Plan, list[int]]:
@@ -297,7 +290,7 @@ class Batch:
         the next transaction. Those that this one stores, and those that it has stored already."""
         plan = Plan(self._chat_id, known.concerned)
         own: list[int] = []
-        for index, send in enumerate(self._sends):
+        for index, send in enumerate(self.sends):
             if index in self._outcomes:
                 continue
             if plan.must_wait(send):
@@ -329,14 +322,14 @@ class Batch:
         for index in own:
             first = known.earlier[index]
             assert first is not None
-            table, sequence = table_of(self._sends[index].amends), first.answer.sequence
+            table, sequence = table_of(self.sends[index].amends), first.answer.sequence
             wanted.append((table, {"chat_id": self._chat_id, "sequence": sequence}))
 
         async def look() -> list[Row] | None:
-            found = [row for row in await self._database.get_many(wanted) if row is not None]
+            found = [row for row in await self.database.get_many(wanted) if row is not None]
             return found if len(found) == len(wanted) else None
 
-        for index, row in zip(own, await self._database.until_shown(look), strict=True):
+        for index, row in zip(own, await self.database.until_shown(look), strict=True):
             self._note(index, entry_of(row), known)
 
     # Phase 1.
@@ -348,16 +341,16 @@ class Batch:
         lost, the numbers are there all the same."""
         counter, lost = known.counter, 0
         while counter is not None and not counter.has(count, known.head):
-            step = counter.step(count, known.head, self._now_ms)
+            step = counter.step(count, known.head, self.now_ms)
             if step is None:
                 return None
-            write = move_ahead(self._chat_id, counter, step, head=known.head, now_ms=self._now_ms)
+            write = move_ahead(self._chat_id, counter, step, head=known.head, now_ms=self.now_ms)
             try:
-                counter = counter_of(await self._database.write(write, returned="ALL_NEW"))
+                counter = counter_of(await self.database.write(write, returned="ALL_NEW"))
             except ConditionFailed as failed:
                 counter = counter_of(failed.row)
             except AnswerLost:
-                await self._database.pause(Hindrance.LOST, lost)
+                await self.database.pause(Hindrance.LOST, lost)
                 lost += 1
         return counter
 
@@ -371,12 +364,12 @@ class Batch:
             self._outcomes |= {index: CounterMissing(self._chat_id) for index in waiting}
             return True
         seen_at_s = known.seen_at_s if counter is known.counter else time.monotonic()
-        sends = [self._sends[index] for index in waiting]
+        sends = [self.sends[index] for index in waiting]
         messages = number(
             sends,
             first=counter.first(known.head),
             head=known.head,
-            now_ms=self._now_ms,
+            now_ms=self.now_ms,
             counts=plan.counts,
         )
         self._has_tried = True
@@ -384,18 +377,18 @@ class Batch:
             messages,
             [send.origin_connection_id for send in sends],
             membership_version=known.membership_version,
-            now_ms=self._now_ms,
+            now_ms=self.now_ms,
             last_message=known.last_message,
-            are_indexed=not await self._version.look_for(PLACED, self._database),
+            are_indexed=not await self.version.look_for(PLACED, self.database),
         )
         writes += amendment_writes(messages, known.concerned)
         try:
-            await self._database.transact(writes, tries_conflicts=False)
+            await self.database.transact(writes, tries_conflicts=False)
         except Cancelled as cancelled:
             self._check_sequences_are_free(cancelled, len(messages))
             raise
         tail = Tail(messages[-1].sequence, known.membership_version, counter, seen_at_s)
-        self._tails.committed(self._chat_id, tail)
+        self.tails.committed(self._chat_id, tail)
         for index, message in zip(waiting, messages, strict=True):
             self._note(index, message, known)
         return True
@@ -410,10 +403,10 @@ class Batch:
             )
 
     def _note(self, index: int, message: Message, known: Known) -> None:
-        send = self._sends[index]
+        send = self.sends[index]
         sender_id = send.sender_id
         # The commit behind a gap counts it, so that it counts also if its process has died.
-        self._database.counts.sequences_skipped += message.sequence - message.prev_sequence - 1
+        self.database.counts.sequences_skipped += message.sequence - message.prev_sequence - 1
         self._outcomes[index] = answer_of(
             message, deduplicated=False, moderated=_moderated(send, known.concerned)
         )
