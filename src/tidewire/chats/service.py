@@ -93,7 +93,12 @@ class ChatService:
             command, members_max=self.options.group_members_max, now_ms=now_ms
         )
         if made.created:
-            self._note(AuditAction.GROUP_CREATED, actor, made.chat.chat_id, count=len(members) + 1)
+            self.trail.record(
+                AuditAction.GROUP_CREATED,
+                actor=actor,
+                chat_id=made.chat.chat_id,
+                count=len(members) + 1,
+            )
         return made
 
     async def add_member(
@@ -109,18 +114,20 @@ class ChatService:
             members_max=self.options.group_members_max,
             now_ms=self.clock.wall_ms(),
         )
-        self._note(AuditAction.MEMBER_ADDED, actor, chat_id, user_id, reason=role)
+        self.trail.record(
+            AuditAction.MEMBER_ADDED, actor=actor, chat_id=chat_id, target=user_id, reason=role
+        )
         return member
 
     async def remove_member(self, actor: UserId, chat_id: ChatId, user_id: UserId) -> None:
         await self.store.remove_member(actor, chat_id, user_id, now_ms=self.clock.wall_ms())
-        self._note(AuditAction.MEMBER_REMOVED, actor, chat_id, user_id)
+        self.trail.record(AuditAction.MEMBER_REMOVED, actor=actor, chat_id=chat_id, target=user_id)
 
     async def leave(self, actor: UserId, chat_id: ChatId, *, for_good: bool = False) -> None:
         """Leave a group; `for_good`: and the actor cannot be added again, until `readmit`."""
         now_ms = self.clock.wall_ms()
         await self.store.leave(actor, chat_id, for_good=for_good, now_ms=now_ms)
-        self._note(AuditAction.MEMBER_LEFT, actor, chat_id, actor)
+        self.trail.record(AuditAction.MEMBER_LEFT, actor=actor, chat_id=chat_id, target=actor)
 
     async def change_role(
         self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role
@@ -128,19 +135,23 @@ class ChatService:
         member = await self.store.change_role(
             actor, chat_id, user_id, role, now_ms=self.clock.wall_ms()
         )
-        self._note(AuditAction.ROLE_CHANGED, actor, chat_id, user_id, reason=role)
+        self.trail.record(
+            AuditAction.ROLE_CHANGED, actor=actor, chat_id=chat_id, target=user_id, reason=role
+        )
         return member
 
     async def hand_over(self, actor: UserId, chat_id: ChatId, user_id: UserId) -> Member:
         """Make another member the owner of the actor's group; the actor stays as an admin."""
         owner = await self.store.hand_over(actor, chat_id, user_id, now_ms=self.clock.wall_ms())
-        self._note(AuditAction.GROUP_HANDED_OVER, actor, chat_id, user_id)
+        self.trail.record(
+            AuditAction.GROUP_HANDED_OVER, actor=actor, chat_id=chat_id, target=user_id
+        )
         return owner
 
     async def close_group(self, actor: UserId, chat_id: ChatId) -> None:
         """End the actor's group: it has no members any more."""
         await self.store.close_group(actor, chat_id, now_ms=self.clock.wall_ms())
-        self._note(AuditAction.GROUP_CLOSED, actor, chat_id)
+        self.trail.record(AuditAction.GROUP_CLOSED, actor=actor, chat_id=chat_id)
 
     async def depart(self, actor: UserId, chat_id: ChatId) -> None:
         """Leave a group whatever the actor's role is: as `leave`, but an owner's group passes to
@@ -174,7 +185,7 @@ class ChatService:
         renamed = await self.store.rename(
             actor, chat_id, check_chat_name(name), now_ms=self.clock.wall_ms()
         )
-        self._note(AuditAction.GROUP_RENAMED, actor, chat_id)
+        self.trail.record(AuditAction.GROUP_RENAMED, actor=actor, chat_id=chat_id)
         return renamed
 
     async def mute(self, actor: UserId, chat_id: ChatId, hours: int | None) -> Member:
@@ -203,17 +214,3 @@ class ChatService:
                 "drawn into chats in an hour",
                 retry_after_ms=wait_ms,
             )
-
-    def _note(
-        self,
-        action: AuditAction,
-        actor: UserId,
-        chat_id: ChatId,
-        target: UserId | None = None,
-        *,
-        reason: str | None = None,
-        count: int | None = None,
-    ) -> None:
-        self.trail.record(
-            action, actor=actor, target=target, chat_id=chat_id, reason=reason, count=count
-        )

@@ -69,7 +69,7 @@ def new_direct(
         shares_group=shares_group,
     )
     roles = {command.actor_id: Role.MEMBER, command.other_id: Role.MEMBER}
-    return _new_chat(command.chat_id, ChatType.DIRECT, None, command.actor_id, roles, now_ms)
+    return _new_chat(command, ChatType.DIRECT, None, roles, now_ms)
 
 
 def check_found_group(
@@ -98,14 +98,8 @@ def new_group(
     them, who cannot join a chat. `refuse`: a member blocks the creator."""
     check_people(missing)
     access.check_founders(refuse=refuse)
-    return _new_chat(
-        command.chat_id,
-        ChatType.GROUP,
-        command.name,
-        command.actor_id,
-        group_roles(command.actor_id, command.member_ids),
-        now_ms,
-    )
+    roles = group_roles(command.actor_id, command.member_ids)
+    return _new_chat(command, ChatType.GROUP, command.name, roles, now_ms)
 
 
 def group_roles(creator: UserId, member_ids: Sequence[UserId]) -> dict[UserId, Role]:
@@ -132,18 +126,17 @@ def check_people(missing: Sequence[UserId]) -> None:
 
 
 def _new_chat(
-    chat_id: ChatId,
+    command: CreateDirect | CreateGroup,
     chat_type: ChatType,
     name: str | None,
-    creator: UserId,
     roles: dict[UserId, Role],
     now_ms: int,
 ) -> NewChat:
     chat = Chat(
-        chat_id=chat_id,
+        chat_id=command.chat_id,
         chat_type=chat_type,
         name=name,
-        created_by=creator,
+        created_by=command.actor_id,
         created_at_ms=now_ms,
         updated_at_ms=now_ms,
         membership_version=1,

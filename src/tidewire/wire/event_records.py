@@ -10,16 +10,8 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from tidewire.domain import events
+from tidewire.domain import events, ids
 from tidewire.domain.chats import Chat, ChatType, Role
-from tidewire.domain.ids import (
-    ChatId,
-    ClientMessageId,
-    ConnectionId,
-    MessageId,
-    UserId,
-    is_safe_token,
-)
 from tidewire.domain.messages import Amendment, EntryKind, Message, MessageBody
 from tidewire.wire.fields import Count, Cursor, SequenceNumber, tags_of
 from tidewire.wire.forms import form_of
@@ -34,10 +26,10 @@ EVENT_TYPE_CHARACTERS_MAX: Final = 64
 class _ChatPayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The chat after the event."""
 
-    chat_id: ChatId
+    chat_id: ids.ChatId
     chat_type: ChatType
     name: str | None = None
-    created_by: UserId
+    created_by: ids.UserId
     created_at: str
     updated_at: str
     membership_version: Count
@@ -51,7 +43,7 @@ class _PersistedBody(MessageBody, frozen=True, gc=False, kw_only=True, omit_defa
     content: str = ""
     """Not there if it `is_damaged` or `is_deleted`."""
     content_type: str
-    client_message_id: ClientMessageId
+    client_message_id: ids.ClientMessageId
     created_at: str
     is_damaged: bool = False
     is_deleted: bool = False
@@ -59,15 +51,15 @@ class _PersistedBody(MessageBody, frozen=True, gc=False, kw_only=True, omit_defa
     deleted_by: SequenceNumber | None = None
     membership_version: Count
     """The roster that the message was sent to; a reader with an older one reloads (K-04)."""
-    origin_connection_id: ConnectionId | None = None
+    origin_connection_id: ids.ConnectionId | None = None
 
 
 class MessagePersistedPayload(_PersistedBody, frozen=True, gc=False):
-    chat_id: ChatId
-    message_id: MessageId
+    chat_id: ids.ChatId
+    message_id: ids.MessageId
     sequence: SequenceNumber
     prev_sequence: Cursor
-    sender_id: UserId
+    sender_id: ids.UserId
 
 
 class EntryPersistedPayload(MessagePersistedPayload, frozen=True, gc=False, kw_only=True):
@@ -83,30 +75,30 @@ class EntryPersistedPayload(MessagePersistedPayload, frozen=True, gc=False, kw_o
 
 
 class ChatCreatedPayload(_ChatPayload, frozen=True, kw_only=True):
-    initial_members: Sequence[UserId]
+    initial_members: Sequence[ids.UserId]
     status: str
     member_count: Count
 
 
 class ChatUpdatedPayload(_ChatPayload, frozen=True, kw_only=True):
     member_count: Count
-    changed_by: UserId
+    changed_by: ids.UserId
     changed_at: str
 
 
 class MembershipChangedPayload(_ChatPayload, frozen=True, kw_only=True):
-    user_id: UserId
+    user_id: ids.UserId
     change_type: events.MembershipChange
     role: Role
     joined_sequence: Cursor
-    changed_by: UserId
+    changed_by: ids.UserId
     changed_at: str
     member_count_after: Count
 
 
 class ChatClosedPayload(_ChatPayload, frozen=True, kw_only=True):
-    members: Sequence[UserId]
-    closed_by: UserId
+    members: Sequence[ids.UserId]
+    closed_by: ids.UserId
     closed_at: str
 
 
@@ -116,7 +108,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="event_type")
     event_id: str
     event_version: int
     event_time: str
-    partition_key: ChatId
+    partition_key: ids.ChatId
     producer_id: str
     trace_id: str
 
@@ -178,7 +170,7 @@ class UnknownRecord(msgspec.Struct, frozen=True):
     those who read the chat sync again (K-09)."""
 
     event_type: str
-    chat_id: ChatId
+    chat_id: ids.ChatId
 
 
 class RecordRefusal(msgspec.Struct, frozen=True):
@@ -279,9 +271,9 @@ def _unknown(data: bytes | memoryview) -> UnknownRecord | None:
     event_type, chat_id = envelope.event_type, envelope.partition_key
     if not isinstance(event_type, str) or event_type in EVENT_TYPES:
         return None
-    if not isinstance(chat_id, str) or not is_safe_token(chat_id):
+    if not isinstance(chat_id, str) or not ids.is_safe_token(chat_id):
         return None
-    return UnknownRecord(event_type[:EVENT_TYPE_CHARACTERS_MAX], ChatId(chat_id))
+    return UnknownRecord(event_type[:EVENT_TYPE_CHARACTERS_MAX], ids.ChatId(chat_id))
 
 
 def _fault_of(record: EventRecord) -> str | None:

@@ -40,6 +40,8 @@ _CHANGES: Final = {
     MembershipChange.REMOVED: "member_removed",
     MembershipChange.ROLE_CHANGED: "role_changed",
 }
+_OF_AMENDMENTS: Final = ("target", "reason", "emoji", "is_on", "count")
+"""What the wire has of an amendment beside its kind."""
 
 
 def message_frame(message: Message, *, now_ms: int) -> MessageFrame | EntryFrame:
@@ -76,16 +78,7 @@ def message_frame(message: Message, *, now_ms: int) -> MessageFrame | EntryFrame
 def plain_frame(entry: EntryFrame) -> MessageFrame:
     """The same push for a client that knows messages alone: it continues the chain, and says
     nothing."""
-    plain = form_of(
-        PlainPayload,
-        entry.payload,
-        content="",
-        target=None,
-        reason=None,
-        emoji=None,
-        is_on=None,
-        count=None,
-    )
+    plain = form_of(PlainPayload, entry.payload, content="", **dict.fromkeys(_OF_AMENDMENTS))
     return MessageFrame(timestamp=entry.timestamp, payload=plain)
 
 
