@@ -31,7 +31,7 @@ class Registration(StrEnum):
     INVITE = "invite"
     """Who has an invite, which lets one in."""
     CLOSED = "closed"
-    """Nobody: the operator makes them."""
+    """No user: the operator makes the accounts."""
 
     def decided(self, *, is_private: bool) -> "Registration":
         """What `auto` comes to. `is_private`: only this machine reaches the server."""

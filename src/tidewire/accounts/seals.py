@@ -2,8 +2,8 @@
 make one. PURE.
 
 A seal names the gateway that it is for, whose name is new at each start, so that it is good nowhere
-else. What it protects can be read by whoever carries it. Who has the key could sign access tokens,
-and so send in anybody's name, anyway.
+else. It hides nothing: what carries it can read what it protects. Who has the key could sign access
+tokens, and so send in any user's name, anyway.
 """
 
 import hmac

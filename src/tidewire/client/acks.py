@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tidewire.domain.ids import ChatId
 
 OWN_LATER: Final = 6
-"""So many times as long as the others' wait own messages: as a rule somebody answers before, and
-both are told at once."""
+"""Own messages wait so many times as long as those of others: as a rule an answer comes before, and
+one acknowledgement tells of both."""
 
 
 class _Due(msgspec.Struct, eq=False):

@@ -19,7 +19,7 @@ class _Partition(NamedTuple):
 
 
 class Progress:
-    """Of one reader. Whoever reads bounds it by `len`."""
+    """Of one reader, which bounds it by `len`."""
 
     def __init__(self) -> None:
         self._partitions: dict[Place, _Partition] = {}

@@ -187,7 +187,7 @@ class FanoutWorker(Service):
             self._set_status_timer()
 
     def _event_failed(self, error: Exception, user_ids: Sequence[UserId] | None = None) -> None:
-        """An event could not be pushed to these users, or to whomever it concerns. Replaying it
+        """An event could not be pushed to these users, or to those whom it concerns. Replaying it
         would fail again, so they sync."""
         self.tasks.request_failed(RequestKind.PUSH, error)
         self.counters.resyncs += 1

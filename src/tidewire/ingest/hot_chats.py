@@ -1,7 +1,7 @@
 """Which gateway appends to a chat that several write to: the lease of a hot chat. PURE.
 
-A gateway whose commit came too late in a chat asks for its lease. Whoever has the lease appends;
-the others forward to it. The lease is only manners: fences decide what is stored, so one that is
+A gateway whose commit came too late in a chat asks for its lease. The one that has it appends; the
+others forward to it. The lease is only manners: fences decide what is stored, so one that is
 lost, stale or held by two costs time and never order. It is asked for again and again while it is
 of use, and lapses by itself: of use to its holder while others forward to it and it has messages
 of its own, to the others while they have any.
@@ -29,7 +29,7 @@ assert 3 * ASK_MS < LEASE_MS < IN_USE_MS
 
 
 class Chat(msgspec.Struct):
-    """What is known of a chat in which somebody else was quicker."""
+    """What is known of a chat in which another gateway was quicker."""
 
     since_ms: int
     """Since when the lease is asked for, or is with its holder."""
@@ -112,7 +112,7 @@ class HotChats:
         return True
 
     def forget(self) -> None:
-        """Nobody can be asked: everything is appended here."""
+        """No gateway can be asked: everything is appended here."""
         self._chats.clear()
 
     def _is_in_use(self, chat: Chat, now_ms: int) -> bool:

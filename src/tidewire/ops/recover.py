@@ -43,8 +43,8 @@ class InconsistentCounter(StoreUnusable):
 
     def __init__(self, chat_id: ChatId, *, counter: int, highest: int) -> None:
         super().__init__(
-            f"{chat_id} has a counter, {counter}, but its sequences go up to {highest}: somebody "
-            "changed it, or this database is made of parts of different age. Restore the last "
+            f"{chat_id} has a counter, {counter}, but its sequences go up to {highest}: it was "
+            "changed by hand, or this database is made of parts of different age. Restore the last "
             "backup. If you know that only this row is wrong, stop the server, take a backup, "
             "delete this chat's row of the table chat_counters, and run this command again"
         )

@@ -7,12 +7,12 @@ from tidewire.domain.ids import ChatId
 
 
 class Between(Protocol):
-    """Nothing that is told here is sure to arrive, or to arrive once; whoever tells knows what to
-    do without an answer."""
+    """Nothing that is told here is sure to arrive, or to arrive once. A gateway that tells
+    something knows what to do without an answer."""
 
     async def leases(self, wishes: Sequence[tuple[ChatId, str]], life_ms: int) -> list[str]:
-        """Ask for the leases of chats; who has each now, in the same order: this gateway if nobody
-        had it, for so long. One that the gateway named beside its chat has may be taken from it.
+        """Ask for the leases of chats; who has each now, in the same order: this gateway, if it was
+        free, for so long. One that the gateway named beside its chat has may be taken from it.
         Raises Unavailable."""
         ...
 

@@ -107,8 +107,8 @@ class Tasks(Protocol):
         self, kind: RequestKind, error: Exception, names: Mapping[str, object] = NO_NAMES
     ) -> None:
         """A request failed outside of a task, or inside one that goes on: log and count it.
-        `names` says whom it concerns, for the log. Never raises; telling the caller is left to
-        whoever calls."""
+        `names` says whom it concerns, for the log. Never raises. It does not tell
+        the client: the code that calls this does."""
         ...
 
 

@@ -155,8 +155,8 @@ class ChatStore(Protocol):
     async def create_direct(self, command: chats.CreateDirect, *, now_ms: int) -> chats.CreatedChat:
         """The one chat of a pair, made with its counter and both members if it was not there.
 
-        Two that create at once get the same chat. One that is there is found, whoever blocks whom;
-        if the actor has hidden it, the actor sees it again.
+        Two that create at once get the same chat. One that is there is found, blocks or not; if
+        the actor has hidden it, the actor sees it again.
         Raises UserNotFound, InvalidOperation (oneself), and what `access.check_begin_direct` does.
         """
         ...

@@ -328,8 +328,8 @@ def say_hello(
 ) -> None:
     """Send a message from one user to another.
 
-    For trying things out, and for scripts on the server's own machine: nobody is
-    asked for a password. The two get a direct chat if they have none yet. From
+    For trying things out, and for scripts on the server's own machine: it asks
+    for no password. The two get a direct chat if they have none yet. From
     anywhere else, with a login: 'tidewire send'.
     """
     arguments = {"sender": sender, "recipient": recipient, "text": text}

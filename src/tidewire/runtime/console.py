@@ -136,7 +136,7 @@ def tell_copies(copies: Iterable["Path | str"]) -> None:
 
 
 def _print(text: str, stream: TextIO, indent: str) -> None:
-    """Wrapped where somebody reads it on a terminal; for programs one sentence is one line."""
+    """Wrapped for a person at a terminal; for programs one sentence is one line."""
     if stream.isatty():
         text = textwrap.fill(
             text,

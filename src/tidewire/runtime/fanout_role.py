@@ -31,7 +31,7 @@ class FanoutServer:
         self.readiness.is_ready = True
 
     async def stop(self, *, is_started: bool) -> None:
-        """A batch that is cut off is read again by somebody else: nothing is waited for."""
+        """Waits for nothing: another worker reads a batch again that is cut off."""
         self.readiness.is_ready = False
         if is_started:
             await self.edge.stop_accepting()

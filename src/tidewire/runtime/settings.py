@@ -30,7 +30,7 @@ _FALSE: Final = ("false", "no", "off", "0")
 
 
 class Given(NamedTuple):
-    """A value as somebody gave it, and where: `text` from flags and the environment is a str, from
+    """A value as it was given, and where: `text` from flags and the environment is a str, from
     a file it has the type that TOML gives it."""
 
     value: object

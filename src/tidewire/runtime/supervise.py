@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 class TaskDisappeared(Exception):
-    """A task was cancelled by somebody other than its owner, so it ended without an error."""
+    """A task was cancelled by code that does not own it, so it ended without an error."""
 
 
 def stop_process(name: str, error: BaseException) -> None:

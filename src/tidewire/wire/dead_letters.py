@@ -9,7 +9,7 @@ import msgspec
 from tidewire.wire.timestamps import WIRE_TIME_MS_MAX, format_time_ms
 
 ATTEMPTS_HEADER: Final = "x-processing-attempts"
-"""Somebody who puts a dead letter back into its topic may say how often it was tried."""
+"""Who puts a dead letter back into its topic may say how often it was tried."""
 ATTEMPTS_MAX: Final = 1_000_000
 
 Headers = Sequence[tuple[str, bytes | None]]

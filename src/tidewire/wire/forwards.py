@@ -22,8 +22,8 @@ class Forwarded(msgspec.Struct, frozen=True, tag="forwarded"):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What became of one send: stored, refused for good, or neither (all None): then nobody has
-    decided, and the origin does."""
+    """What became of one send: stored, refused for good, or neither (all None): then nothing
+    is decided, and the origin decides."""
 
     stored: Appended | None = None
     code: ErrorCode | None = None
@@ -68,7 +68,7 @@ def told_of(outcome: AppendOutcome) -> Told:
 
 
 def outcome_of(told: Told) -> AppendOutcome | None:
-    """None: nobody has decided."""
+    """None: nothing is decided."""
     if told.code is None:
         return told.stored
     refusal = Refused(told.sentence, **told.details)

@@ -149,7 +149,7 @@ def chat_update_frame(
     match event:
         case ChatCreated():
             change, changed_by, changed_at_ms = "created", chat.created_by, chat.created_at_ms
-            # Whoever is in a chat from its first hour joined at its head.
+            # The members of a new chat joined at its head.
             joined_sequence = chat.head
         case ChatRenamed():
             change, changed_by, changed_at_ms = "renamed", event.changed_by, event.changed_at_ms

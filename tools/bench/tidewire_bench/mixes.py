@@ -53,7 +53,7 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
 MIXES: Final = (
     Mix(
         name="append",
-        what="append alone, batches of one, nobody else online",
+        what="append alone, batches of one, no other client online",
         members=2,
         online=1,
         period_s=0.0,

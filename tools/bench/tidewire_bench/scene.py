@@ -39,7 +39,7 @@ class Scene:
         self.done: Counter[str] = Counter()
         """What happened how often."""
         self.remembered: dict[str, tuple[MixedClient, Any]] = {}
-        """Of each chat a page of history that somebody has read, not long ago."""
+        """Of each chat a page of history that a client read not long ago."""
         self.is_over = asyncio.Event()
         clients = [MixedClient(one, at, self.book, outcome) for at, one in enumerate(people)]
         self.talkers = clients[: 2 * PAIRS]

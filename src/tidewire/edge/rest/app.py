@@ -157,7 +157,7 @@ def _options_of(path: str, allowed: str) -> HTTPRouteHandler:
 
 def _provide_caller(request: Request[Any, Any, Any]) -> Identity:
     identity = request.scope["state"]["identity"]
-    assert isinstance(identity, Identity), "the gate lets nobody in without one"
+    assert isinstance(identity, Identity), "the gate refuses a request without one"
     return identity
 
 

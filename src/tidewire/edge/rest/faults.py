@@ -99,7 +99,7 @@ def refuse_http(request: AnyRequest, exception: HTTPException) -> Response[Error
     """The answer to a request that Litestar has refused."""
     if exception.status_code >= 500:
         if exception.detail == _GONE:
-            # Nobody is there to read this; it is the log that must not take it for our fault.
+            # The client has gone and does not read this. It is not our fault, and not logged so.
             return _answer(request, BadRequest("the request ended before its body did"), 400)
         return fail(request, exception)
     match exception:
@@ -191,5 +191,5 @@ def _invalid(exception: ValidationException) -> TidewireError:
 
 
 def _route(request: AnyRequest) -> str:
-    """Method and path, cut; never the query, which may hold what is nobody's business."""
+    """Method and path, cut; never the query, which may hold secrets."""
     return f"{request.scope['method']} {request.scope['path'][:ROUTE_CHARACTERS_MAX]}"

@@ -1,7 +1,7 @@
 """The reading end of the log: one reader of a group, on a thread of its own.
 
 The vendor's client is only touched on that thread. Partitions are taken away while reading, and
-whoever reads is told of it then: what was not committed of them is others'. Nothing waits for a
+the reader is told of it then: what was not committed of them is others'. Nothing waits for a
 broker's answer: a client that has given up never gets one, and has to be made anew.
 """
 
@@ -120,7 +120,7 @@ class KafkaLogReader:
         await self._thread.do(self._stay)
 
     def take_lost(self) -> Collection[Place]:
-        # The thread is idle: nobody reads at the same time.
+        # The thread is idle: nothing reads at the same time.
         lost, self._given_away = self._given_away, set()
         return lost
 

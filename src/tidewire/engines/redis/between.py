@@ -13,7 +13,7 @@ from tidewire.engines.redis.push_queue import Kind
 from tidewire.ports.forwarding import Between
 
 CALL_MS_MAX: Final = 1_000
-"""How long a call may take here: whoever waits for it has to append by itself after that."""
+"""How long a call may take here: after that the waiting gateway has to append by itself."""
 
 
 class RedisBetween:
@@ -45,7 +45,7 @@ class RedisBetween:
             [count] = await self._link.run(
                 "append",
                 keys.appending(gateway_id, self._gateway_id),
-                # It has no number: whoever gets it twice knows it by its own.
+                # It has no number: a gateway that gets it twice knows it by the number inside.
                 *appending_words(keys, 0, self._options),
                 1,
                 *(Kind.FORWARD.value, "", "", body, ""),

@@ -137,7 +137,7 @@ class Link:
 
     async def run_each(self, name: str, calls: Sequence[Call]) -> list[Any]:
         """What a script returns for each call, or RedisLost in its place. They are done one after
-        the other by a server, at the same time by several. Raises RedisLost if nobody answers."""
+        the other by a server, at the same time by several. Raises RedisLost if none answers."""
         if not (await self.keys()).is_tagged:
             with _asking(name):
                 return await _run_at(partial(_send, self._client), name, calls)

@@ -48,7 +48,7 @@ CROSS JOIN delivery_state AS state
     ON state.user_id = member.user_id AND state.chat_id = member.chat_id
 """
 
-# Whoever moves a position has read its row, so each row is in conflict and none is inserted. An
+# A move reads its row first, so each row is in conflict and none is inserted. An
 # UPDATE FROM says it plainer, but puts all rows into a table of its own first, which costs half as
 # much again. The condition repeats what was read in the same transaction: a position never falls.
 MOVE_POSITIONS: Final = for_rows(
