@@ -25,7 +25,7 @@ from tidewire.client.held import (
 )
 from tidewire.domain.fold import AS_WRITTEN, MessageNow, fold, join
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.domain.messages import EntryKind, Message
+from tidewire.domain.messages import BESIDE_TEXT, EntryKind, Message
 from tidewire.domain.rows import extra_of
 
 _ENTRY_COLUMNS: Final = (
@@ -125,7 +125,7 @@ class KeptEntries(HeldEntries):
         if sequence <= self._deleted.get(number, 0):
             batch.suspects.append((number, sequence))
         begin = (self.position, number, *_plain_values(item), is_own)
-        if item.kind is None and item.reply_to is None and not item.mentions:
+        if item.kind is None and item.is_bare:
             if item.is_deleted:
                 batch.erased.append((number, sequence))
             batch.rows.append((*begin, None, None, None, item.is_deleted, False))
@@ -351,5 +351,7 @@ def _target(entry: Message) -> int:
 
 def _said(chat_id: ChatId, item: Item) -> Message:
     """A message as a value of the domain."""
-    mentions = () if item.is_deleted else item.mentions
-    return entry_as(chat_id, item, item.content, reply_to=item.reply_to, mentions=mentions)
+    said = {name: getattr(item, name) for name in BESIDE_TEXT}
+    if item.is_deleted:
+        said["mentions"] = ()
+    return entry_as(chat_id, item, item.content, **said)

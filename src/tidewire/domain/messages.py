@@ -88,6 +88,14 @@ class MessageBody(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     mentions: tuple[UserId, ...] = ()
     """Members who are meant, or `MENTION_ALL`."""
 
+    @property
+    def is_bare(self) -> bool:
+        """It is a text and nothing else."""
+        return self.reply_to is None and not self.mentions
+
+
+BESIDE_TEXT: Final = MessageBody.__struct_fields__[2:]
+"""What only some messages say."""
 
 body_of: Final = attrgetter(*MessageBody.__struct_fields__)
 """The values of the body, of any form of a message."""
@@ -120,7 +128,7 @@ class SendMessage(MessageBody, frozen=True, gc=False, kw_only=True):
     @property
     def is_plain(self) -> bool:
         """It concerns no other entry and no other member: nothing has to be looked up for it."""
-        return self.amends is None and self.reply_to is None and not self.mentions
+        return self.amends is None and self.is_bare
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -257,7 +265,7 @@ def check_body(body: MessageBody) -> None:
 def check_amendment(body: MessageBody, amends: Amendment, base: int | None = None) -> None:
     """Refuse what no edit, deletion or reaction can be, whatever its target."""
     _check_sequence("target", amends.target)
-    if body.reply_to is not None or body.mentions:
+    if not body.is_bare:
         raise InvalidMessage("only a message replies and mentions; an edit keeps those it has")
     is_edit, is_reaction = amends.kind is EntryKind.EDIT, amends.kind is EntryKind.REACT
     if is_edit:
