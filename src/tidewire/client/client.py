@@ -13,11 +13,7 @@ from tidewire.client.chat import Chat
 from tidewire.client.connection import READY
 from tidewire.client.credentials import Credentials, RegisterWish, TokenSource
 from tidewire.client.driver import Driver
-from tidewire.client.errors import (
-    ClientClosed,
-    ClientError,
-    RefusedByServer,
-)
+from tidewire.client.errors import ClientClosed, ClientError, RefusedByServer
 from tidewire.client.listening import Confirmations, Events
 from tidewire.client.model import Event, Message, message_of, reply_id
 from tidewire.client.options import ClientOptions
@@ -43,13 +39,7 @@ from tidewire.wire.rest_models import (
     SessionView,
     UserView,
 )
-from tidewire.wire.rest_requests import (
-    ChangePassword,
-    CreateChat,
-    DeleteMe,
-    Logout,
-    LookupUsers,
-)
+from tidewire.wire.rest_requests import ChangePassword, CreateChat, DeleteMe, Logout, LookupUsers
 
 if TYPE_CHECKING:
     import ssl as ssl_module

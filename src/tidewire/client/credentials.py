@@ -14,13 +14,7 @@ from tidewire.client.errors import LoginNeeded, RefusedByServer, ServerUnreachab
 from tidewire.client.rest import Rest
 from tidewire.client.store import Store
 from tidewire.domain.errors import ErrorCode
-from tidewire.wire.rest_models import (
-    AccountView,
-    Envelope,
-    LoginResult,
-    RefreshResult,
-    TokensView,
-)
+from tidewire.wire.rest_models import AccountView, Envelope, LoginResult, RefreshResult, TokensView
 from tidewire.wire.rest_requests import Login, Refresh, Register
 
 TokenSource = str | Callable[[], str | Awaitable[str]]

@@ -18,13 +18,7 @@ import msgspec
 from tidewire.client import effects
 from tidewire.client.connection import CLOSED, READY, SYNCING, Connection
 from tidewire.client.credentials import Credentials
-from tidewire.client.errors import (
-    LOGIN_NEEDED,
-    ClientClosed,
-    ClientError,
-    LoginNeeded,
-    closed_for,
-)
+from tidewire.client.errors import LOGIN_NEEDED, ClientClosed, ClientError, LoginNeeded, closed_for
 from tidewire.client.link import NORMAL_CLOSE
 from tidewire.client.model import (
     ChatUpdated,

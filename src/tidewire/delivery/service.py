@@ -17,11 +17,7 @@ from typing import Final
 
 from tidewire.delivery.options import DeliveryOptions
 from tidewire.delivery.tracker import Tracker
-from tidewire.domain.delivery import (
-    Advance,
-    Advanced,
-    AdvanceOutcome,
-)
+from tidewire.domain.delivery import Advance, Advanced, AdvanceOutcome
 from tidewire.domain.errors import InvalidMessage, StoreUnavailable, is_away
 from tidewire.domain.events import Acknowledged
 from tidewire.domain.ids import ChatId, ConnectionId, UserId

@@ -1,14 +1,7 @@
 """Who a peer is: where a request really comes from, and who may see readiness and metrics. PURE."""
 
 from collections.abc import Iterable, Sequence
-from ipaddress import (
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    IPv6Network,
-    ip_address,
-    ip_network,
-)
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
 from tidewire.domain.accounts import Secret

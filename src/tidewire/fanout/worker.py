@@ -34,13 +34,7 @@ from tidewire.domain.ids import ChatId, ConnectionId, UserId
 from tidewire.domain.resync import ResyncReason
 from tidewire.fanout.local_ticks import news_of
 from tidewire.fanout.options import ALONE_MAX, LARGE_MEMBERS, FanoutOptions
-from tidewire.fanout.plan import (
-    closed_pushes,
-    own_status_push,
-    push_of,
-    status_pushes,
-    typing_push,
-)
+from tidewire.fanout.plan import closed_pushes, own_status_push, push_of, status_pushes, typing_push
 from tidewire.fanout.rosters import Rosters
 from tidewire.fanout.ticks import DueChat, Ticks
 from tidewire.ports.router import Push, Router

@@ -14,13 +14,7 @@ from tidewire.domain.chats import ChatType, Role, pair_key
 from tidewire.domain.delivery import effective
 from tidewire.domain.ids import UserId
 from tidewire.domain.limits import SEQUENCE_MAX
-from tidewire.ports.inspection import (
-    ChatRow,
-    EntryRow,
-    MessageRow,
-    PairRow,
-    PositionRow,
-)
+from tidewire.ports.inspection import ChatRow, EntryRow, MessageRow, PairRow, PositionRow
 
 _BUCKET_ENTRIES: Final = 1_000
 _BUCKETS_MAX: Final = 1 << 16

@@ -10,12 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tidewire.ops.change_checks import (
-    check_changes,
-    check_kept,
-    is_sound_change,
-    is_sound_kept,
-)
+from tidewire.ops.change_checks import check_changes, check_kept, is_sound_change, is_sound_kept
 from tidewire.ops.checks import (
     EntryWalk,
     MessageWalk,

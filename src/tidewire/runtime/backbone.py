@@ -23,14 +23,7 @@ from tidewire.ingest.forwarding import Forwarding
 from tidewire.ingest.options import IngestOptions
 from tidewire.ingest.publisher import Publisher
 from tidewire.ingest.relay import Relay
-from tidewire.ports.engine import (
-    Engine,
-    Part,
-    SharedInbox,
-    SharedLog,
-    SharedRouter,
-    SharedStore,
-)
+from tidewire.ports.engine import Engine, Part, SharedInbox, SharedLog, SharedRouter, SharedStore
 from tidewire.ports.event_log import CommitListener
 from tidewire.ports.runtime import Clock, IdSource, Result, Tasks, Work, pause
 from tidewire.runtime.config import Config

@@ -16,15 +16,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Footer, OptionList, Static, TextArea
 
-from tidewire.client import (
-    Chat,
-    Client,
-    ClientClosed,
-    EntryKind,
-    Message,
-    MessageRefused,
-    Sent,
-)
+from tidewire.client import Chat, Client, ClientClosed, EntryKind, Message, MessageRefused, Sent
 from tidewire.domain.errors import TidewireError
 from tidewire.terminal.dialogs import Confirm, Failed, Help, Members, Question, React, Search
 from tidewire.terminal.lines import NEW_KEY, conversation, count_below

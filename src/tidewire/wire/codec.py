@@ -34,12 +34,7 @@ from tidewire.wire.client_frames import (
     amendment_of,
 )
 from tidewire.wire.frame_builders import message_frame, plain_frame
-from tidewire.wire.server_frames import (
-    SERVER_FRAME_TYPES,
-    EntryFrame,
-    ErrorPayload,
-    ServerFrame,
-)
+from tidewire.wire.server_frames import SERVER_FRAME_TYPES, EntryFrame, ErrorPayload, ServerFrame
 
 Decoded = TypeVar("Decoded")
 

@@ -15,13 +15,7 @@ from tidewire.domain.limits import (
     SEQUENCE_MAX,
 )
 from tidewire.domain.messages import Message
-from tidewire.edge.rest.endpoints import (
-    CursorText,
-    chat_id_of,
-    cursor_of,
-    endpoint,
-    limited,
-)
+from tidewire.edge.rest.endpoints import CursorText, chat_id_of, cursor_of, endpoint, limited
 from tidewire.edge.rest.faults import invalid_field
 from tidewire.edge.rest.gate import Caller, Services
 from tidewire.edge.rest.services import RestServices

@@ -14,12 +14,7 @@ from tidewire.domain.amendments import NO_FACTS, TargetFacts, amend
 from tidewire.domain.ids import ChatId, ClientMessageId, UserId
 from tidewire.domain.messages import EntryKind, Message, SendMessage
 from tidewire.engines.dynamodb import rows, schema
-from tidewire.engines.dynamodb.entries import (
-    Mark,
-    StoredMessage,
-    counts_text,
-    mark_row,
-)
+from tidewire.engines.dynamodb.entries import Mark, StoredMessage, counts_text, mark_row
 from tidewire.engines.dynamodb.rows import Write
 
 ITEMS_MAX: Final = 90

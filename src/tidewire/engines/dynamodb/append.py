@@ -39,11 +39,7 @@ from tidewire.engines.dynamodb.backoff import Hindrance, hindrance_of
 from tidewire.engines.dynamodb.commit_rows import commit_writes, number
 from tidewire.engines.dynamodb.concerned import Found, look_closer, places_concerned, read_concerned
 from tidewire.engines.dynamodb.database import Database, Wanted
-from tidewire.engines.dynamodb.entries import (
-    earlier_send_of,
-    entry_of,
-    table_of,
-)
+from tidewire.engines.dynamodb.entries import earlier_send_of, entry_of, table_of
 from tidewire.engines.dynamodb.errors import AnswerLost, Cancelled, ConditionFailed
 from tidewire.engines.dynamodb.member_cache import MemberCache, latest
 from tidewire.engines.dynamodb.numbers import Counter, counter_of, move_ahead

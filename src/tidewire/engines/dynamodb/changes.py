@@ -10,13 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidewire.domain import access, chat_changes
-from tidewire.domain.chat_changes import (
-    Changed,
-    ChangeFacts,
-    ChangeRequest,
-    ChatChange,
-    changed,
-)
+from tidewire.domain.chat_changes import Changed, ChangeFacts, ChangeRequest, ChatChange, changed
 from tidewire.domain.chats import Chat, Member, Role
 from tidewire.domain.errors import NotAMember
 from tidewire.domain.events import ChangeEvent

@@ -15,13 +15,7 @@ import msgspec
 from tidewire.domain.ids import ChatId
 from tidewire.domain.messages import EntryKind
 from tidewire.engines.dynamodb import rows, schema
-from tidewire.engines.dynamodb.entries import (
-    Mark,
-    counts_text,
-    entry_of,
-    mark_of,
-    mark_row,
-)
+from tidewire.engines.dynamodb.entries import Mark, counts_text, entry_of, mark_of, mark_row
 from tidewire.engines.dynamodb.looking import Tables
 from tidewire.engines.dynamodb.rows import Row
 

@@ -20,12 +20,7 @@ from tidewire.engines.dynamodb.member_cache import MemberCache
 from tidewire.engines.dynamodb.options import DynamoOptions
 from tidewire.engines.dynamodb.outbox import OutboxPart
 from tidewire.engines.dynamodb.own_moves import OwnMoves
-from tidewire.engines.dynamodb.schema_version import (
-    NEWEST,
-    SeenVersion,
-    check_known,
-    read_version,
-)
+from tidewire.engines.dynamodb.schema_version import NEWEST, SeenVersion, check_known, read_version
 from tidewire.engines.dynamodb.tables import read_epoch
 from tidewire.engines.dynamodb.tails import Tails
 from tidewire.ports.event_log import CommitListener, ignore_commits

@@ -21,13 +21,7 @@ from tidewire.domain.chats import (
 )
 from tidewire.domain.events import ChangeEvent
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.engines.sqlite.blocks import (
-    blocks_any,
-    has_refused,
-    is_blocked,
-    refuse,
-    share_group,
-)
+from tidewire.engines.sqlite.blocks import blocks_any, has_refused, is_blocked, refuse, share_group
 from tidewire.engines.sqlite.database import Shape
 from tidewire.engines.sqlite.stored import checked_head
 from tidewire.engines.sqlite.users import missing_users

@@ -45,13 +45,7 @@ from tidewire.engines.sqlite.readers import Readers, ReadGate
 from tidewire.engines.sqlite.writer import FatalHandler, Writer
 from tidewire.ports.event_log import CommitListener, ignore_commits
 from tidewire.ports.inspection import CounterEvidence, NewCounter
-from tidewire.ports.storage import (
-    EXIT_STORE_IN_DOUBT,
-    AppendDone,
-    ChatStore,
-    MessageStore,
-    Storage,
-)
+from tidewire.ports.storage import EXIT_STORE_IN_DOUBT, AppendDone, ChatStore, MessageStore, Storage
 
 _logger: Final = logging.getLogger(__name__)
 _DAMAGED_KNOWN_MAX: Final = 10_000

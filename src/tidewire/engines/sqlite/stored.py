@@ -10,13 +10,7 @@ from typing import Any, Final
 
 import apsw
 
-from tidewire.domain.damage import (
-    FoundRow,
-    may_lack_end,
-    mend,
-    message_checksum,
-    plain_checksum,
-)
+from tidewire.domain.damage import FoundRow, may_lack_end, mend, message_checksum, plain_checksum
 from tidewire.domain.errors import StoreDamaged
 from tidewire.domain.ids import ChatId
 from tidewire.domain.limits import CONTENT_BYTES_MAX
