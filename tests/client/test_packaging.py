@@ -17,7 +17,6 @@ SERVER_ONLY = [
     "litestar",
     "prometheus_client",
     "rich",
-    "structlog",
     "textual",
     "typer",
     "uvicorn",

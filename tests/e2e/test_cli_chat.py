@@ -447,7 +447,7 @@ def test_command_without_its_extra_says_what_to_install(
 def test_send_needs_neither_textual_nor_the_server(people: People) -> None:
     program = (
         "import sys\n"
-        "for name in ('textual', 'rich', 'uvicorn', 'litestar', 'argon2', 'jwt', 'structlog'):\n"
+        "for name in ('textual', 'rich', 'uvicorn', 'litestar', 'argon2', 'jwt'):\n"
         "    sys.modules[name] = None\n"
         "sys.argv[1:] = ['send', '@bob', 'x', '--user', 'alice']\n"
         "from tidewire.runtime.cli import main; main()"

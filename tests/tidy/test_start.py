@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-LATER = ["cryptography", "jwt"]
+LATER = ["attr", "cryptography", "jwt", "pygments", "rich"]
 """Imported by what needs it, when it is needed for the first time."""
 
 START = """

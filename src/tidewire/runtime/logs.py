@@ -1,18 +1,18 @@
 """What the server says about itself: lines on standard error, readable or JSON.
 
 Everything comes in through standard logging, ours and that of uvicorn and picows, and is written by
-structlog. Whatever looks like a secret or a message's text is taken out here, once more: it should
-not have been given to a logger in the first place.
+one formatter. Whatever looks like a secret or a message's text is taken out here, once more: it
+should not have been given to a logger in the first place.
 """
 
 import logging
 import re
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 import msgspec
-import structlog
 
 from tidewire.domain.rates import Limiter, Rate
 from tidewire.ports.runtime import FLOOD_KEY
@@ -66,7 +66,21 @@ FLOOD_LINES_PER_MINUTE: Final = 60
 FLOOD_KEYS_MAX: Final = 10_000
 """How many peers are remembered for it."""
 
-EventDict = MutableMapping[str, Any]
+_STANDARD: Final = frozenset(
+    {*logging.makeLogRecord({}).__dict__, "asctime", "message", "taskName"}
+)
+"""What every record has; all else in it came with `extra`."""
+
+_TIME: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
+_SENTENCE_WIDTH: Final = 24
+_LEVEL_WIDTH: Final = len("critical") + 1
+_END: Final = "\x1b[0m"
+_BOLD: Final = "\x1b[1m"
+_DIM: Final = "\x1b[2m"
+_KEY_COLOUR: Final = "\x1b[36m"
+_VALUE_COLOUR: Final = "\x1b[35m"
+_LEVEL_COLOURS: Final = {"debug": "\x1b[32m", "info": "\x1b[32m", "warning": "\x1b[33m"}
+_ERROR_COLOUR: Final = "\x1b[31m"
 
 
 class FloodFilter(logging.Filter):
@@ -97,14 +111,16 @@ class FloodFilter(logging.Filter):
         return True
 
 
-def hide_secrets(logger: object, method: str, event: EventDict) -> EventDict:
+def hide_secrets(event: dict[str, Any]) -> dict[str, Any]:
     """Take out fields that must not be seen, and whatever looks like a token in the others."""
-    for key, value in event.items():
-        if key.lower().replace("-", "_") in SECRET_KEYS:
-            event[key] = HIDDEN
-        elif isinstance(value, str):
-            event[key] = _SECRETS.sub(HIDDEN, value)
-    return event
+    return {
+        key: HIDDEN
+        if key.lower().replace("-", "_") in SECRET_KEYS
+        else _SECRETS.sub(HIDDEN, value)
+        if isinstance(value, str)
+        else value
+        for key, value in event.items()
+    }
 
 
 def is_json_log(options: LogOptions, stream: TextIO = sys.stderr) -> bool:
@@ -122,7 +138,9 @@ def start_logging(
     is_json = is_json_log(options, stream)
     handler = logging.StreamHandler(stream)
     handler.addFilter(FloodFilter(SystemClock().monotonic_ms))
-    handler.setFormatter(_formatter(process, is_json=is_json, has_colours=stream.isatty()))
+    handler.setFormatter(
+        JsonLines(process) if is_json else TextLines(process, has_colours=stream.isatty())
+    )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(options.level.value.upper())
@@ -135,48 +153,70 @@ def start_logging(
     logging.captureWarnings(capture=True)
 
 
-def _formatter(process: str | None, *, is_json: bool, has_colours: bool) -> logging.Formatter:
-    gathered: list[Any] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.ExtraAdder(),
-        structlog.processors.TimeStamper(
-            fmt="iso" if is_json else "%H:%M:%S", utc=is_json, key="timestamp"
-        ),
-    ]
-    if process is not None:
+class _Lines(logging.Formatter):
+    """Makes a line of a record: its sentence, its level, what came with it as `extra`."""
 
-        def name_process(logger: object, method: str, event: EventDict) -> EventDict:
-            event["process"] = process
-            return event
+    def __init__(self, process: str | None) -> None:
+        super().__init__()
+        self._process = {} if process is None else {"process": process}
 
-        gathered.append(name_process)
-    if is_json:
-        gathered.append(structlog.stdlib.add_logger_name)
-        shown: list[Any] = [
-            structlog.processors.format_exc_info,
-            hide_secrets,
-            _name_service,
-            structlog.processors.JSONRenderer(serializer=_as_json),
-        ]
-    else:
-        plain = structlog.dev.plain_traceback
-        shown = [
-            structlog.processors.format_exc_info,
-            hide_secrets,
-            structlog.dev.ConsoleRenderer(
-                colors=has_colours, exception_formatter=plain, pad_event_to=24
-            ),
-        ]
-    return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=gathered,
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *shown],
-    )
+    def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        extra = {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
+        if record.stack_info:
+            extra["stack_info"] = record.stack_info
+        return extra | self._process
+
+    def _exception(self, record: logging.LogRecord) -> dict[str, str]:
+        if not record.exc_info:
+            return {}
+        return {"exception": self.formatException(record.exc_info)}
 
 
-def _name_service(logger: object, method: str, event: EventDict) -> EventDict:
-    event["service"] = SERVICE
-    return event
+class JsonLines(_Lines):
+    """One object a line, for programs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event = {
+            "event": record.getMessage(),
+            "level": record.levelname.lower(),
+            **self._fields(record),
+            "timestamp": datetime.fromtimestamp(record.created, UTC).strftime(_TIME),
+            "logger": record.name,
+            **self._exception(record),
+        }
+        shown = hide_secrets(event) | {"service": SERVICE}
+        return msgspec.json.encode(shown, enc_hook=repr).decode()
 
 
-def _as_json(event: EventDict, **_: object) -> str:
-    return msgspec.json.encode(event, enc_hook=repr).decode()
+class TextLines(_Lines):
+    """For a person at a terminal: the time of that place, the sentence, then name=value."""
+
+    def __init__(self, process: str | None, *, has_colours: bool) -> None:
+        super().__init__(process)
+        self._has_colours = has_colours
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = record.levelname.lower()
+        event = hide_secrets({"event": record.getMessage(), **self._exception(record)})
+        fields = sorted(hide_secrets(self._fields(record)).items())
+        colour = _LEVEL_COLOURS.get(level, _ERROR_COLOUR)
+        pairs = "".join(
+            f" {self._dyed(key, _KEY_COLOUR)}={self._dyed(_as_word(value), _VALUE_COLOUR)}"
+            for key, value in fields
+        )
+        line = (
+            f"{self._dyed(self.formatTime(record, '%H:%M:%S'), _DIM)} "
+            f"[{self._dyed(level.ljust(_LEVEL_WIDTH), colour + _BOLD)}] "
+            f"{self._dyed(event['event'].ljust(_SENTENCE_WIDTH), _BOLD)}{pairs}"
+        )
+        return f"{line}\n{event['exception']}" if "exception" in event else line
+
+    def _dyed(self, text: str, colour: str) -> str:
+        return f"{colour}{text}{_END}" if self._has_colours else text
+
+
+def _as_word(value: object) -> str:
+    """Quoted if it would not be read as one word, or is none that can be printed."""
+    if isinstance(value, str) and value.isprintable() and not set(value) & {" ", "=", "'", '"'}:
+        return value
+    return repr(value)

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,6 +68,40 @@ def test_terminal_gets_text_and_may_be_overruled() -> None:
     assert logged(terminal)[0]["event"] == "hello"
 
 
+def test_text_has_the_sentence_the_fields_by_name_and_the_traceback() -> None:
+    stream = io.StringIO()
+    start_logging(LogOptions(format=LogFormat.TEXT), stream, process="gateway 1")
+    extra = {"why": "no room", "open_ms": 12, "peer": "::1", "ring": "\x1b[2J\x07"}
+    logging.getLogger("tidewire.test").warning("refused %s", "ann", extra=extra)
+    logging.getLogger("tidewire.test").error("failed", exc_info=ValueError("odd"))
+    refused, failed, *traceback = stream.getvalue().splitlines()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d \[warning  \] refused ann {14}.*", refused)
+    assert refused.endswith(
+        r" open_ms=12 peer=::1 process='gateway 1' ring='\x1b[2J\x07' why='no room'"
+    )
+    assert failed.endswith("[error    ] failed                   process='gateway 1'")
+    assert traceback == ["ValueError: odd"]
+
+
+def test_text_is_dyed_on_a_terminal_only() -> None:
+    terminal, file = Terminal(), io.StringIO()
+    for stream in (terminal, file):
+        start_logging(LogOptions(format=LogFormat.TEXT), stream)
+        logging.getLogger("tidewire.test").info("hello", extra={"n": 1})
+    assert "\x1b[36mn\x1b[0m=\x1b[35m1\x1b[0m" in terminal.getvalue()
+    assert "\x1b" not in file.getvalue()
+
+
+def test_json_has_stack_and_exception_and_the_name_of_the_process() -> None:
+    stream = io.StringIO()
+    start_logging(LogOptions(), stream, process="store")
+    logging.getLogger("tidewire.test").error("failed", exc_info=ValueError("odd"), stack_info=True)
+    (line,) = logged(stream)
+    assert line["process"] == "store"
+    assert line["exception"] == "ValueError: odd"
+    assert line["stack_info"].startswith("Stack (most recent call last):")
+
+
 def test_level_holds_for_all_and_uvicorn_is_quiet() -> None:
     stream = io.StringIO()
     start_logging(LogOptions(level=LogLevel.INFO), stream)
@@ -79,7 +114,7 @@ def test_level_holds_for_all_and_uvicorn_is_quiet() -> None:
 @pytest.mark.parametrize("key", sorted(SECRET_KEYS))
 def test_secret_fields_are_hidden_however_they_are_written(key: str) -> None:
     for name in (key, key.upper(), key.replace("_", "-")):
-        assert hide_secrets(None, "info", {name: "hush", "n": 1}) == {name: HIDDEN, "n": 1}
+        assert hide_secrets({name: "hush", "n": 1}) == {name: HIDDEN, "n": 1}
 
 
 @pytest.mark.parametrize(
@@ -120,13 +155,13 @@ def test_refresh_tokens_and_invites_are_hidden_wherever_they_stand() -> None:
     refresh = "sess_01JAXW3V7E5S0Q4ZB1N8YH6K2Q." + "aB3-_" * 8 + "abc"
     invite = "mfrggzdfmztwq2lknnwg23tp"
     event = {"event": f"got {refresh} and {invite}.", "route": f"GET /join/{invite}"}
-    hidden = hide_secrets(None, "", event)
+    hidden = hide_secrets(event)
     assert hidden == {"event": f"got {HIDDEN} and {HIDDEN}.", "route": f"GET /join/{HIDDEN}"}
 
 
 def test_ids_are_not_taken_for_invites() -> None:
     event = {"chat_id": "chat_01JAXW3V7E5S0Q4ZB1N8YH6K2M", "file": "a" * 25, "code": "A" * 24}
-    assert hide_secrets(None, "", dict(event)) == event
+    assert hide_secrets(dict(event)) == event
 
 
 def test_peer_causes_only_so_many_lines_and_the_others_are_counted() -> None:
