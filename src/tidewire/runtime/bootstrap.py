@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from tidewire.accounts.assembly import Accounts
 from tidewire.accounts.external import KeySet
@@ -22,8 +22,8 @@ from tidewire.domain.accounts import Secret
 from tidewire.domain.events import Acknowledged, PositionsAdvanced, StatusMissed
 from tidewire.domain.ids import ChatId, SessionId
 from tidewire.domain.rates import SharedView
+from tidewire.edge.late import LateApp
 from tidewire.edge.peers import Insiders, TrustedProxies
-from tidewire.edge.rest.app import build_rest_app
 from tidewire.edge.rest.services import RestCounters, RestServices
 from tidewire.edge.server import EdgeServer
 from tidewire.edge.web import built_files
@@ -60,7 +60,7 @@ from tidewire.runtime.metrics import (
 )
 from tidewire.runtime.operations import Operations
 from tidewire.runtime.readiness import Readiness
-from tidewire.runtime.supervise import TaskSupervisor
+from tidewire.runtime.supervise import TaskSupervisor, run_blocking
 from tidewire.runtime.token_keys import KeyFile, KeyWatch
 
 if TYPE_CHECKING:
@@ -269,11 +269,15 @@ def _wire_edge(
     end: "GatewayEnd | None",
 ) -> EdgeServer:
     shared: dict[str, SharedView] | None = None if end is None else {}
-    app = build_rest_app(
-        replace(services, shared_limits=shared),
-        config.rest,
-        web_files=built_files(),
-    )
+
+    def make_rest() -> Any:
+        from tidewire.edge.rest.app import build_rest_app
+
+        known = replace(services, shared_limits=shared)
+        return build_rest_app(known, config.rest, web_files=built_files())
+
+    # Gateways of one server share their limits from the start, and their imports with the parent.
+    app = LateApp(make_rest, run_blocking) if end is None else make_rest()
     edge = EdgeServer(app, gateway=planes.gateway, tasks=tasks, options=config.server)
     if end is not None and shared is not None:
         limits = shared | edge.share_limits() | _shared_limits(planes)

@@ -60,6 +60,8 @@ def share_of(config: Config, count: int) -> Config:
 
 def works_of(config: Config, count: int) -> Works:
     """What the children of a parent do."""
+    # Before the processes part, so that they share it.
+    import tidewire.edge.rest.app  # noqa: F401
 
     def store(leash: Leash) -> int:
         return _run(config, "store", _store(config, leash))
