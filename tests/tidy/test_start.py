@@ -9,8 +9,10 @@ import pytest
 LATER = {
     "attr",
     "cryptography",
+    "ctypes",
     "jwt",
     "litestar",
+    "prometheus_client",
     "pygments",
     "rich",
     "yaml",

@@ -1,13 +1,12 @@
 """One page of metrics for all processes of a server: counters and sizes are summed."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
+from tidewire.runtime.metrics import Metrics, registry_of
 
-from tidewire.runtime.metrics import Metrics
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 Sample = tuple[str, dict[str, str], float]
 Family = tuple[str, str, str, list[Sample]]
@@ -65,7 +64,7 @@ def summed(pages: Iterable[Numbers]) -> Numbers:
     ]
 
 
-class SummedMetrics(Collector):
+class SummedMetrics:
     """The page of all processes. What a gateway that has gone had counted, as far as it was last
     asked, stays in the sums: a counter does not go back."""
 
@@ -77,13 +76,13 @@ class SummedMetrics(Collector):
         self._last: dict[int, Numbers] = {}
         self._gone: Numbers = []
         self._page: Numbers = []
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
 
     async def page(self) -> bytes:
+        from prometheus_client import generate_latest
+
         self._last.update(await self._ask_gateways())
         self._page = summed([numbers_of(self._own), self._gone, *self._last.values()])
-        return generate_latest(self._registry)
+        return generate_latest(registry_of(self))
 
     def gone(self, gateway: int) -> None:
         """This gateway has ended."""
@@ -91,10 +90,12 @@ class SummedMetrics(Collector):
         growing = [family for family in last if family[2] in _GROWING]
         self._gone = summed([self._gone, growing])
 
-    def describe(self) -> Iterable[Metric]:
+    def describe(self) -> "Iterable[Metric]":
         return ()
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> "Iterator[Metric]":
+        from prometheus_client.core import Metric
+
         for name, help_text, kind, samples in self._page:
             family = Metric(name, help_text, kind)
             for sample, labels, value in samples:

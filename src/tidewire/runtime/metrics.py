@@ -7,25 +7,17 @@ fit; no label ever holds the id of a chat, a user, a message or a connection.
 A table (`metrics.toml`) names the metrics of one object, an entry each (a line that begins with a
 space continues it): `kind name value : help`. The value is an attribute of the object (a method is
 called); with a label, `name{label}`, it is a mapping, or several attributes as `key=attribute`.
+The Prometheus client is imported for the first page: a server starts without it.
 """
 
 import asyncio
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from importlib.resources import files
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
-
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-    SummaryMetricFamily,
-)
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidewire import __version__
 from tidewire.domain.audit import AuditAction
@@ -33,6 +25,11 @@ from tidewire.domain.errors import ErrorCode
 from tidewire.edge.rest.services import RestCounters
 from tidewire.gateway.counters import GatewayCounters
 from tidewire.runtime.audit import AuditRecorder
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import Collector
 
 LAG_INTERVAL_S: Final = 1.0
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -49,8 +46,6 @@ _NOT_BELIEVED: Final = (
     ErrorCode.INVALID_REFRESH_TOKEN,
 )
 _DENIED: Final = (ErrorCode.NOT_A_MEMBER, ErrorCode.FORBIDDEN)
-
-_SIMPLE: Final = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
 Source = tuple[str, object]
 """A table and the object that it is about; None instead of an object: there is none."""
@@ -131,32 +126,48 @@ def _sum_of(counts: Mapping[Any, int], codes: Iterable[ErrorCode]) -> int:
     return sum(counts.get(code, 0) for code in codes)
 
 
-class Metrics(Collector):
+def registry_of(collector: "Collector") -> "CollectorRegistry":
+    """A registry of this collector alone."""
+    from prometheus_client import CollectorRegistry
+
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return registry
+
+
+class Metrics:
     """Renders the page for `/metrics`."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = [(entries_of(table), of) for table, of in sources if of is not None]
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
+
+    @cached_property
+    def _registry(self) -> "CollectorRegistry":
+        from prometheus_client import ProcessCollector
+
+        registry = registry_of(self)
         # CPU, memory and file handles of the process, from /proc.
-        ProcessCollector(registry=self._registry)
+        ProcessCollector(registry=registry)
+        return registry
 
     def render(self) -> bytes:
+        from prometheus_client import generate_latest
+
         return generate_latest(self._registry)
 
     async def page(self) -> bytes:
         """For a server whose other processes would have to be asked."""
         return self.render()
 
-    def families(self) -> Iterable[Metric]:
+    def families(self) -> "Iterable[Metric]":
         """All that is on the page."""
         return self._registry.collect()
 
-    def describe(self) -> Iterable[Metric]:
+    def describe(self) -> "Iterable[Metric]":
         """Nothing: the registry would otherwise collect once just to learn the names."""
         return ()
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> "Iterator[Metric]":
         for entries, source in self._sources:
             for entry in entries:
                 yield _family(entry, source)
@@ -184,7 +195,9 @@ def entries_of(table: str) -> list[_Entry]:
     return found
 
 
-def _family(entry: _Entry, source: object) -> Metric:
+def _family(entry: _Entry, source: object) -> "Metric":
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
+
     kind, name, label, attributes, help_text = entry
     values = {key: _value(source, attribute) for key, attribute in attributes.items()}
     value = values.get("", values)
@@ -194,7 +207,8 @@ def _family(entry: _Entry, source: object) -> Metric:
         return SummaryMetricFamily(
             name, help_text, count_value=values["count"], sum_value=values["sum"]
         )
-    family: CounterMetricFamily | GaugeMetricFamily = _SIMPLE[kind](
+    simple = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
+    family: CounterMetricFamily | GaugeMetricFamily = simple[kind](
         name, help_text, labels=[label] if label else None
     )
     for key, number in value.items() if label else (("", value),):
@@ -207,8 +221,10 @@ def _value(source: object, attribute: str) -> Any:
     return value() if callable(value) else value
 
 
-def _histogram(name: str, help_text: str, histogram: Any) -> Metric:
+def _histogram(name: str, help_text: str, histogram: Any) -> "Metric":
     """Prometheus wants seconds, and counts of everything at or below a bound."""
+    from prometheus_client.core import HistogramMetricFamily
+
     buckets, below = [], 0
     bounds = [str(bound / 1000) for bound in histogram.bounds]
     for bound, count in zip([*bounds, "+Inf"], histogram.counts, strict=True):

@@ -9,7 +9,6 @@ The leash is a socket between the parent and a child. The parent says "stop", an
 its end of a new gateway's link; the child says when it is up. A child whose parent is gone ends.
 """
 
-import ctypes
 import gc
 import logging
 import os
@@ -387,6 +386,8 @@ def _noted(number: int, frame: object) -> None:
 def _become(name: str, parent: int) -> None:
     """Be called so, in 15 letters, where processes are listed. Have the kernel kill this process
     when its parent is gone, also while it is stopped."""
+    import ctypes
+
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_NAME, name.encode())
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
