@@ -14,7 +14,7 @@ from tidewire.engines.sqlite.migrate import STEPS, migrations
 
 damaged = damaged_messages.damaged
 
-MIGRATIONS = [one for one in migrations() if one.name in STEPS]
+MIGRATIONS = [one for one in migrations() if "ALTER TABLE messages" in one.sql]
 """Those that change the table of messages."""
 ADDED = re.findall(r"ALTER TABLE messages ADD COLUMN (\w+)", "".join(one.sql for one in MIGRATIONS))
 MADE = re.findall(r"CREATE TABLE (\w+)", "".join(one.sql for one in MIGRATIONS))
@@ -39,7 +39,7 @@ def migrate(path: Path) -> None:
 
 def test_every_step_changes_the_messages() -> None:
     assert ADDED == ["checksum", "target", "extra", "deleted_by", "message_before"]
-    assert len(MIGRATIONS) == len(STEPS)
+    assert {one.name for one in MIGRATIONS} <= STEPS.keys()
 
 
 async def test_every_stored_message_gets_its_checksum(damaged: Damaged) -> None:

@@ -136,6 +136,7 @@ async def test_index_that_has_lost_an_entry_is_found(
         database.execute(
             "UPDATE delivery_state SET last_acked_sequence = last_acked_sequence + 1"
             " WHERE chat_id = (SELECT chat_id FROM messages ORDER BY position DESC LIMIT 1)"
+            f" OR last_acked_sequence < 40 AND {OF_GROUP}"
         )
     with edited(stopped) as database:
         database.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)

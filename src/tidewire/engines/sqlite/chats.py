@@ -11,6 +11,7 @@ from tidewire.domain import access, chat_changes
 from tidewire.domain.chats import (
     Chat,
     ChatAccess,
+    ChatType,
     CreatedChat,
     CreateDirect,
     CreateGroup,
@@ -38,7 +39,8 @@ SELECT {CHATS.columns},
 FROM chats WHERE chat_id = ? AND closed_at IS NULL
 """  # noqa: S608 - constants
 
-# A user who comes back keeps the positions, and owes nothing from before this joining.
+# A user who comes back keeps the positions, and owes nothing from before this joining. What has no
+# `joined_sequence` is in no index of lowest positions: a direct chat needs none.
 JOIN_POSITIONS: Final = """
 INSERT INTO delivery_state (user_id, chat_id, updated_at, joined_sequence) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET joined_sequence = excluded.joined_sequence
@@ -173,14 +175,16 @@ def _insert(
         (chat.chat_id, chat.created_at_ms, chat.created_at_ms),
     )
     for member in new.members:
-        _join(database, chat.chat_id, member)
+        assert member.joined_sequence == 0
+        _join(database, chat, member)
     return CreatedChat(chat, created=True), [new.event]
 
 
-def _join(database: apsw.Connection, chat_id: ChatId, member: Member) -> None:
-    MEMBERS.insert(database, member, chat_id=chat_id)
+def _join(database: apsw.Connection, chat: Chat, member: Member) -> None:
+    MEMBERS.insert(database, member, chat_id=chat.chat_id)
+    joined_sequence = None if chat.chat_type is ChatType.DIRECT else member.joined_sequence
     database.execute(
-        JOIN_POSITIONS, (member.user_id, chat_id, member.joined_at_ms, member.joined_sequence)
+        JOIN_POSITIONS, (member.user_id, chat.chat_id, member.joined_at_ms, joined_sequence)
     )
 
 
@@ -228,7 +232,7 @@ def _carry_out(database: apsw.Connection, change: chat_changes.ChatChange) -> Se
     """Write a change; what is told of it."""
     chat, chat_id = change.chat, change.chat.chat_id
     if change.joined is not None:
-        _join(database, chat_id, change.joined)
+        _join(database, chat, change.joined)
     for member in change.roles:
         database.execute(
             "UPDATE chat_memberships SET role = ? WHERE chat_id = ? AND user_id = ?",

@@ -44,13 +44,29 @@ SELECT
     (SELECT sequence_counter FROM chat_counters AS c WHERE c.chat_id = wanted.chat_id),
     coalesce((SELECT max(sequence) FROM messages AS m WHERE m.chat_id = wanted.chat_id), 0),
     (SELECT pair_key FROM direct_chat_index AS d WHERE d.chat_id = wanted.chat_id),
-    (
-        SELECT min(effective_delivered) FROM delivery_state AS s INDEXED BY delivered_floor
-        WHERE s.chat_id = wanted.chat_id AND s.joined_sequence IS NOT NULL
+    iif(
+        (SELECT chat_type FROM chats WHERE chats.chat_id = wanted.chat_id) = 'direct',
+        (
+            SELECT min(s.effective_delivered) FROM chat_memberships AS m
+            CROSS JOIN delivery_state AS s ON s.user_id = m.user_id AND s.chat_id = m.chat_id
+            WHERE m.chat_id = wanted.chat_id
+        ),
+        (
+            SELECT min(effective_delivered) FROM delivery_state AS s INDEXED BY delivered_floor
+            WHERE s.chat_id = wanted.chat_id AND s.joined_sequence IS NOT NULL
+        )
     ),
-    (
-        SELECT min(effective_read) FROM delivery_state AS s INDEXED BY read_floor
-        WHERE s.chat_id = wanted.chat_id AND s.joined_sequence IS NOT NULL
+    iif(
+        (SELECT chat_type FROM chats WHERE chats.chat_id = wanted.chat_id) = 'direct',
+        (
+            SELECT min(s.effective_read) FROM chat_memberships AS m
+            CROSS JOIN delivery_state AS s ON s.user_id = m.user_id AND s.chat_id = m.chat_id
+            WHERE m.chat_id = wanted.chat_id
+        ),
+        (
+            SELECT min(effective_read) FROM delivery_state AS s INDEXED BY read_floor
+            WHERE s.chat_id = wanted.chat_id AND s.joined_sequence IS NOT NULL
+        )
     ),
     (
         SELECT group_concat(m.user_id) FROM chat_memberships AS m
@@ -136,9 +152,14 @@ WHERE message_id >= :after AND (message_id > :after OR position > :after_positio
 ORDER BY message_id, position LIMIT :count
 """
 
+# A row of a direct chat does not repeat what its membership says.
 POSITIONS: Final = """
 SELECT
-    s.user_id, s.chat_id, s.last_acked_sequence, s.last_read_sequence, s.joined_sequence,
+    s.user_id, s.chat_id, s.last_acked_sequence, s.last_read_sequence,
+    coalesce(s.joined_sequence, (
+        SELECT m.joined_sequence FROM chats
+        WHERE chats.chat_id = s.chat_id AND chat_type = 'direct'
+    )),
     m.joined_sequence,
     coalesce((SELECT max(sequence) FROM messages WHERE messages.chat_id = s.chat_id), 0),
     (SELECT sequence_counter FROM chat_counters AS c WHERE c.chat_id = s.chat_id),

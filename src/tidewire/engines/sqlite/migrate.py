@@ -22,6 +22,7 @@ from tidewire.engines.sqlite.columns import add_columns
 from tidewire.engines.sqlite.copying import copy_database, sync_file
 from tidewire.engines.sqlite.database import APPLICATION_ID, schema_version, single, transaction
 from tidewire.engines.sqlite.errors import OUR_BUGS, translate_errors
+from tidewire.engines.sqlite.pairs import free_pairs
 
 BACKUPS_NAME: Final = "backups"
 _NAME: Final = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
@@ -33,6 +34,7 @@ Step = Callable[[apsw.Connection, str], None]
 STEPS: Final[dict[str, Step]] = {
     "0004_checksums.sql": add_checksums,
     "0008_entries.sql": add_columns,
+    "0010_pairs.sql": free_pairs,
 }
 
 

@@ -1,7 +1,7 @@
 """Positions in the database: advancing them, and what is derived from them.
 
-An advance costs the same in a chat of ten and of a thousand: the two lowest positions of a chat
-come from an index that SQLite keeps.
+An advance costs the same in a chat of ten and of a thousand: the two lowest positions of a group
+come from an index that SQLite keeps. Those of a direct chat are in none: they are two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,14 +65,27 @@ WHERE last_acked_sequence <= excluded.last_acked_sequence
     columns=5,
 )
 
-_LOWEST: Final = """
-json((
-        SELECT json_group_array(json_array(user_id, effective_{kind})) FROM (
-            SELECT user_id, effective_{kind} FROM delivery_state
-            WHERE chat_id = chat.chat_id AND joined_sequence IS NOT NULL
-            ORDER BY effective_{kind}, user_id LIMIT 2
+_PAIR: Final = """
+chat_memberships AS member
+                CROSS JOIN delivery_state AS state
+                    ON state.user_id = member.user_id AND state.chat_id = member.chat_id"""
+
+_LOWEST: Final = f"""
+json(iif(
+        chat.chat_type = 'direct',
+        (
+            SELECT json_group_array(json_array(member.user_id, state.effective_{{kind}}))
+            FROM {_PAIR}
+            WHERE member.chat_id = chat.chat_id
+        ),
+        (
+            SELECT json_group_array(json_array(user_id, effective_{{kind}})) FROM (
+                SELECT user_id, effective_{{kind}} FROM delivery_state
+                WHERE chat_id = chat.chat_id AND joined_sequence IS NOT NULL
+                ORDER BY effective_{{kind}}, user_id LIMIT 2
+            )
         )
-    ))"""
+    ))"""  # noqa: S608 - constants
 
 FLOORS: Final = f"""
 SELECT json_group_array(json_array(
@@ -87,20 +100,30 @@ CROSS JOIN chats AS chat ON chat.chat_id = question.value AND chat.closed_at IS 
 """  # noqa: S608 - constants
 
 FIND_MEMBER_POSITIONS: Final = """
-SELECT user_id, joined_sequence, last_acked_sequence, last_read_sequence, updated_at
-FROM delivery_state INDEXED BY delivered_floor
-WHERE chat_id = ? AND joined_sequence IS NOT NULL
-ORDER BY user_id
+SELECT member.user_id, member.joined_sequence, last_acked_sequence, last_read_sequence, updated_at
+FROM chat_memberships AS member
+CROSS JOIN delivery_state AS state
+    ON state.user_id = member.user_id AND state.chat_id = member.chat_id
+WHERE member.chat_id = ?
+ORDER BY member.user_id
 """
 
 # The lowest of the others is one of the two lowest of all, so this looks at two rows.
-_LOWEST_OF_OTHERS: Final = """
-coalesce((
-        SELECT effective_{kind} FROM delivery_state AS other
-        WHERE other.chat_id = mine.chat_id AND other.joined_sequence IS NOT NULL
-            AND other.user_id <> ?1
-        ORDER BY effective_{kind} LIMIT 1
-    ), head)"""
+_LOWEST_OF_OTHERS: Final = f"""
+coalesce(iif(
+        mine.chat_type = 'direct',
+        (
+            SELECT state.effective_{{kind}}
+            FROM {_PAIR}
+            WHERE member.chat_id = mine.chat_id AND member.user_id <> ?1
+        ),
+        (
+            SELECT effective_{{kind}} FROM delivery_state AS other
+            WHERE other.chat_id = mine.chat_id AND other.joined_sequence IS NOT NULL
+                AND other.user_id <> ?1
+            ORDER BY effective_{{kind}} LIMIT 1
+        )
+    ), head)"""  # noqa: S608 - constants
 
 # Few entries are looked at one by one. Many may be reactions, which neither hide a message nor may
 # cost a look each: then the messages are visited from the last one down, and `message_before`
@@ -161,7 +184,7 @@ MENTIONS_UNREAD: Final = f"""
 _STANDINGS: Final = f"""
 WITH mine AS (
     SELECT chat.chat_id, chat.chat_type,
-        chat.membership_version - chat.block_changes AS shown_version, state.joined_sequence,
+        chat.membership_version - chat.block_changes AS shown_version, member.joined_sequence,
         state.last_acked_sequence, state.last_read_sequence, state.effective_read,
         state.hidden_through,
         coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chat.chat_id), 0) AS head,
