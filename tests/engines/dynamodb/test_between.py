@@ -4,7 +4,7 @@ The proxy holds one request of the act; meanwhile the other process acts; then i
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -18,7 +18,11 @@ from tidewire.domain.chats import CreateGroup, Role
 from tidewire.domain.errors import Forbidden, NotAMember, StoreUnavailable
 from tidewire.domain.events import ChatClosed
 from tidewire.domain.ids import ChatId, MessageId, UserId
+from tidewire.domain.messages import Appended
+from tidewire.engines.dynamodb import schema
 from tidewire.engines.dynamodb.creation import MEMBERS_PER_TRANSACTION_MAX
+from tidewire.engines.dynamodb.database import Wanted
+from tidewire.engines.dynamodb.rows import Row
 from tidewire.ports.storage import Storage
 
 pytestmark = pytest.mark.slow
@@ -217,3 +221,36 @@ async def test_close_that_broke_off_has_closed_and_is_finished_by_the_next(
     assert direct.new_events() == [], "it was told when it happened"
     with pytest.raises(NotAMember):
         await direct.close_group(anna, chat)
+
+
+# Appending: rows that are read together are not of one instant.
+
+
+async def test_counter_that_was_read_before_the_head_is_not_taken_for_a_lost_one(
+    direct: World, behind: Behind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two another process moved it ahead and committed: it is below the head only as
+    it was seen."""
+    anna, ben = await direct.people(2)
+    chat = await direct.direct(anna, ben)
+    database = behind.storage._database
+    get_many = database.get_many
+    is_overtaken = False
+
+    async def get_in_parts(wanted: Sequence[Wanted]) -> list[Row | None]:
+        nonlocal is_overtaken
+        if is_overtaken or not any(table == schema.COUNTERS for table, _ in wanted):
+            return await get_many(wanted)
+        first = [one for one in wanted if one[0] == schema.COUNTERS]
+        found = await get_many(first)
+        is_overtaken = True
+        for _ in range(3):
+            await direct.send(chat, ben)
+        rest = iter(await get_many([one for one in wanted if one not in first]))
+        early = iter(found)
+        return [next(early) if one in first else next(rest) for one in wanted]
+
+    monkeypatch.setattr(database, "get_many", get_in_parts)
+    [outcome] = await behind.storage.append([direct.draft(chat, anna)], now_ms=direct.now())
+    assert isinstance(outcome, Appended), outcome
+    assert (outcome.sequence, is_overtaken) == (4, True)

@@ -40,7 +40,7 @@ async def write(store: Behind, world: World, chat: ChatId, sender: UserId, round
     for _ in range(rounds):
         drafts = [world.draft(chat, sender) for _ in range(random.randint(1, 3))]
         outcomes = await store.storage.append(drafts, now_ms=world.now())
-        assert all(isinstance(outcome, Appended) for outcome in outcomes)
+        assert all(isinstance(outcome, Appended) for outcome in outcomes), outcomes
 
 
 async def write_at_once(direct: World, stores: list[Behind]) -> None:

@@ -194,7 +194,13 @@ class Batch:
         if head_row is None or any_chat is None:
             return Known(0, 0, 0, earlier, {})
         head, version = any_chat.head, any_chat.membership_version
-        counter, seen_at_s = counter_of(found[schema.COUNTERS]), time.monotonic()
+        counter = counter_of(found[schema.COUNTERS])
+        if counter is not None and counter.last < head:
+            # Rows that are read together are not of one instant. Who moved the head had moved the
+            # counter before, so what is read now says whether it is of no use.
+            [row] = await self.database.get_each(schema.COUNTERS, [self._chat_id])
+            counter = counter_of(row)
+        seen_at_s = time.monotonic()
         end = ChatEnd(version, None if counter is None else min(counter.last, head), head)
         authors = {SYSTEM: Author(end, 0, NOWHERE, is_blocked=False, is_admin=True)}
         members: Mapping[UserId, MemberState | None] = {}
