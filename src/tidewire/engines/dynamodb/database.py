@@ -23,13 +23,14 @@ from random import Random
 from typing import Any, Final, TypeVar, Unpack
 
 from aiobotocore.config import AioConfig
+from aiobotocore.credentials import AioCredentials
 from aiobotocore.session import AioSession, get_session
 
 from tidewire import __version__
 from tidewire.domain.errors import StoreUnavailable
 from tidewire.engines.dynamodb import backoff, rows, schema
 from tidewire.engines.dynamodb.backoff import CONDITION_FAILED, Hindrance
-from tidewire.engines.dynamodb.bodies import write_bodies
+from tidewire.engines.dynamodb.direct import OPERATIONS, Direct, direct_client
 from tidewire.engines.dynamodb.errors import (
     AnswerLost,
     Cancelled,
@@ -78,8 +79,10 @@ class Counts:
 class Database:
     """Requests to the tables of one store."""
 
-    def __init__(self, client: Any, options: DynamoOptions) -> None:
+    def __init__(self, client: Any, options: DynamoOptions, direct: Direct | None = None) -> None:
+        """`client` is the vendor's; `direct` takes what is asked for all the time off it."""
         self._client = client
+        self._direct = direct
         self._options = options
         self._random = Random()
         self.counts = Counts()
@@ -102,13 +105,24 @@ class Database:
             parameter_validation=False,
             # Given, because the vendor's own is put together anew for every request.
             user_agent=f"tidewire/{__version__}",
+            # One address for all requests, whether they go this way or directly.
+            account_id_endpoint_mode="disabled",
         )
-        connecting = _session().create_client(
-            "dynamodb", config=config, **options.client_arguments()
-        )
-        async with connecting as client:
-            write_bodies(client)
-            yield cls(client, options)
+        arguments = options.client_arguments()
+        session = _session()
+        async with session.create_client("dynamodb", config=config, **arguments) as client:
+            if options.secret_key is None:
+                credentials = await session.get_credentials()
+            else:
+                credentials = AioCredentials(options.access_key, options.secret_key.reveal())
+            direct = await direct_client(
+                client, session, credentials=credentials, connections_max=options.connections_max
+            )
+            try:
+                yield cls(client, options, direct)
+            finally:
+                if direct is not None:
+                    direct.close()
 
     # Time.
 
@@ -166,7 +180,7 @@ class Database:
             self.counts.requests += 1
             try:
                 async with asyncio.timeout(timeout):
-                    answer: Row = await getattr(self._client, operation)(**request)
+                    answer = await self._ask(operation, request)
             except Exception as error:
                 kind = self._hindrance(error)
                 if kind is None or (kind is Hindrance.CONFLICT and not tries_conflicts):
@@ -182,6 +196,12 @@ class Database:
                 # A fault that the database reported itself is told as what it is.
                 raise translated_or_lost(failed) from failed
             tries[kind] = tries.get(kind, 0) + 1
+
+    async def _ask(self, operation: str, request: Row) -> Row:
+        if self._direct is not None and operation in OPERATIONS:
+            return await self._direct.ask(operation, request)
+        answer: Row = await getattr(self._client, operation)(**request)
+        return answer
 
     def _hindrance(self, error: Exception) -> Hindrance | None:
         kind = hindrance(error)

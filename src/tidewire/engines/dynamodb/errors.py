@@ -13,7 +13,8 @@ CONNECTION_LOST: Final = (
     vendor.ConnectionError,
     vendor.IncompleteReadError,
     vendor.ResponseStreamingError,
-    TimeoutError,
+    # What `direct` raises, and a time that ran out.
+    OSError,
 )
 """No answer, or half of one: what was asked for may have happened."""
 

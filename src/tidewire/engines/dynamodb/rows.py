@@ -6,6 +6,7 @@ reserved words, and every value `:name`.
 """
 
 import re
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, assert_never
@@ -54,6 +55,9 @@ def unpack_value(attribute: Attribute) -> Any:
             return [unpack_value(entry) for entry in value]
         case "NULL":
             return None
+        case "B" if isinstance(value, str):
+            # As it is on the wire; the vendor's library has decoded it already.
+            return b64decode(value)
         case _:
             return value
 

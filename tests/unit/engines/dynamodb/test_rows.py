@@ -22,6 +22,10 @@ def test_values_are_packed_and_come_back(value: rows.Value, packed: rows.Attribu
     assert rows.unpack_value(packed) == expected
 
 
+def test_bytes_as_they_are_on_the_wire_come_back() -> None:
+    assert rows.unpack_value({"L": [{"B": "AP8="}]}) == [b"\x00\xff"]
+
+
 def test_pack_leaves_out_what_is_none() -> None:
     assert rows.pack({"a": None, "b": 1}) == {"b": {"N": "1"}}
     assert rows.unpack({"b": {"N": "1"}}) == {"b": 1}
