@@ -12,8 +12,8 @@ class Between(Protocol):
 
     async def leases(self, wishes: Sequence[tuple[ChatId, str]], life_ms: int) -> list[str]:
         """Ask for the leases of chats; who has each now, in the same order: this gateway, if it was
-        free, for so long. One that the gateway named beside its chat has may be taken from it.
-        Raises Unavailable."""
+        free, for so long; empty if the holder cannot be read. One that the gateway named beside its
+        chat has may be taken from it. Raises Unavailable."""
         ...
 
     async def hand(self, gateway_id: str, body: bytes) -> bool:

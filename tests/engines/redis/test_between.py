@@ -41,6 +41,16 @@ async def test_lease_is_one_gateways(net: Net) -> None:
             await way.close()
 
 
+async def test_lease_whose_holder_cannot_be_read_is_nobodys_that_is_known(net: Net) -> None:
+    """Each appends by itself until it lapses."""
+    between = RedisBetween(net.options, gateway_id="gw_ann")
+    try:
+        await net.redis.set(net.keys.lease(CHAT), b"gw\xff", px=60_000)
+        assert await between.leases([(CHAT, ""), (ChatId("chat_2"), "")], 5_000) == ["", "gw_ann"]
+    finally:
+        await between.close()
+
+
 async def test_redis_that_is_gone_is_told_as_unavailable(own: OwnRedis) -> None:
     async with net_on(own.url) as net:
         between = RedisBetween(net.options, gateway_id="gw_ann")

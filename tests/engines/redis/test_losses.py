@@ -391,6 +391,52 @@ async def test_entry_that_cannot_be_read_means_resync(
     await settles(net, a, ANN)
 
 
+NO_NAMES = [b"gw\xff", b"}", b"gw\x00"]
+"""Of gateways. The second would end the tag of a key."""
+
+
+async def damage_routes(net: Net, name: bytes) -> None:
+    key = net.keys.route(ANN)
+    for connection, route in (await net.redis.hgetall(key)).items():
+        await net.redis.hset(key, connection, name + b" " + route.partition(b" ")[2])
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+async def test_push_goes_everywhere_if_a_route_cannot_be_read(
+    net: Net, pair: tuple[Node, Node], name: bytes
+) -> None:
+    a, _ = pair
+    await damage_routes(net, name)
+    give(net.router, [ANN], b"hello")
+    await a.local.until(lambda: b"hello" in a.local.bodies)
+    assert net.deaths == []
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+async def test_device_is_registered_beside_a_route_that_cannot_be_read(
+    net: Net, pair: tuple[Node, Node], name: bytes
+) -> None:
+    """Nobody can be told to close the older connection of the device."""
+    _, b = pair
+    await damage_routes(net, name)
+    await b.connect(ANN)
+    await settles(net, b, ANN)
+    assert net.deaths == []
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+async def test_list_of_gateways_is_read_around_a_name_that_is_none(
+    net: Net, pair: tuple[Node, Node], name: bytes
+) -> None:
+    for key in net.keys.lists():
+        await net.redis.zadd(key, {name: 9e15})
+    net.router.resync(None, ResyncReason.PUSHES_LOST)
+    a, b = pair
+    await a.local.until(lambda: bool(a.local.reasons))
+    await b.local.until(lambda: bool(b.local.reasons))
+    assert net.deaths == []
+
+
 async def test_gateway_that_starts_without_redis_is_known_later(own: OwnRedis) -> None:
     async with net_on(own.url, timeout_ms=300) as net:
         own.kill()

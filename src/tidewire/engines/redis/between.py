@@ -7,6 +7,7 @@ from typing import Final
 from tidewire.domain.errors import Unavailable
 from tidewire.domain.ids import ChatId
 from tidewire.engines.redis.entries import appending_words
+from tidewire.engines.redis.keys import gateway_named
 from tidewire.engines.redis.link import Call, Link, RedisLost
 from tidewire.engines.redis.options import RedisOptions
 from tidewire.engines.redis.push_queue import Kind
@@ -37,7 +38,7 @@ class RedisBetween:
         for holder in holders:
             if isinstance(holder, RedisLost):
                 raise Unavailable(f"Redis does not say who writes: {holder}") from holder
-        return [holder.decode() for holder in holders]
+        return [gateway_named(holder) or "" for holder in holders]
 
     async def hand(self, gateway_id: str, body: bytes) -> bool:
         try:

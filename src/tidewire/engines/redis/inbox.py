@@ -16,7 +16,7 @@ from tidewire.domain.ids import ChatId, ConnectionId, SessionId, UserId
 from tidewire.domain.news import ChatNews
 from tidewire.domain.resync import ResyncReason
 from tidewire.engines.redis.entries import Received, appending_words, received
-from tidewire.engines.redis.keys import Keys, route_tag
+from tidewire.engines.redis.keys import Keys, gateway_named, route_tag
 from tidewire.engines.redis.ledger import Ledger
 from tidewire.engines.redis.link import Argument, Call, Entry, Link, RedisLost
 from tidewire.engines.redis.options import RedisOptions
@@ -285,7 +285,7 @@ class Inbox:
         except RedisLost:
             self._not_registered(routes)
             raise
-        duplicates: list[tuple[str, str]] = []
+        duplicates: list[tuple[str, bytes]] = []
         for group, answer in answers:
             if isinstance(answer, RedisLost):
                 self.counters.failures += 1
@@ -293,8 +293,13 @@ class Inbox:
                 continue
             self._book.registered(group, self.clock.monotonic_ms())
             for route, (elsewhere, *same_device) in zip(group, answer, strict=True):
-                names = [one.decode() for one in same_device]
-                duplicates += zip(names[::2], names[1::2], strict=True)
+                names = [gateway_named(one) for one in same_device[::2]]
+                duplicates += [
+                    # Nobody can be told to close it where the name cannot be read: it stays open.
+                    (name, connection)
+                    for name, connection in zip(names, same_device[1::2], strict=True)
+                    if name is not None
+                ]
                 self._answer(route, elsewhere)
         if not is_own:
             self._note_loss("the gateway's own keys were gone")
@@ -305,7 +310,7 @@ class Inbox:
         for route in routes:
             self._answer(route, 0)
 
-    async def _close_duplicates(self, connections: Sequence[tuple[str, str]]) -> None:
+    async def _close_duplicates(self, connections: Sequence[tuple[str, bytes]]) -> None:
         """Have other gateways close these; one that cannot be told keeps its connection open."""
         keys = await self._link.keys()
         head = [*appending_words(keys, 0, self.options), 1]

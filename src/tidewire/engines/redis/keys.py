@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 from zlib import crc32
 
-from tidewire.domain.ids import ChatId, UserId
+from tidewire.domain.ids import ChatId, UserId, is_safe_token
 
 ROUTE_TAGS: Final = 512
 LIMIT_TAGS: Final = 16
@@ -86,3 +86,9 @@ def route_tag(user_id: str) -> int:
 
 def limit_tag(name: str) -> int:
     return crc32(name.encode()) % LIMIT_TAGS
+
+
+def gateway_named(told: bytes) -> str | None:
+    """The id of a gateway as Redis told it; None: it is none, a byte of it is damaged."""
+    name = told.decode("ascii", "replace")
+    return name if is_safe_token(name) else None

@@ -18,7 +18,7 @@ from tidewire.domain.ids import ChatId, SessionId, UserId
 from tidewire.domain.news import ChatNews
 from tidewire.domain.resync import ResyncReason
 from tidewire.engines.redis.entries import FIELDS, Words, appending_words, entries_by_gateway
-from tidewire.engines.redis.keys import route_tag
+from tidewire.engines.redis.keys import gateway_named, route_tag
 from tidewire.engines.redis.link import Call, LinkedTask, RedisLost
 from tidewire.engines.redis.options import RedisOptions
 from tidewire.engines.redis.push_queue import LOST, Batch, Kind, Parcel, PushQueue
@@ -180,16 +180,13 @@ class RedisRouter(LinkedTask):
         users = {one: None for parcel in batch.parcels for one in parcel.user_ids or ()}
         homes: dict[UserId, Sequence[str] | None] = {}
         # As a rule one gateway, of a few: no need to take each answer apart.
-        known: dict[bytes, list[str]] = {}
+        known: dict[bytes | None, list[str] | None] = {None: None}
         for user_id, told in (await self._ask("lookup", list(users))).items():
-            if told is None:
-                homes[user_id] = None
+            if told not in known:
+                known[told] = _gateways_in(told)
+            homes[user_id] = known[told]
+            if homes[user_id] is None:
                 self.counters.everywhere += 1
-            else:
-                gateways = known.get(told)
-                if gateways is None:
-                    gateways = known[told] = told.decode().split()
-                homes[user_id] = gateways
         is_for_all = None in homes.values() or any(one.user_ids is None for one in batch.parcels)
         everybody = await self._gateways() if is_for_all else []
         entries = entries_by_gateway(batch.parcels, homes, everybody, own_id=self._router_id)
@@ -223,7 +220,8 @@ class RedisRouter(LinkedTask):
         found = [answer for answer in answers if not isinstance(answer, RedisLost)]
         if len(found) < keys.lists_min:
             raise RedisLost("the lists of gateways cannot be reached")
-        return list(dict.fromkeys(one.decode() for names in found for one in names))
+        named = (gateway_named(one) for names in found for one in names)
+        return list(dict.fromkeys(name for name in named if name is not None))
 
     async def _carry_out(self, plan: _Plan) -> None:
         """Append what is left of a plan. Raises RedisLost if a single Redis did not; a gateway that
@@ -286,6 +284,13 @@ class RedisRouter(LinkedTask):
         except RedisLost:
             return
         self._owed.intersection_update(entries)
+
+
+def _gateways_in(told: bytes) -> list[str] | None:
+    """The gateways of a user; None if one cannot be read: then it may be any."""
+    names = [gateway_named(one) for one in told.split()]
+    known = [name for name in names if name is not None]
+    return known if len(known) == len(names) else None
 
 
 _CONFORMS: type[Router] = RedisRouter

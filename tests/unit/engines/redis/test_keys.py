@@ -3,7 +3,14 @@
 import re
 
 from tidewire.domain.ids import UserId
-from tidewire.engines.redis.keys import LIMIT_TAGS, ROUTE_TAGS, Keys, limit_tag, route_tag
+from tidewire.engines.redis.keys import (
+    LIMIT_TAGS,
+    ROUTE_TAGS,
+    Keys,
+    gateway_named,
+    limit_tag,
+    route_tag,
+)
 
 KEYS = Keys("p:", is_tagged=True)
 SINGLE = Keys("p:", is_tagged=False)
@@ -13,6 +20,12 @@ def tag(key: str) -> str:
     [found] = re.findall(r"\{([^}]*)\}", key)
     assert isinstance(found, str)
     return found
+
+
+def test_name_of_a_gateway_is_read_or_is_none() -> None:
+    assert gateway_named(b"gateway_0a1b") == "gateway_0a1b"
+    for damaged in (b"", b"gw\xff", b"gw\x00", b"gw}", b"gw 1", "gw\u00e4".encode(), b"g" * 65):
+        assert gateway_named(damaged) is None
 
 
 def test_keys_of_a_gateway_have_its_tag() -> None:
