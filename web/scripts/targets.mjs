@@ -3,7 +3,7 @@
 import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { browser, inOneFile } from "../client/scripts/targets.mjs";
+import { browser, inOneFile, smaller } from "../client/scripts/targets.mjs";
 
 export const root = fileURLToPath(new URL("..", import.meta.url));
 
@@ -47,5 +47,5 @@ export const bundle = {
   jsxImportSource: "preact",
   // From its source, so that nothing has to be built before.
   alias: { "@tidewire/client": "./client/src/index.ts" },
-  plugins: [styleAsText, inOneFile],
+  plugins: [styleAsText, inOneFile, smaller],
 };

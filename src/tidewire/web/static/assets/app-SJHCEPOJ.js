@@ -1,0 +1,1 @@
+import"./chunk-C5GMEN23.js";
