@@ -55,6 +55,38 @@ test("an edit of what is in the outbox waits for its sequence, and leaves with i
   assert.deepEqual(take(box), [3]);
 });
 
+test("a deletion takes edits of its message along, but for one that may have left", () => {
+  const edit = (number: number, target: number, more: Partial<OutboxEntry> = {}): OutboxEntry =>
+    entry(number, { kind: "edit", body: { content: "better", target }, ...more });
+  const deletion = entry(9, { kind: "delete", body: { target: 41 } });
+  const box = opened(
+    edit(1, 41),
+    edit(2, 41),
+    edit(3, 42),
+    edit(4, 41, { chat_id: "chat_2" }),
+    entry(5, { kind: "react", body: { target: 41, emoji: "+", is_on: true } }),
+    edit(6, 41, { is_doubtful: true }),
+  );
+  assert.deepEqual(take(box), [1]);
+  assert.deepEqual(box.dropEdits(edit(8, 41)), []);
+  assert.deepEqual(
+    box.dropEdits(deletion).map((one) => one.number),
+    [2],
+  );
+  assert.deepEqual(
+    box.entries().map((one) => one.number),
+    [1, 3, 4, 5, 6],
+  );
+  // Of one that is in the outbox itself, and may have left.
+  const behind = opened(entry(1), about(2, 1), about(3, 1), entry(4));
+  take(behind);
+  behind.dropEdits(entry(9, { kind: "delete", body: {}, target_id: "key_1" }));
+  assert.deepEqual(
+    behind.entries().map((one) => one.number),
+    [1, 4],
+  );
+});
+
 test("what is about a message that is refused for good fails with it, and holds nothing back", () => {
   const box = opened(entry(1), about(2, 1), entry(3));
   take(box);

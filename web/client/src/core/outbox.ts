@@ -12,7 +12,8 @@
  * waited for: the next one says so (`is_first`).
  *
  * An edit, a deletion or a reaction may be about a message that is in the outbox itself
- * (`target_id`): it leaves when that one's sequence is known, and fails with it.
+ * (`target_id`): it leaves when that one's sequence is known, and fails with it. A deletion takes the
+ * edits of its message along that have not left.
  */
 
 import type { ClientFrame, SendPayload } from "../wire/frames.ts";
@@ -84,6 +85,9 @@ interface Lane {
 
 const isOnItsWay = (entry?: OutboxEntry): boolean =>
   entry?.state === "queued" || entry?.state === "flying";
+
+/** What an entry is about, stored or not. */
+const aboutOf = ({ body, target_id }: OutboxEntry) => body.target ?? target_id;
 
 const byNumber = (a: OutboxEntry, b: OutboxEntry): number => a.number - b.number;
 
@@ -158,6 +162,14 @@ export class Outbox {
     const dropped = [entry, ...this._about(id)];
     for (const one of dropped) this._forget(one);
     return dropped;
+  }
+
+  /** A message is to be deleted: edits of it that surely have not left are forgotten. Those. */
+  dropEdits(deletion: OutboxEntry): OutboxEntry[] {
+    return this.entries(deletion.chat_id)
+      .filter(({ kind }) => kind === "edit" && deletion.kind === "delete")
+      .filter((edit) => aboutOf(edit) === aboutOf(deletion))
+      .flatMap((edit) => this.drop(edit.client_message_id));
   }
 
   /** A message was deleted: what waits to change its text is forgotten, and what is on its way has

@@ -108,6 +108,8 @@ export class Driver {
       isDurable: tables.backend.isDurable,
     });
     this._ground.tell({ chats: records, outbox: entries, status: this.status });
+    // The last leader may not have got to it.
+    for (const entry of entries) this._dropped(this.core.outbox.dropEdits(entry));
     this._aliveAtMs = Date.now();
     if (!this._isOver) this.apply(this.core.start(now()));
   }
@@ -210,6 +212,7 @@ export class Driver {
       this._failed(entry);
       return;
     }
+    this._dropped(core.outbox.dropEdits(entry));
     this.apply(core.submit(entry, now()));
     this.apply(core.hurry(now(), HURRY_PAUSE_MS));
   }
@@ -234,12 +237,17 @@ export class Driver {
 
   private async _drop(id: string): Promise<boolean> {
     const dropped = this.core.outbox.drop(id);
-    for (const { client_message_id } of dropped) {
-      this._job.dropped.push(client_message_id);
-      this._ground.tell({ left: [[client_message_id, null]] });
-    }
+    this._dropped(dropped);
     await this.flushed();
     return dropped.length > 0;
+  }
+
+  private _dropped(entries: readonly OutboxEntry[]): void {
+    for (const { client_message_id } of entries) {
+      this._job.dropped.push(client_message_id);
+      this._ground.tell({ left: [[client_message_id, null]] });
+      this._soon();
+    }
   }
 
   private async _save(entry: OutboxEntry): Promise<void> {

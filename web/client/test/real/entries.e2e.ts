@@ -135,6 +135,42 @@ test("what was written offline changes in place, and what may have left gets its
   await until(ben, () => theirs.last!.text === "send");
 });
 
+test("an edit that waits goes with its message, and nobody ever sees it", async () => {
+  const [ann, ben, chat, theirs] = await pair();
+  await (await chat.send("one")).stored();
+  await (await chat.send("two")).stored();
+  await until(ben, () => theirs.lastSequence === 2);
+  const changes: string[] = [];
+  ben.on((event) => event.type === "MessageChanged" && changes.push(event.kind));
+  await ann.close();
+  const away = await offline(ann.username!);
+  const there = away.chat(chat.chatId);
+  const [one, two] = await there.messages();
+  const edits = [await one!.edit("never to be seen"), await one!.edit("nor this")];
+  await two!.edit("TWO");
+  await one!.react("👍");
+  await one!.delete();
+  const waiting = ["edit", "react", "delete"];
+  assert.deepEqual(
+    there.pending().map(({ kind }) => kind),
+    waiting,
+  );
+  for (const edit of edits) await assert.rejects(edit.stored(), /DROPPED/);
+  await away.close();
+  assert.ok(!readFileSync(storeOf(ann.username!), "utf8").includes("never to be seen"));
+  const back = await enter(ann.username!);
+  await back.flush();
+  await until(ben, () => theirs.lastSequence === 5);
+  assert.deepEqual(changes, waiting);
+  assert.deepEqual(
+    (await theirs.messages()).map(({ text, isDeleted }) => [text, isDeleted]),
+    [
+      ["", true],
+      ["TWO", false],
+    ],
+  );
+});
+
 test("a device that comes later sees what became of it, and goes on from there", async () => {
   const [ann, ben, chat, theirs] = await pair();
   for (const text of ["one", "two", "three"]) await chat.send(text);

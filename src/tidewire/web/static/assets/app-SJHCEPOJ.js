@@ -1,1 +1,0 @@
-import"./chunk-C5GMEN23.js";

@@ -1,0 +1,1 @@
+import"./chunk-L2VBWVFK.js";
