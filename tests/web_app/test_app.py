@@ -174,6 +174,42 @@ def test_messages_change_for_both(street: Street) -> None:
     expect(ann.dialog()).to_have_count(0)
 
 
+def test_edit_on_two_devices_overwrites_nothing_unseen(street: Street) -> None:
+    """What the other device has made of it meanwhile stays, and its author says what is to be."""
+    street.register("ben", "Ben Okafor")
+    desk = street.account("ann", "Ann Lee")
+    phone = street.somebody()
+    phone.log_in("ann")
+    desk.write_to("ben")
+    desk.say("Lunch at noon?")
+    phone.open("Ben Okafor")
+    for mine, is_kept in (("on the phone", False), ("on the phone, at last", True)):
+        before = phone.log.get_by_role("article").locator(".text").inner_text()
+        phone.act(before, "Edit")
+        expect(phone.box).to_have_value(before)
+        theirs = f"at the desk, before {mine}"
+        desk.act(before, "Edit")
+        desk.box.fill(theirs)
+        desk.box.press("Enter")
+        # It is on the phone's screen, too, while the phone edits what was there before.
+        phone.message(theirs).wait_for()
+        expect(phone.box).to_have_value(before)
+        phone.box.fill(mine)
+        phone.box.press("Enter")
+        note = phone.message(theirs).get_by_role("alert")
+        expect(note).to_contain_text("Your edit was not saved")
+        expect(note).to_contain_text("changed on another device")
+        expect(note).to_contain_text(mine)
+        phone.check_accessible("an edit that was refused")
+        expect(desk.message(theirs)).to_be_visible()
+        note.get_by_role("button", name="Save mine" if is_kept else "Discard").click()
+        expect(phone.log.get_by_role("alert")).to_have_count(0)
+        for device in (desk, phone):
+            expect(device.log.get_by_role("article").locator(".text")).to_have_text(
+                mine if is_kept else theirs
+            )
+
+
 def test_message_that_is_deleted_leaves_the_box_and_what_was_found(street: Street) -> None:
     ann, ben = street.account("ann", "Ann Lee"), street.account("ben", "Ben Okafor")
     ann.make_group("Crew", "ben")

@@ -201,6 +201,14 @@ export class Timeline {
     return this.#messages.findLast((one) => one.isOwn && !one.isDeleted) ?? null;
   }
 
+  /** Own changes of a message that the server has refused. */
+  refusedOf(message: Message): readonly Sent[] {
+    return this.#waiting.filter(
+      ({ kind, target, tick }) =>
+        kind !== "message" && target === message.sequence && tick === "failed",
+    );
+  }
+
   /** What is here stays; the list asks again when it can. */
   #stuck(error: unknown): void {
     this.isStuck.value = true;

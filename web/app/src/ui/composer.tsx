@@ -67,7 +67,7 @@ export function Composer(props: ComposerProps) {
     if (!said || over > 0) return;
     try {
       if (editing) {
-        if (said !== editing.text) await editing.edit(said);
+        if (said !== editing.text) await edit(timeline, editing, said);
         props.onEdited();
       } else {
         // Gone from the box at once; it is back if it could not be stored.
@@ -155,6 +155,13 @@ export function Composer(props: ComposerProps) {
       )}
     </form>
   );
+}
+
+/** Another text, unless another device has changed what is seen here; own tries before are over. */
+async function edit(timeline: Timeline, message: Message, text: string): Promise<void> {
+  for (const sent of timeline.refusedOf(message)) if (sent.kind === "edit") await sent.drop();
+  // Where an own edit was on its way, its sequence was not known: the device's last is all there is.
+  await message.edit(text, message.isChanging ? {} : { base: message.editedSequence ?? 0 });
 }
 
 function Strip({ title, text }: { title: string; text: string }) {

@@ -1,6 +1,6 @@
 // One message, or one that waits to be sent.
 
-import type { Message, Reaction } from "@tidewire/client";
+import type { Message, Reaction, Sent } from "@tidewire/client";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Live } from "../model/live.ts";
@@ -75,6 +75,7 @@ export function MessageRow({ row, live, timeline, isGroup, isMarked, actions }: 
         ) : (
           <Waiting row={row} live={live} timeline={timeline} />
         )}
+        {message && <Refusals live={live} timeline={timeline} message={message} />}
         {message && message.reactions.length > 0 && !message.isDeleted && (
           <Reactions message={message} live={live} actions={actions} />
         )}
@@ -208,19 +209,67 @@ function Waiting(props: { row: Extract<Shown, { kind: "sent" }>; live: Live; tim
         </div>
       </div>
       {tick === "failed" && (
-        <p class="failure" role="alert">
-          <span>
-            {sent.code === null ? say.fateUnknown : `${say.failed}. ${say.faults[sent.code] ?? ""}`}
-          </span>
-          <button type="button" class="link" onClick={() => void sent.retry()}>
-            {say.retry}
-          </button>
-          <button type="button" class="link" onClick={() => void sent.drop()}>
-            {say.drop}
-          </button>
-        </p>
+        <Failure sent={sent} title={say.failed} again={say.retry} onAgain={() => sent.retry()} />
       )}
     </>
+  );
+}
+
+function Refusals(props: { live: Live; timeline: Timeline; message: Message }) {
+  const { live, timeline, message } = props;
+  live.look(message.chatId);
+  return timeline
+    .refusedOf(message)
+    .map((sent) => <Refused key={sent.clientMessageId} message={message} sent={sent} />);
+}
+
+/** An own change of a message that the server has refused: not lost, and no one's text overwritten. */
+function Refused({ message, sent }: { message: Message; sent: Sent }) {
+  const say = words.value;
+  const isEdit = sent.kind === "edit";
+  // The same edit would be refused again: this one knows what it replaces.
+  const again = async () => {
+    if (!isEdit) return sent.retry();
+    if (await sent.drop()) await message.edit(sent.text);
+  };
+  return (
+    <Failure
+      sent={sent}
+      title={isEdit ? say.editFailed : say.changeFailed}
+      again={isEdit ? say.saveMine : say.retry}
+      onAgain={again}
+    >
+      {isEdit && (
+        <q class="preview" dir="auto">
+          {lineOf(sent.text)}
+        </q>
+      )}
+    </Failure>
+  );
+}
+
+function Failure(props: {
+  sent: Sent;
+  title: string;
+  again: string;
+  onAgain: () => Promise<unknown>;
+  children?: ComponentChildren;
+}) {
+  const { sent, title, again, onAgain } = props;
+  const say = words.value;
+  return (
+    <p class="failure" role="alert">
+      <span>
+        {sent.code === null ? say.fateUnknown : `${title}. ${say.faults[sent.code] ?? ""}`}
+      </span>
+      {props.children}
+      <button type="button" class="link" onClick={() => void onAgain()}>
+        {again}
+      </button>
+      <button type="button" class="link" onClick={() => void sent.drop()}>
+        {say.drop}
+      </button>
+    </p>
   );
 }
 

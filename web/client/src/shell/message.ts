@@ -95,14 +95,18 @@ export class Message {
     return chat ? tickOf(this.sequence, chat) : "sent";
   }
 
-  /** Change the text; its author only. If another device of the author was faster, and this one does
-   * not know it yet, the server refuses with EDIT_CONFLICT. @throws as `send` */
-  async edit(text: string): Promise<Sent> {
+  /** Change the text; its author only. `base`: the `editedSequence` of what its author has seen (0:
+   * none); as a rule the last edit that this device knows. If another device was faster, the server
+   * refuses with EDIT_CONFLICT. @throws as `send` */
+  async edit(text: string, options: { base?: number } = {}): Promise<Sent> {
     const { _client: client, chatId, sequence } = this;
-    const [row] = await client._tables.messages(chatId, sequence + 1, sequence - 1, 1, true);
+    let { base } = options;
+    if (base === undefined) {
+      const [row] = await client._tables.messages(chatId, sequence + 1, sequence - 1, 1, true);
+      base = row?.edited_sequence ?? this.editedSequence ?? 0;
+    }
     // Behind an own edit that is on its way there is nothing to compare with.
     const isBehind = client._changesOf(chatId, sequence).some(({ kind }) => kind === "edit");
-    const base = row?.edited_sequence ?? this.editedSequence ?? 0;
     return this._change("edit", { content: text, ...(!isBehind && { base }) });
   }
 

@@ -218,4 +218,11 @@ test("one device may edit again and again; of two the slower is told", async () 
   await until(back, () => there.pending()[0]?.tick === "failed");
   assert.equal(there.pending()[0]!.code, "EDIT_CONFLICT");
   assert.equal((await first(there)).text, "on the desk");
+  // What was seen may be older than what this device knows by now.
+  const { editedSequence } = message;
+  const late = await (await first(chat)).edit("of what was there before", {
+    base: editedSequence ?? 0,
+  });
+  await assert.rejects(late.stored(), /EDIT_CONFLICT/);
+  assert.equal((await first(chat)).text, "on the desk");
 });
