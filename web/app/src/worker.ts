@@ -1,8 +1,9 @@
 // The service worker: the page opens without the server, with the files that it had last.
 //
 // The page itself is asked for first, so that a new version is seen at once; if the server does not
-// answer, the copy is shown. Files with a hash in their name never change: the copy is as good.
-// Nothing else passes through here, least of all what is said.
+// answer, the copy is shown. Files with a hash in their name never change: the copy is as good. Those of
+// the version before are kept: a tab of it may be open, and load a part of itself only now, when the
+// server has it no more. Nothing else passes through here, least of all what is said.
 
 declare const KEPT: readonly string[];
 declare const VERSION: string;
@@ -42,8 +43,10 @@ worker.addEventListener("activate", (event) => {
       .keys()
       .then((names) =>
         Promise.all(
+          // In the order in which they were made.
           names
             .filter((name) => name.startsWith("tidewire-") && name !== CACHE)
+            .slice(0, -1)
             .map((name) => caches.delete(name)),
         ),
       )
@@ -63,7 +66,7 @@ async function page(request: Request): Promise<Response> {
   const asked = fetch(request);
   // Whichever way it ends, it is looked at below.
   asked.catch(() => undefined);
-  const copy = await caches.match(PAGE);
+  const copy = await (await caches.open(CACHE)).match(PAGE);
   if (!copy) return asked;
   const patience = new Promise<Response>((resolve) => {
     setTimeout(resolve, PAGE_MS_MAX, copy);

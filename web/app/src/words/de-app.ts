@@ -38,6 +38,8 @@ export const deApp: AppWords = {
   endedDuplicate:
     "Ein anderes Programm nutzt die Anmeldung dieses Geräts. Lade die Seite neu, um hier weiterzumachen.",
   reloadNeeded: "In einem anderen Tab ist eine neuere Version dieser Seite offen.",
+  partMissing:
+    "Dieser Teil der Seite lässt sich nicht laden. Vielleicht hat der Server eine neuere Version.",
   reload: "Neu laden",
   connecting: "Verbindung wird aufgebaut …",
   syncing: "Nachrichten werden geholt …",

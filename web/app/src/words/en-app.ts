@@ -35,6 +35,7 @@ export const enApp = {
   endedStore: "This browser cannot store messages any more. Free some space, then reload the page.",
   endedDuplicate: "Another program uses this device's login. Reload the page to go on here.",
   reloadNeeded: "A newer version of this page is open in another tab.",
+  partMissing: "This part of the page could not be loaded. The server may have a newer version.",
   reload: "Reload",
 
   // States.

@@ -1,0 +1,1 @@
+import"./chunk-IK5YKZNB.js";
