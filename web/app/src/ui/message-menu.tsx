@@ -63,7 +63,10 @@ export function MessageMenu(props: {
         <MenuItem
           icon={icons.copy}
           label={say.copy}
-          onClick={closed(() => void navigator.clipboard?.writeText(message.text))}
+          // Where the browser does not let us, that is its own to say.
+          onClick={closed(() => {
+            navigator.clipboard?.writeText(message.text).catch(() => undefined);
+          })}
         />
         {props.mayDelete && (
           <MenuItem

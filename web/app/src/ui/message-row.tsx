@@ -138,8 +138,12 @@ function useLongPress(actions: RowActions) {
       if (event.pointerType !== "touch" || message.isDeleted || message.isDamaged) return;
       press.x = event.clientX;
       press.y = event.clientY;
-      const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
-      press.timer = window.setTimeout(() => actions.menu(message, box), LONG_PRESS_MS);
+      const row = event.currentTarget as HTMLElement;
+      press.timer = window.setTimeout(() => {
+        // What the finger lifts off from is not chosen by that: a part of the menu may be there.
+        row.addEventListener("touchend", (end) => end.preventDefault(), { once: true });
+        actions.menu(message, row.getBoundingClientRect());
+      }, LONG_PRESS_MS);
     },
     moved(event: PointerEvent): void {
       if (Math.hypot(event.clientX - press.x, event.clientY - press.y) > LONG_PRESS_PX) end();

@@ -1,1 +1,0 @@
-import"./chunk-IK5YKZNB.js";

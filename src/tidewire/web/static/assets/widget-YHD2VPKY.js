@@ -1,1 +1,0 @@
-import{R as a,S as e}from"./chunk-E7QD2UM5.js";export{a as TidewireChat,e as define};
