@@ -32,6 +32,11 @@ class NodePerson:
             stdout=asyncio.subprocess.PIPE,
             limit=_LINE_BYTES_MAX,
         )
+        await self.log_in()
+        return self
+
+    async def log_in(self) -> None:
+        """At the beginning, and when the server has forgotten it."""
         await self.do(
             "open",
             self._url,
@@ -42,7 +47,6 @@ class NodePerson:
             },
         )
         await self.do("ready")
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         assert self._process is not None

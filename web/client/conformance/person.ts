@@ -44,6 +44,8 @@ export const person = (open: Open) => ({
     (await chat(id).messages({ limit: 1_000_000 })).map((message) => message.text),
   own: async (id: string): Promise<string[]> =>
     (await chat(id).messages({ limit: 1_000_000 })).flatMap((message) => message.tick ?? []),
+  /** What the server has lost, and only this device still holds. */
+  lost: async (id: string): Promise<string[]> => (await chat(id).lost()).map(({ text }) => text),
   state: () => ({
     status: client.status,
     isLeader: client.isLeader,
