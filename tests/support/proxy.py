@@ -18,7 +18,8 @@ class FaultyProxy:
         self._upstream_port = port
         self._server: asyncio.Server | None = None
         self._pipes: dict[int, _Pipe] = {}
-        self._made = 0
+        self.made = 0
+        """How many connections there have been."""
         self.latency_s = 0.0
         """How much later each chunk arrives, in either direction."""
         self.bytes_per_second: int | None = None
@@ -27,6 +28,7 @@ class FaultyProxy:
         self.is_holding = False
         """Nothing passes through new connections."""
         self.cuts = 0
+        self._next_bytes: int | None = None
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -70,11 +72,17 @@ class FaultyProxy:
         for pipe in list(self._pipes.values()):
             pipe.cut()
 
-    def cut_after(self, size: int) -> None:
-        """Break each connection when so many bytes more have come from the server."""
+    def cut_after(self, size: int, *, is_down: bool = True) -> None:
+        """Break each connection when so many bytes more have come from the server; or from the
+        client."""
         self.cuts += 1
         for pipe in self._pipes.values():
-            pipe.bytes_left = size
+            pipe.bytes_left, pipe.is_cut_down = size, is_down
+
+    def cut_next_after(self, size: int) -> None:
+        """Break the next connection when so many bytes have come from the server."""
+        self.cuts += 1
+        self._next_bytes = size
 
     def half_open(self) -> None:
         """From now on nothing passes through the connections there are, and nobody is told."""
@@ -98,10 +106,11 @@ class FaultyProxy:
         except OSError:
             writer.transport.abort()
             return
-        self._made += 1
-        number = self._made
+        self.made += 1
+        number = self.made
         pipe = self._pipes[number] = _Pipe(writer, up_writer)
         pipe.is_stuck = self.is_holding
+        pipe.bytes_left, self._next_bytes = self._next_bytes, None
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pump(pipe, reader, up_writer, is_down=False))
@@ -131,7 +140,7 @@ class FaultyProxy:
                     wait_s += len(data) / self.bytes_per_second
                 if wait_s:
                     await asyncio.sleep(wait_s)
-                if is_down and pipe.bytes_left is not None:
+                if is_down is pipe.is_cut_down and pipe.bytes_left is not None:
                     data = data[: pipe.bytes_left]
                     pipe.bytes_left -= len(data)
                 if not pipe.is_stuck:
@@ -155,6 +164,7 @@ class _Pipe:
         self._writers = writers
         self.is_stuck = False
         self.bytes_left: int | None = None
+        self.is_cut_down = True
         self.over = asyncio.Event()
 
     def end(self) -> None:

@@ -23,6 +23,11 @@ from tests.web.tabs import PATIENCE_S, Tab, until
 
 ROUNDS = 12
 KILLS = 10
+EXCHANGE_BYTES = {"from the server": 600, "from the client": 300}
+"""What passes of a send, its answer, a message of the other side, its acknowledgement and ticks."""
+HANDSHAKE_BYTES = 1600
+CUTS = 24
+HALF_OPEN_S = 60.0
 AWAKE_S_MAX = 2.0
 SLEEP_S = 7.0
 SLEEPS_MAX = 3
@@ -114,6 +119,56 @@ async def test_connection_breaks_at_any_point(scene: Scene, proxy: FaultyProxy) 
             await asyncio.sleep(0.15)
             proxy.heal()
         await settle(scene, tab, sent)
+
+
+async def test_exchange_is_cut_at_every_point(scene: Scene, proxy: FaultyProxy) -> None:
+    async with scene:
+        (tab,) = await scene.begin(1)
+        sent: list[str] = []
+        for direction, total in EXCHANGE_BYTES.items():
+            for size in range(1, total, total // CUTS):
+                proxy.cut_after(size, is_down=direction == "from the server")
+                sent += [f"ann {direction} {size}", f"bob {direction} {size}"]
+                await tab.do("send", scene.chat_id, sent[-2])
+                await scene.bob.do("send", scene.chat_id, sent[-1])
+                await scene.shown_alike(len(sent))
+        breaks = proxy.made
+        for size in range(1, HANDSHAKE_BYTES, HANDSHAKE_BYTES // CUTS):
+            proxy.cut_next_after(size)
+            proxy.cut()
+            sent.append(f"ann handshake {size}")
+            await tab.do("send", scene.chat_id, sent[-1])
+            await tab.do("flush")
+        # At the end of an exchange a cut may come too late for it, and falls into the next one.
+        assert breaks > 1.6 * CUTS
+        assert proxy.made - breaks >= 2 * CUTS
+        await settle(scene, tab, sent)
+
+
+async def test_connection_that_is_half_open_for_a_minute(
+    drivers: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """With the heartbeats and waits that people have: nothing passes, and neither end is told."""
+    with Site(tmp_path_factory.mktemp("minute")) as site:
+        async with FaultyProxy(site.port) as proxy:
+            scene = Scene(drivers, tmp_path, ann_at=proxy.url, bob_at=site.url)
+            async with scene:
+                (tab,) = await scene.begin(1, options={})
+                sent = ["ann before"]
+                await tab.do("send", scene.chat_id, *sent)
+                await scene.shown_alike(1)
+                proxy.hold()
+                for number in range(3):
+                    mine, theirs = f"ann {number}", f"bob {number}"
+                    await tab.do("send", scene.chat_id, mine)
+                    await scene.bob.do("send", scene.chat_id, theirs)
+                    sent += [mine, theirs]
+                    await asyncio.sleep(HALF_OPEN_S / 3)
+                # It was not taken for sent, and nothing of the other side has come.
+                assert await tab.texts(scene.chat_id) == ["ann before"]
+                assert len((await tab.do("state"))["pending"]) == 3
+                proxy.heal()
+                await settle(scene, tab, sent)
 
 
 async def test_sleep_ends_within_two_seconds(scene: Scene, proxy: FaultyProxy) -> None:
