@@ -21,6 +21,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 MANY = 100_000
 
 
+FITS = "document.documentElement.scrollWidth <= innerWidth"
+COUNTING_MOTION = """() => {
+    window.motions = [];
+    const note = ({ type, target, animationName, propertyName }) =>
+        window.motions.push(`${type} ${target.className} ${animationName ?? propertyName}`);
+    for (const type of ["animationstart", "transitionstart"]) addEventListener(type, note, true);
+}"""
+
+
 def apart(work: Coroutine[Any, Any, None]) -> None:
     """Run to its end in a thread: Playwright's own loop is in ours."""
     thread = threading.Thread(target=asyncio.run, args=(work,))
@@ -247,6 +256,7 @@ def test_everything_is_reached_with_keys(street: Street) -> None:
     ann = street.account(
         "ann", "Ann Lee", viewport=zoomed, device_scale_factor=2, reduced_motion="reduce"
     )
+    ann.page.evaluate(COUNTING_MOTION)
     keys = ann.page.keyboard
     for _ in range(3):
         keys.press("Tab")
@@ -283,7 +293,22 @@ def test_everything_is_reached_with_keys(street: Street) -> None:
     keys.press("Control+k")
     expect(ann.page.locator("#search")).to_have_count(1)
     ann.check_accessible("zoomed")
-    assert ann.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert ann.page.evaluate(FITS)
+    # What a quote leads to is marked, and moves only where motion is wanted.
+    for motion in ("reduce", "no-preference"):
+        ann.page.emulate_media(reduced_motion=motion)
+        ann.message("An answer").get_by_role("button", name="You Line 01").click()
+        marked = ann.log.get_by_role("article").filter(has_text="Line 01").first
+        expect(marked).to_be_focused()
+        if motion == "reduce":
+            assert ann.page.evaluate("window.motions") == []
+            ann.page.get_by_role("button", name="To the newest message").click()
+    ann.page.wait_for_function("() => window.motions.length > 0")
+    for place in (ann.page.url.split("#")[1] + "/about", "/settings"):
+        ann.visit(f"/#{place}")
+        ann.page.get_by_role("button", name="Close").last.wait_for()
+        ann.check_accessible(f"{place}, zoomed")
+        assert ann.page.evaluate(FITS), place
 
 
 def test_token_of_ones_own_identity_provider(browser: Browser, node: str, tmp_path: Path) -> None:
