@@ -1,5 +1,6 @@
 """The workspace web/ is in order, and what the server serves is what it builds. Slow: compilers."""
 
+import gzip
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.web import WEB, run_node
-from tests.tidy.repository import tracked_files
+from tests.tidy.repository import ROOT, tracked_files
+
+STATIC = ROOT / "src/tidewire/web/static"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -24,44 +27,52 @@ def test_workspace_is_in_order(node: str, script: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_served_files_are_what_is_built() -> None:
-    """`make web` has to be run after a change in web/: all but packed copies, byte for byte."""
-    assert "as they are built" in run_node("scripts/build.mjs", "--compare")
-
-
 def test_build_is_the_same_each_time_and_elsewhere(node: str, tmp_path: Path) -> None:
-    """Another directory, another day: the names and bytes of all files stay, packed ones too."""
-    elsewhere = tmp_path / "another place" / "web"
+    """Another directory, another day: the names and bytes of all files are those that are served,
+    and packed copies are of them and say nothing of when they were made."""
+    elsewhere, built = tmp_path / "another place" / "web", tmp_path / "built"
     for source in tracked_files():
         if source.is_relative_to(WEB):
             copy = elsewhere / source.relative_to(WEB)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(source.read_bytes())
-    packages = WEB / "node_modules"
     unused = shutil.ignore_patterns(".bin", "@tidewire", "@biomejs", "*typescript")
-    shutil.copytree(packages, elsewhere / "node_modules", ignore=unused)
-    built = [tmp_path / "here", tmp_path / "there"]
-    run_node("scripts/build.mjs", str(built[0]))
-    run_node("scripts/build.mjs", str(built[1]), directory=elsewhere)
-    here, there = ({p.relative_to(d): p.read_bytes() for p in files(d)} for d in built)
-    assert here == there
+    shutil.copytree(WEB / "node_modules", elsewhere / "node_modules", ignore=unused)
+    run_node("scripts/build.mjs", str(built), directory=elsewhere)
+    here, there = (
+        {path.relative_to(place): path.read_bytes() for path in files(place)}
+        for place in (STATIC, built)
+    )
+    assert here.keys() == there.keys()
+    for name, body in there.items():
+        if name.suffix == ".gz":
+            assert gzip.decompress(body) == there[name.with_suffix("")], name
+            assert body[4:8] == bytes(4), f"{name} has a time in it"
+        elif name.suffix != ".br":
+            assert body == here[name], name
 
 
-def test_difference_is_noticed(node: str, tmp_path: Path) -> None:
-    run_node("scripts/build.mjs", str(tmp_path))
-    page = tmp_path / "index.html"
+def test_served_files_are_what_is_built_and_nothing_else(node: str, tmp_path: Path) -> None:
+    """`make web` has to be run after a change in web/: all but packed copies, byte for byte. What
+    is done to a copy of them here is noticed, and is all that differs."""
+    served = tmp_path / "static"
+    shutil.copytree(STATIC, served)
+    page = served / "index.html"
     page.write_text(page.read_text() + "<!-- by hand -->")
-    (tmp_path / "assets" / "old-12345678.js").write_text("")
+    (served / "assets" / "old-12345678.js").write_text("")
     done = subprocess.run(
-        [node, "scripts/build.mjs", "--compare", str(tmp_path)],
+        [node, "scripts/build.mjs", "--compare", str(served)],
         cwd=WEB,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 1
-    assert "index.html: other bytes" in done.stderr
-    assert "assets/old-12345678.js: not built any more" in done.stderr
+    assert done.stderr.splitlines() == [
+        "assets/old-12345678.js: not built any more",
+        "index.html: other bytes",
+        "src/tidewire/web/static is not what web/ builds; run 'make web'",
+    ]
 
 
 def files(directory: Path) -> list[Path]:

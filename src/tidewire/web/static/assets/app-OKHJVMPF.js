@@ -1,0 +1,1 @@
+import"./chunk-4TEAG46G.js";
