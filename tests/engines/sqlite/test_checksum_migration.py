@@ -23,8 +23,10 @@ MADE = re.findall(r"CREATE TABLE (\w+)", "".join(one.sql for one in MIGRATIONS))
 def without_checksums(path: Path) -> None:
     """The messages as the version before checksums stored them."""
     with edited(path) as database:
+        database.execute("DROP INDEX messages_by_id")
         for column in reversed(ADDED):
             database.execute(f"ALTER TABLE messages DROP COLUMN {column}")
+        database.execute("CREATE UNIQUE INDEX messages_by_id ON messages (message_id)")
         for table in MADE:
             database.execute(f"DROP TABLE {table}")
 
@@ -38,7 +40,7 @@ def migrate(path: Path) -> None:
 
 
 def test_every_step_changes_the_messages() -> None:
-    assert ADDED == ["checksum", "target", "extra", "deleted_by", "message_before"]
+    assert ADDED == ["checksum", "target", "extra", "deleted_by", "message_before", "is_placed"]
     assert {one.name for one in MIGRATIONS} <= STEPS.keys()
 
 

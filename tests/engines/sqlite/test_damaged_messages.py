@@ -312,6 +312,8 @@ async def test_damaged_unique_index_takes_no_other_send_along(damaged: Damaged) 
     with edited(damaged.path) as database:
         taken = placed(sends[1].message_id, 8)
         database.execute("UPDATE messages SET message_id = ? WHERE sequence = 3", (taken,))
+        # None of ours has a key that was not looked for before.
+        database.execute("CREATE UNIQUE INDEX unreadable ON messages (message_id)")
     await damaged.open()
     outcomes = await world.append(*sends)
     # Later ones of the same chat and batch must not overtake.

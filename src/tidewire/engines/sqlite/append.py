@@ -68,14 +68,15 @@ SELECT position FROM messages INDEXED BY messages_by_key
 WHERE chat_id = ? AND client_message_id = ?
 """
 
-_INSERT: Final = "INSERT OR FAIL INTO messages ({columns}) VALUES {{rows}}"
+# The id of what is appended leads to its place: it needs no entry in the index of ids.
+_INSERT: Final = "INSERT OR FAIL INTO messages (is_placed, {columns}) VALUES {{rows}}"
 _PLAIN_COLUMNS: Final = (*COLUMNS[:NOT_PLAIN], "checksum")
 INSERT_MESSAGES: Final = for_rows(
-    _INSERT.format(columns=", ".join(_PLAIN_COLUMNS)), columns=len(_PLAIN_COLUMNS)
+    _INSERT.format(columns=", ".join(_PLAIN_COLUMNS)), columns=len(_PLAIN_COLUMNS), first="1"
 )
 _ENTRY_COLUMNS: Final = (*COLUMNS, "message_before")
 INSERT_ENTRIES: Final = for_rows(
-    _INSERT.format(columns=", ".join(_ENTRY_COLUMNS)), columns=len(_ENTRY_COLUMNS)
+    _INSERT.format(columns=", ".join(_ENTRY_COLUMNS)), columns=len(_ENTRY_COLUMNS), first="1"
 )
 
 MOVE_COUNTERS: Final = for_rows(

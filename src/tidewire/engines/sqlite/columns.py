@@ -4,6 +4,9 @@ ALTER TABLE itself changes nothing but the table's definition: rows that end bef
 NULL there. But first it reads every row of a STRICT table, for each column again, and gives up if
 one breaks the table's rules: a store with millions of messages waits for minutes, and one with a
 damaged row cannot be migrated at all. So the definition is changed here as ALTER TABLE does it.
+
+The same holds for an index that is to have fewer rows from now on, where all that are there already
+belong into it: it would be dropped and made anew from the table, to be what it was.
 """
 
 import re
@@ -16,22 +19,29 @@ from tidewire.engines.sqlite.database import single
 _ADD_COLUMN: Final = re.compile(
     r"^ALTER TABLE (\w+) ADD COLUMN (\w+ (?:TEXT|INTEGER));$", re.MULTILINE
 )
+_LIMIT_INDEX: Final = re.compile(
+    r"^DROP INDEX (\w+);\n(CREATE UNIQUE INDEX \1 ON [^;]+ WHERE [^;]+);$", re.MULTILINE
+)
 _FIND: Final = "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?"
 _REPLACE: Final = "UPDATE sqlite_schema SET sql = ? WHERE type = 'table' AND name = ?"
+_REPLACE_INDEX: Final = "UPDATE sqlite_schema SET sql = ? WHERE type = 'index' AND name = ?"
 
 
 def add_columns(database: apsw.Connection, sql: str) -> None:
-    """Run a migration's file, inside its transaction; what adds a column without a rule of its own
-    changes the table's definition alone."""
+    """Run a migration's file, inside its transaction; what adds a column without a rule of its own,
+    or gives an index a condition that all its rows fulfil, changes the definition alone."""
     added: dict[str, list[str]] = {}
     for table, column in _ADD_COLUMN.findall(sql):
         added.setdefault(table, []).append(column)
-    if added:
-        _redefine(database, added)
-    database.execute(_ADD_COLUMN.sub("", sql)).fetchall()
+    limited: dict[str, str] = dict(_LIMIT_INDEX.findall(sql))
+    if added or limited:
+        _redefine(database, added, limited)
+    database.execute(_LIMIT_INDEX.sub("", _ADD_COLUMN.sub("", sql))).fetchall()
 
 
-def _redefine(database: apsw.Connection, added: dict[str, list[str]]) -> None:
+def _redefine(
+    database: apsw.Connection, added: dict[str, list[str]], limited: dict[str, str]
+) -> None:
     version = single(database, "PRAGMA schema_version")
     database.execute("PRAGMA writable_schema = ON")
     try:
@@ -39,6 +49,8 @@ def _redefine(database: apsw.Connection, added: dict[str, list[str]]) -> None:
             found: Any = database.execute(_FIND, (table,)).get
             body, end, rest = found.rpartition(")")
             database.execute(_REPLACE, (", ".join((body, *columns)) + end + rest, table))
+        for index, definition in limited.items():
+            database.execute(_REPLACE_INDEX, (definition, index))
         database.execute(f"PRAGMA schema_version = {version + 1}")
     finally:
         # Also reads the schema again.

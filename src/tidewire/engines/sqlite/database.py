@@ -129,13 +129,13 @@ Statements = dict[int, str]
 """The same statement by how many rows it takes."""
 
 
-def for_rows(statement: str, *, columns: int) -> Statements:
-    """A statement with `{rows}` where its VALUES belong.
+def for_rows(statement: str, *, columns: int, first: str = "") -> Statements:
+    """A statement with `{rows}` where its VALUES belong; `first` stands before what is bound.
 
     Make it OR FAIL: the caller undoes everything if a row fails, and SQLite is spared the copy
     of every page that it would need to undo one statement alone.
     """
-    row = f"({', '.join('?' * columns)})"
+    row = f"({', '.join([first, *'?' * columns] if first else '?' * columns)})"
     return {count: statement.format(rows=", ".join([row] * count)) for count in ROWS}
 
 

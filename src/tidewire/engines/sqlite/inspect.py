@@ -17,7 +17,7 @@ import apsw
 
 from tidewire.domain.damage import FoundRow, row_checksum
 from tidewire.domain.errors import StoreUnusable
-from tidewire.domain.ids import ChatId
+from tidewire.domain.ids import ChatId, place_in
 from tidewire.domain.limits import SEQUENCE_MAX
 from tidewire.domain.messages import Amendment, EntryKind
 from tidewire.domain.rows import entry_of_row
@@ -105,8 +105,17 @@ class SqliteInspector:
         return self._chunks(place, inspect_sql.KEYS, bounds, itemgetter(0, 1))
 
     def message_ids(self) -> Iterator[Sequence[inspection.EntryRow]]:
-        bounds = {"after": "", "after_position": -1}
-        return self._chunks("the index of message ids", inspect_sql.IDS, bounds, itemgetter(0, 1))
+        """An id that is in no index leads where it says."""
+        bounds: dict[str, Any] = {"after": "", "after_position": -1}
+        yield from self._chunks(
+            "the index of message ids", inspect_sql.IDS, bounds, itemgetter(0, 1)
+        )
+        # A page of the table that cannot be read was met with the messages on it.
+        with suppress(inspection.Damaged):
+            for rows in self._chunks(
+                "message ids", inspect_sql.PLACED_IDS, {"after": 0}, itemgetter(slice(1, 2))
+            ):
+                yield [_placed_row(*row) for row in rows]
 
     def changes(
         self, chat: inspection.ChatRow, is_sound: Callable[[inspection.ChangeRow], bool]
@@ -288,6 +297,11 @@ def _message_row(chat_id: ChatId, row: Any) -> inspection.MessageRow:
     sequence, prev_sequence, message_id, _, key = fields[:5]
     is_damaged = whole((chat_id, *fields)) is None
     return sequence, prev_sequence, position, message_id, key, position, is_damaged
+
+
+def _placed_row(message_id: bytes, position: int, sequence: int) -> inspection.EntryRow:
+    name = message_id.decode(errors="replace")
+    return name, position if place_in(name) == sequence else None
 
 
 def _raw_message_row(chat_id: ChatId, row: Any) -> inspection.MessageRow:

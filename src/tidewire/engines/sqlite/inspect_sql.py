@@ -6,7 +6,7 @@ nothing that came later is among the rows.
 
 from typing import Final
 
-from tidewire.engines.sqlite.stored import COLUMNS, RAW
+from tidewire.engines.sqlite.stored import COLUMNS, IS_INDEXED, RAW
 
 # Chats by id, and also those that only a counter, a member or a message names. The last two step
 # from id to id through an index; they do not look at every row.
@@ -145,12 +145,20 @@ WHERE chat_id > :after AND chat_id <= :last AND position <= :newest
 ORDER BY chat_id, client_message_id, position
 """
 
-IDS: Final = """
+IDS: Final = f"""
 SELECT message_id, position FROM messages INDEXED BY messages_by_id
-WHERE message_id >= :after AND (message_id > :after OR position > :after_position)
+WHERE ({IS_INDEXED})
+    AND message_id >= :after AND (message_id > :after OR position > :after_position)
     AND position <= :newest
 ORDER BY message_id, position LIMIT :count
-"""
+"""  # noqa: S608 - constants
+
+# Those that are in no index, with the place that they have to carry.
+PLACED_IDS: Final = f"""
+SELECT CAST(message_id AS BLOB), position, sequence FROM messages
+WHERE position > :after AND position <= :newest AND NOT ({IS_INDEXED})
+ORDER BY position LIMIT :count
+"""  # noqa: S608 - constants
 
 # A row of a direct chat does not repeat what its membership says.
 POSITIONS: Final = """

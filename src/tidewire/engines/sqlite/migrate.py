@@ -35,6 +35,7 @@ STEPS: Final[dict[str, Step]] = {
     "0004_checksums.sql": add_checksums,
     "0008_entries.sql": add_columns,
     "0010_pairs.sql": free_pairs,
+    "0011_placed_ids.sql": add_columns,
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import apsw
 
 from tidewire.domain.errors import CursorAhead, MessageNotFound
-from tidewire.domain.ids import ChatId, MessageId, UserId
+from tidewire.domain.ids import ChatId, MessageId, UserId, place_in
 from tidewire.domain.messages import Message, MessagePage, cut_page
 from tidewire.engines.sqlite import stored
 from tidewire.engines.sqlite.chats import access_chat
@@ -18,7 +18,14 @@ from tidewire.engines.sqlite.chats import access_chat
 ABOVE: Final = "WHERE chat_id = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 # The message at the border says which one is before it.
 THROUGH: Final = "WHERE chat_id = ? AND sequence <= ? ORDER BY sequence DESC LIMIT ?"
-FIND_BY_ID: Final = "SELECT position FROM messages INDEXED BY messages_by_id WHERE message_id = ?"
+# With the id that is asked for in place of the row's: if the checksum holds, it is that message.
+AT_PLACE: Final = (
+    stored.MESSAGE.replace(" message_id,", " ?,") + "WHERE chat_id = ? AND sequence = ?"
+)
+FIND_BY_ID: Final = f"""
+SELECT position FROM messages INDEXED BY messages_by_id
+WHERE message_id = ? AND ({stored.IS_INDEXED}) AND chat_id = ?
+"""  # noqa: S608 - constants
 
 
 def messages_after(
@@ -74,18 +81,22 @@ def message(
     database: apsw.Connection, reader: UserId, chat_id: ChatId, message_id: MessageId
 ) -> Message:
     access_chat(database, reader, chat_id)
-    where = "WHERE message_id = ? AND chat_id = ?"
+    place = place_in(message_id)
     try:
-        row = database.execute(stored.MESSAGE + where, (message_id, chat_id)).fetchone()
+        row: Any = database.execute(AT_PLACE, (message_id, chat_id, place)).fetchone()
         found = None if row is None else stored.whole(row)
     except UnicodeDecodeError:
         row, found = (), None
-    if row is None:
+    if found is None and row is not None:
+        # Another id, of a message of before, or a damaged row.
+        found = stored.message_at(database, chat_id, place)
+        found = found if found is not None and found.is_damaged else None
+    if found is not None:
+        return found
+    position: Any = database.execute(FIND_BY_ID, (message_id, chat_id)).get
+    if position is None:
         raise MessageNotFound
-    if found is None:
-        position: Any = database.execute(FIND_BY_ID, (message_id,)).get
-        found = stored.message_of_row(database, chat_id, position)
-    return found
+    return stored.message_of_row(database, chat_id, position)
 
 
 def _is_chain(messages: list[Message]) -> bool:

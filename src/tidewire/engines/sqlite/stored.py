@@ -12,7 +12,7 @@ import apsw
 
 from tidewire.domain.damage import FoundRow, may_lack_end, mend, message_checksum, plain_checksum
 from tidewire.domain.errors import StoreDamaged
-from tidewire.domain.ids import ChatId
+from tidewire.domain.ids import PLACE_MAX, ChatId
 from tidewire.domain.limits import CONTENT_BYTES_MAX
 from tidewire.domain.messages import Message
 from tidewire.domain.rows import NUMBER_FIELDS, ROW_FIELDS, entry_of_row
@@ -21,6 +21,9 @@ from tidewire.domain.rows import NUMBER_FIELDS, ROW_FIELDS, entry_of_row
 _COLUMN_OF: Final = {name: name.removesuffix("_ms") for name in ROW_FIELDS}
 COLUMNS: Final = (*_COLUMN_OF.values(), "checksum")
 """Of the table of messages, in the order in which rows are read and written."""
+
+IS_INDEXED: Final = f"is_placed IS NULL OR sequence > {PLACE_MAX}"
+"""Which messages are in the index of ids: those whose id does not carry their place."""
 
 MESSAGE: Final = f"SELECT {', '.join(COLUMNS)} FROM messages\n"  # noqa: S608 - constants
 
