@@ -78,7 +78,11 @@ class AccountDeletion:
                 if erases:
                     await self._try_to_erase(user.user_id)
         except (TimeoutError, Unavailable) as error:
-            _logger.warning("the deletion of %s goes on later: %s", user.user_id, error)
+            _logger.warning(
+                "the deletion of %s could not be finished yet and goes on later: %s",
+                user.user_id,
+                error,
+            )
         return len(ended)
 
     async def resume(self) -> int:
@@ -117,7 +121,11 @@ class AccountDeletion:
         try:
             await self._erase(user_id)
         except TidewireError as error:
-            _logger.warning("the messages of %s are erased later: %s", user_id, error)
+            _logger.warning(
+                "the messages of %s could not be erased yet; it is tried again later: %s",
+                user_id,
+                error,
+            )
             return False
         return True
 

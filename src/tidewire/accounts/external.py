@@ -88,7 +88,7 @@ class KeySet:
                 self._keys = read_key_set(await self._fetch())
                 self._fetched_at_ms = self._clock.monotonic_ms()
             except (OSError, ValueError) as error:
-                _logger.warning("the identity provider's keys cannot be had: %s", error)
+                _logger.warning("the keys of the identity provider could not be fetched: %s", error)
             self._tried_at_ms = self._clock.monotonic_ms()
 
 

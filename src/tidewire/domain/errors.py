@@ -480,7 +480,7 @@ def is_away(error: object) -> bool:
 class IdentityUnavailable(Unavailable):
     """The keys of the team's identity provider cannot be had, so its tokens cannot be checked."""
 
-    sentence = "the identity provider's keys cannot be had now; try again"
+    sentence = "the keys of the identity provider cannot be fetched now; try again"
 
 
 class StoreUnusable(TidewireError):

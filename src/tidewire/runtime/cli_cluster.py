@@ -117,7 +117,7 @@ def new_key(
     from tidewire.runtime.backbone import TOKEN_KEY, ask
 
     ask(cluster_config(data_dir, config, settings), "forget_agreed", TOKEN_KEY)
-    tell("The key of the gateway that starts first is the key of all.")
+    tell("All gateways now take the key of the one that starts first.")
 
 
 @cluster_app.command("after-restore")

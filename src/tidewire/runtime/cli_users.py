@@ -292,7 +292,7 @@ def rotate(
     for key in made["keys"][:-1]:
         tell(f"{key['key_id']} checks its tokens until {key['good_until']}.")
     if made["is_clustered"]:
-        say(f"copy {made['file']} to every gateway that has no part in this one, now")
+        say(f"copy {made['file']} now to every gateway that does not use this very file")
 
 
 @keys_app.command()
@@ -308,7 +308,7 @@ def drop(
     left = operate_on(data_dir, "keys.drop", {"key_id": key_id})
     tell(f"Tokens that {key_id} has signed are refused from now on.")
     if left["is_clustered"]:
-        say(f"copy {left['file']} to every gateway that has no part in this one, now")
+        say(f"copy {left['file']} now to every gateway that does not use this very file")
 
 
 def _use(key: "Mapping[str, Any]") -> str:

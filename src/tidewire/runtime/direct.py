@@ -33,8 +33,8 @@ async def operate_directly(
     config = settings()
     if config.cluster.role.is_clustered or names_cluster(config.engines):
         raise InvalidOperation(
-            f"the settings name a cluster, and no gateway runs on {config.data_dir} (yet); "
-            "name the data directory of one that does (--data-dir)"
+            f"the settings are those of a cluster, and no gateway is running in {config.data_dir}; "
+            "name the data directory of a running gateway with --data-dir"
         )
     tasks = TaskSupervisor()
     machine = Machine.of(config, tasks)

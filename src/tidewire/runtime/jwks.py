@@ -29,7 +29,7 @@ class JwksSource:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310
                 document: bytes = response.read(BYTES_MAX + 1)
         except http.client.HTTPException as error:
-            raise OSError(f"{self._url} answers no HTTP: {error!r}") from error
+            raise OSError(f"{self._url} does not answer as HTTP does: {error!r}") from error
         if len(document) > BYTES_MAX:
             raise OSError(f"{self._url} is larger than {BYTES_MAX} bytes")
         return document

@@ -115,7 +115,9 @@ async def _keep_house(server: Server) -> None:
         server.trail.tell_floods()
         # If it fails, nothing is lost but the exact time of a session's last use.
         work = server.planes.accounts.admin.keep_house()
-        await _try(server, work, "accounts could not be kept in order")
+        await _try(
+            server, work, "the housekeeping of accounts failed and is tried again in a minute"
+        )
         await _tend_keys(server)
         for act in () if server.backbone is None else server.backbone.rounds:
             act()
@@ -126,7 +128,11 @@ async def _erase_accounts(server: Server) -> None:
     """Beside the house, because it may take long."""
     while True:
         work = server.planes.accounts.deletion.resume_erasures()
-        await _try(server, work, "messages that are to be erased stay for now")
+        await _try(
+            server,
+            work,
+            "messages that are to be erased are still there; it is tried again in a minute",
+        )
         await asyncio.sleep(HOUSE_S)
 
 

@@ -238,7 +238,9 @@ class Operations:
 
     def _key_acts(self) -> KeyActs:
         if self.keys is None:
-            raise InvalidOperation("this server's key is in no file")
+            raise InvalidOperation(
+                "this server's key is not in a file, so it cannot be listed or changed here"
+            )
         return self.keys
 
     @_act("say")

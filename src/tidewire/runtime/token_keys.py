@@ -94,8 +94,8 @@ class KeyFile:
         found = [key for key in keys if key is not None]
         if not found or len(found) < len(keys):
             raise SecretUnusable(
-                f"{file} holds no key, or a line that is none; delete it, and a new one is made: "
-                "everybody then has to log in again"
+                f"{file} holds no key, or a line that is not a key. Delete it, and the server "
+                "makes a new key; all users then have to log in again"
             )
         return text, found
 

@@ -200,7 +200,7 @@ class DynamoInspector:
             if before is not None and before["membership_version"] == row["membership_version"]:
                 return self._row(row, members, positions, counter)
             before = row
-        raise StoreUnavailable(f"the members of {chat_id} never stay the same; try again later")
+        raise StoreUnavailable(f"the members of {chat_id} changed with each look; try again later")
 
     def _members(self, chat_id: ChatId) -> list[Row]:
         return [row for page in self._tables.query(schema.MEMBERSHIPS, chat_id) for row in page]

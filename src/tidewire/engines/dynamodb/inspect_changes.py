@@ -115,7 +115,7 @@ class ChangeInspection:
                     continue
             last_message = self._last_message(chat_id, end) if sequence == end.sequence else 0
             return _change_row(row, found, tallies, end, last_message)
-        raise StoreUnavailable(f"entry {sequence} of {chat_id} never stays the same; try again")
+        raise StoreUnavailable(f"entry {sequence} of {chat_id} changed with each look; try again")
 
     def _last_message(self, chat_id: ChatId, end: _End) -> int:
         """The last message up to the end, by the messages themselves."""
@@ -164,7 +164,7 @@ class ChangeInspection:
             if now == row:
                 return list(source.kept(row, found))
             row = now
-        raise StoreUnavailable(f"a row of {source.table} never stays the same; try again later")
+        raise StoreUnavailable(f"a row of {source.table} changed with each look; try again later")
 
 
 # Entries.

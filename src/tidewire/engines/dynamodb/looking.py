@@ -112,7 +112,7 @@ class Tables:
             else:
                 found = [one.get("Item") for one in answer["Responses"]]
                 return [None if item is None else rows.unpack(item) for item in found]
-        raise StoreUnavailable("rows are written by others all the time; try again")
+        raise StoreUnavailable("other processes changed the rows at each attempt; try again")
 
     def get_places_together(self, places: Iterable[Place]) -> dict[tuple[object, ...], Row]:
         """As `get_places`, as of one instant."""
@@ -167,7 +167,7 @@ class Tables:
                 time.sleep(0.01 * 2**tried)
             else:
                 return True
-        raise StoreUnavailable("a row is written by others all the time; try again")
+        raise StoreUnavailable("other processes changed the row at each attempt; try again")
 
     def query(
         self, table: str, partition: Value, **which: Unpack[rows.Range]

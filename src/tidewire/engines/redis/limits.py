@@ -79,7 +79,9 @@ class LimitExchange(LinkedTask):
             except RedisLost as error:
                 self.failures += 1
                 if not is_alone:
-                    _logger.info("limits are each server's own for now: %s", error)
+                    _logger.info(
+                        "limits count per server, not per cluster, until Redis answers: %s", error
+                    )
                 is_alone = True
             else:
                 is_alone = False
