@@ -6,6 +6,7 @@ A real server, three people who talk by the Python client, and Chromium. Holds n
 import asyncio
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import expect, sync_playwright
 
@@ -16,6 +17,12 @@ from tests.web_app.people import FLAGS, PHONE, Street
 from tidewire.client import Chat, Client
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
+LOOKS_OF: dict[str, dict[str, Any]] = {
+    "web": {"device_scale_factor": 1},
+    "web-dark": {"color_scheme": "dark"},
+    "web-phone": {"viewport": PHONE},
+}
+SETTLED_MS = 1_000
 NAMES = {"alice": "Alice Winter", "ben": "Ben Okafor", "cleo": "Cléo Martin"}
 
 
@@ -63,6 +70,22 @@ async def talk(url: str) -> None:
         await client.close()
 
 
+def take(street: Street, folder: Path) -> list[Path]:
+    """Take them all, of what was said."""
+    taken = []
+    for name, looks in LOOKS_OF.items():
+        alice = street.somebody(**looks)
+        alice.log_in("alice")
+        alice.open("Harbour walk on Saturday")
+        expect(alice.message("See you there")).to_be_visible()
+        expect(alice.message("under the third stone")).to_contain_text("🎉")
+        alice.tick("Done, they leave", "Read by all")
+        alice.page.wait_for_timeout(SETTLED_MS)
+        alice.shot(folder / f"{name}.png")
+        taken.append(folder / f"{name}.png")
+    return taken
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Site(Path(folder) / "data") as site:
         asyncio.run(talk(site.url))
@@ -70,18 +93,7 @@ def main() -> None:
             browser = playwright.chromium.launch(
                 executable_path=ensure_chromium(), args=list(FLAGS)
             )
-            street = Street(browser, site, Path(folder))
-            for name, looks in (
-                ("web", {"device_scale_factor": 1}),
-                ("web-dark", {"color_scheme": "dark"}),
-                ("web-phone", {"viewport": PHONE}),
-            ):
-                alice = street.somebody(**looks)
-                alice.log_in("alice")
-                alice.open("Harbour walk on Saturday")
-                expect(alice.message("See you there")).to_be_visible()
-                alice.page.wait_for_timeout(1_000)
-                alice.shot(IMAGES / f"{name}.png")
+            take(Street(browser, site, Path(folder)), IMAGES)
             browser.close()
 
 

@@ -82,7 +82,7 @@ function GoToDate({ live, chatId }: { live: Live; chatId: string }) {
         required
       />
       <button type="submit" class="button" disabled={task.isBusy}>
-        <Icon path={icons.calendar} />
+        <Icon path={icons.forward} />
         <span class="sr">{say.goToDate}</span>
       </button>
       <Fault text={task.fault} />

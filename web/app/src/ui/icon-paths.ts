@@ -22,7 +22,7 @@ export const people =
   "M9 5a3.500 3.500 0 1 1 0 7a3.500 3.500 0 0 1 0-7zM2.500 19a6.500 6.500 0 0 1 13 0M16 5.500a3.500 3.500 0 0 1 0 6.500M18 14a6.500 6.500 0 0 1 3.500 5";
 export const gear =
   "M4 7h9M19 7h1M4 17h1M11 17h9M16 4.500a2.500 2.500 0 1 1 0 5a2.500 2.500 0 0 1 0-5zM8 14.500a2.500 2.500 0 1 1 0 5a2.500 2.500 0 0 1 0-5z";
-export const calendar = "M4 6h16v14H4zM4 10h16M8 3v4M16 3v4";
+export const forward = "M5 12h14M13 6l6 6-6 6";
 export const block = "M12 3a9 9 0 1 1 0 18a9 9 0 0 1 0-18zM5.600 5.600l12.800 12.800";
 export const hide = "M3 12s3.500-6 9-6 9 6 9 6-3.500 6-9 6-9-6-9-6zM4 4l16 16";
 export const out = "M14 4h6v16h-6M11 8l-4 4 4 4M7 12h9";

@@ -1,0 +1,1 @@
+import"./chunk-Q27RKLYP.js";

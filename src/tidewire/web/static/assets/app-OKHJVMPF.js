@@ -1,1 +1,0 @@
-import"./chunk-4TEAG46G.js";
