@@ -94,6 +94,8 @@ def test_customers_chat_inside_the_shop(browser: Browser, place: Street, shop: s
     sara.message("Is it the blue one?").wait_for()
     sara.say("As blue as the sea")
     ann.message("As blue as the sea").wait_for()
+    for visitor in (ann, sara):
+        expect(visitor.chat.get_by_role("article")).to_have_count(2)
     # One of three members is the shop's backend, which reads nothing.
     expect(ann.message("blue one?").get_by_role("img", name="The server has it")).to_be_visible()
     sara.message("Is it the blue one?").hover()

@@ -179,3 +179,26 @@ test("if more happens meanwhile than is remembered, the page is read again", asy
   await chat.receive(timeline, 1);
   withoutHole(timeline, 1000 + 2 * MESSAGES_MAX + 2);
 });
+
+test("what comes while a new device asks for the past is shown once", async () => {
+  let answer: (page: Message[]) => void = () => undefined;
+  const timeline = new Timeline({
+    chatId: "chat_1",
+    unread: 0,
+    pending: () => [],
+    messages: async () => [],
+    history: () =>
+      new Promise<Message[]>((done) => {
+        answer = done;
+      }),
+  } as unknown as Chat);
+  void timeline.open();
+  await new Promise((turn) => setTimeout(turn));
+  // The server has these, and they are synced before it answers what came before them.
+  for (const sequence of [2, 3]) timeline.handle(received(message(sequence)));
+  await Promise.resolve();
+  assert.deepEqual(upTo(timeline), [2, 3]);
+  answer([message(1), message(2), message(3)]);
+  await new Promise((turn) => setTimeout(turn));
+  assert.deepEqual(upTo(timeline), [1, 2, 3]);
+});

@@ -121,7 +121,9 @@ export class Timeline {
       if (round !== this.#round) return;
       this.isStuck.value = false;
       this.isStart = !page.length || page[0]!.sequence === before;
-      const added = page.filter((one) => before === undefined || one.sequence < before);
+      // Some of it may have come in by itself meanwhile.
+      const first = this.#messages[0]?.sequence;
+      const added = page.filter((one) => first === undefined || one.sequence < first);
       const all = [...added, ...this.#messages];
       const isCut = all.length > MESSAGES_MAX;
       this.#take(

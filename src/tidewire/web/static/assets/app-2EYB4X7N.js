@@ -1,1 +1,0 @@
-import"./chunk-Q27RKLYP.js";

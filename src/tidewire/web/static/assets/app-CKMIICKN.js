@@ -1,0 +1,1 @@
+import"./chunk-ETF3S4FZ.js";
