@@ -21,7 +21,7 @@ from tidewire.client.replica import Replica, ReplicaRecord
 from tidewire.domain.chats import ChatType
 from tidewire.domain.delivery import DigestEntry, tick
 from tidewire.domain.ids import ChatId, ClientMessageId
-from tidewire.domain.messages import MessageBody
+from tidewire.domain.messages import Amendment, EntryKind, MessageBody
 from tidewire.wire.server_frames import MessagePayload, StatusUpdatePayload
 
 DIRECTORY: Final = Path(__file__).parents[2] / "web/vectors"
@@ -352,6 +352,48 @@ def _entry(key: ClientMessageId, chat_id: str, number: int) -> OutboxEntry:
     )
 
 
+def edit_cases() -> Iterator[Case]:
+    """Which edits a deletion takes along, as `client/sending.py` does it before it enters one."""
+    for seed in range(12):
+        random = Random(f"edits {seed}")
+        options = {"window": random.choice((1, 2)), "sends_max": 64}
+        box = Outbox(ClientOptions(**options), Half())
+        entries, steps = [], []
+        for number in range(1, 11):
+            kind = random.choice(("message", "edit", "edit", "edit", "react"))
+            target = random.choice((41, 42))
+            entry = {"key": f"key_{number}", "number": number, "kind": kind, "target": target}
+            entries.append(entry)
+            box.add(_amending(entry))
+        box.release(ChatId("chat_1"))
+        for _ in range(random.randrange(4)):
+            do = random.choice(("take", "take", "lost"))
+            steps.append(do)
+            if do == "take":
+                box.take(1000, 1000)
+            else:
+                box.lost()
+        dropped: list[str] = []
+        while pending := box.last_edit(ChatId("chat_1"), 41):
+            if not (gone := box.drop(pending.client_message_id)):
+                break
+            dropped += [one.client_message_id for one in gone]
+        yield {
+            "options": options,
+            "entries": entries,
+            "steps": steps,
+            "target": 41,
+            "dropped": sorted(dropped),
+        }
+
+
+def _amending(told: Case) -> OutboxEntry:
+    entry = _entry(ClientMessageId(told["key"]), "chat_1", told["number"])
+    if told["kind"] != "message":
+        entry.amends = Amendment(kind=EntryKind(told["kind"]), target=told["target"], emoji="+")
+    return entry
+
+
 # All of it.
 
 CASES: Final[dict[str, Callable[[], Iterator[Case]]]] = {
@@ -359,6 +401,7 @@ CASES: Final[dict[str, Callable[[], Iterator[Case]]]] = {
     "acks": ack_cases,
     "tick": tick_cases,
     "outbox": outbox_cases,
+    "edits": edit_cases,
     "fold": fold_reference.cases,
 }
 

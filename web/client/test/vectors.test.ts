@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { Acks } from "../src/core/acks.ts";
 import { folded, isMessage, type Row, rowOf, stubOf } from "../src/core/fold.ts";
 import { DEFAULTS, type Options } from "../src/core/options.ts";
-import { Outbox } from "../src/core/outbox.ts";
+import { Outbox, type OutboxEntry } from "../src/core/outbox.ts";
 import { firstRecord, type Tick, tickOf } from "../src/core/record.ts";
 import { Replica } from "../src/core/replica.ts";
 import type { EntryItem } from "../src/wire/frames.ts";
@@ -101,26 +101,48 @@ test("outbox: the same order, waits and ends", () => {
   }
 });
 
+test("outbox: a deletion takes the same edits along", () => {
+  for (const { options, entries, steps, target, dropped } of casesOf("edits")) {
+    const box = new Outbox(optionsOf(options), half);
+    for (const { key, number, kind, target } of entries) {
+      box.add(entryOf(key, number, "chat_1"));
+      const content = kind !== "react" && `text ${number}`;
+      const body = { ...(content && { content }), ...(kind !== "message" && { target }) };
+      Object.assign(box.get(key)!, { kind, body });
+    }
+    box.release("chat_1");
+    for (const step of steps) {
+      if (step === "take") box.take(1000, 1000);
+      else box.lost();
+    }
+    const deletion = { ...entryOf("key_99", 99, "chat_1"), kind: "delete", body: { target } };
+    const gone = box.dropEdits(deletion as OutboxEntry).map((one) => one.client_message_id);
+    assert.deepEqual(gone.sort(), dropped);
+  }
+});
+
+const entryOf = (client_message_id: string, number: number, chat_id: string): OutboxEntry => ({
+  client_message_id,
+  chat_id,
+  kind: "message",
+  body: { content: `text ${number}` },
+  seen_sequence: 0,
+  created_at_ms: number,
+  number,
+  left_at_ms: null,
+  state: "queued",
+  is_doubtful: false,
+  is_first: false,
+  tries: 0,
+  code: null,
+  reason: null,
+});
+
 const outboxStep = (box: Outbox, step: Case): unknown => {
   const { key, number, chat_id, now_ms } = step;
   switch (step.do) {
     case "add":
-      box.add({
-        client_message_id: key,
-        chat_id,
-        kind: "message",
-        body: { content: `text ${number}` },
-        seen_sequence: 0,
-        created_at_ms: number,
-        number,
-        left_at_ms: null,
-        state: "queued",
-        is_doubtful: false,
-        is_first: false,
-        tries: 0,
-        code: null,
-        reason: null,
-      });
+      box.add(entryOf(key, number, chat_id));
       return null;
     case "release":
       box.release(chat_id);
