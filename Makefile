@@ -25,8 +25,6 @@ AT_THREE := tests/e2e/test_acceptance.py tests/e2e/test_ticks.py tests/e2e/test_
 ALONE := tests/web_app/test_speed.py
 # Its driver keeps an event loop of its own, beside which no other test of that process can have one.
 WEB_APP := tests/web_app
-# Five minutes of a cluster that counts what it asks of its database; what is brief of it is beside it.
-UNITS := tests/cluster/test_units.py
 FAULTS = CLUSTER_FAULTS=on $(BIN)/python -m pytest tests/cluster/test_faults.py
 
 # What web/ is built with. `make run` does not need it: what is built is in git.
@@ -49,7 +47,7 @@ run: $(READY) ## Start the server on 127.0.0.1:8080, data in ./data (ARGS="--por
 test: export CI := true
 test: $(READY) ## Everything, as CI does: check, unit tests with the coverage gate, all other tests
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check test-unit
-	CLUSTER_FAULTS=later $(PYTEST) $(SERVER_JOBS) tests --ignore=tests/unit --ignore=$(WEB_APP) --ignore=$(UNITS)
+	CLUSTER_FAULTS=later $(PYTEST) $(SERVER_JOBS) tests --ignore=tests/unit --ignore=$(WEB_APP)
 	$(PYTEST) $(JOBS) $(WEB_APP) $(ALONE:%=--ignore=%)
 	TIDEWIRE_SERVER_PROCESSES=3 $(PYTEST) $(SERVER_JOBS) $(AT_THREE)
 	$(BIN)/python -m pytest $(ALONE)
@@ -110,7 +108,6 @@ test-long: $(READY) ## At length what 'make test' does briefly: kills, power cut
 	TIDEWIRE_SERVER_PROCESSES=3 STACK=off $(PYTEST) $(JOBS) tests/e2e tests/client
 	TIDEWIRE_SERVER_PROCESSES=3 $(BIN)/python -m tests.e2e.siege --seconds $(SIEGE_SECONDS)
 	TIDEWIRE_SERVER_PROCESSES=3 $(BIN)/python -m tests.e2e.kills --rounds $(ROUNDS)
-	$(BIN)/python -m pytest $(UNITS)
 	$(FAULTS)
 	$(BIN)/python -m tests.cluster.endurance --minutes 10
 
