@@ -13,6 +13,7 @@ Needs the standard library only, so that it works before anything is installed.
     STACK_DIR             data, logs and state (default: .stack in the repository)
     STACK_CACHE           jars (default: tidewire-stack in the user's cache directory)
     STACK_DYNAMODB_PORT, STACK_KAFKA_PORT, STACK_REDIS_PORT     ports (default: free ones)
+    STACK_KAFKA_SETTINGS     further lines of Kafka's server.properties
 """
 
 import argparse
@@ -397,7 +398,8 @@ def _kafka(home: Path, state: dict[str, Any]) -> list[str]:
         "offsets.topic.replication.factor=1\n"
         "transaction.state.log.replication.factor=1\n"
         "transaction.state.log.min.isr=1\n"
-        "group.initial.rebalance.delay.ms=0\n"
+        "group.initial.rebalance.delay.ms=0\n" + os.environ.get("STACK_KAFKA_SETTINGS", "")
+        # The last line of a name counts.
     )
     # A broker that lives for minutes: the compiler's second stage and a collector with threads of
     # its own would take more of a small machine than they give back.

@@ -64,12 +64,32 @@ class OwnBroker:
         self._environment = os.environ | {
             "STACK_DIR": str(directory),
             "STACK_KAFKA_PORT": str(free_port()),
+            "STACK_KAFKA_CONTROLLER_PORT": str(free_port()),
             "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
         }
 
     @property
     def port(self) -> int:
         return int(self._environment["STACK_KAFKA_PORT"])
+
+    def secure(self, cert: Path, key: Path) -> int:
+        """Have it listen with TLS and SCRAM beside, from its next start on; the port of it."""
+        port, store = free_port(), self._directory / "keystore.pem"
+        store.write_bytes(key.read_bytes() + cert.read_bytes())
+        plain, control = self.port, self._environment["STACK_KAFKA_CONTROLLER_PORT"]
+        scram = "listener.name.secured.scram-sha-512.sasl.jaas.config"
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        self._environment["STACK_KAFKA_SETTINGS"] = (
+            f"listeners=PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{control},"
+            f"SECURED://127.0.0.1:{port}\n"
+            "listener.security.protocol.map="
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL\n"
+            "inter.broker.listener.name=PLAINTEXT\n"
+            "listener.name.secured.sasl.enabled.mechanisms=SCRAM-SHA-512\n"
+            f"{scram}={module} required;\n"
+            f"ssl.keystore.type=PEM\nssl.keystore.location={store}\n"
+        )
+        return port
 
     def start(self) -> None:
         self._control("up")
@@ -96,12 +116,13 @@ class OwnBroker:
 
 
 @contextmanager
-def an_own_broker() -> Iterator[OwnBroker]:
+def an_own_broker(*, is_started: bool = True) -> Iterator[OwnBroker]:
     place = stack.MEMORY if stack.MEMORY.is_dir() else None
     directory = Path(tempfile.mkdtemp(prefix="tidewire-kafka-", dir=place))
     broker = OwnBroker(directory)
     try:
-        broker.start()
+        if is_started:
+            broker.start()
         yield broker
     finally:
         broker.stop()

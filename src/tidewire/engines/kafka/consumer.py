@@ -153,7 +153,7 @@ class KafkaLogReader:
         if self._consumer is None:
             options = self._options
             settings: dict[str, object] = {
-                **options.common_settings(),
+                **options.reader_settings(),
                 "client.id": self._reader_id,
                 "group.id": self.group,
                 "auto.offset.reset": "earliest",

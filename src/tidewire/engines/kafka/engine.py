@@ -48,8 +48,8 @@ ENGINE: Final = Engine(
     name="kafka",
     options=KafkaOptions,
     settings="bootstrap_servers topic_prefix security_protocol sasl_mechanism sasl_username"
-    " sasl_password tls_ca_file message_partitions replication_factor insync_replicas_min"
-    " session_ms",
+    " sasl_password tls_ca_file client_rack message_partitions replication_factor"
+    " insync_replicas_min session_ms",
     is_shared=True,
     vendor="confluent_kafka",
     needs=lambda options: () if options.bootstrap_servers else ("kafka.bootstrap_servers",),

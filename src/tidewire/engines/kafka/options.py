@@ -44,6 +44,9 @@ class KafkaOptions:
     """With SASL: the password."""
     tls_ca_file: str = ""
     """Empty: the authorities that the machine trusts."""
+    client_rack: str = ""
+    """Where this process runs, as the brokers name it (`broker.rack`), for instance an availability
+    zone: a worker then reads from a replica there, if the brokers let it."""
 
     message_partitions: int = 64
     """Partitions of the topic of messages when 'cluster init' makes it."""
@@ -102,6 +105,11 @@ class KafkaOptions:
                 "sasl.password": self.sasl_password.reveal(),
             }
         return settings
+
+    def reader_settings(self) -> dict[str, str | int | float | bool]:
+        """Where a reader reads from, besides."""
+        rack = {"client.rack": self.client_rack} if self.client_rack else {}
+        return self.common_settings() | rack
 
     def producer_settings(self) -> dict[str, str | int | float | bool]:
         """A record that the producer reports as sent is on all replicas in sync, once."""

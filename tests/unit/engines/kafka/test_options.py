@@ -43,6 +43,13 @@ def test_settings_say_where_and_how() -> None:
     assert settings["ssl.ca.location"] == "ca.pem"
 
 
+def test_rack_is_for_those_who_read() -> None:
+    options = KafkaOptions(client_rack="eu-central-1a")
+    assert options.reader_settings()["client.rack"] == "eu-central-1a"
+    assert "client.rack" not in options.producer_settings()
+    assert "client.rack" not in KafkaOptions().reader_settings()
+
+
 def test_producer_waits_for_all_replicas_and_repeats_nothing() -> None:
     settings = KafkaOptions(delivery_ms=8_000).producer_settings()
     assert settings["acks"] == "all"
