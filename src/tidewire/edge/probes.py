@@ -6,14 +6,7 @@ from typing import Any, Final
 
 from tidewire.domain.errors import Unavailable
 from tidewire.edge.peers import Insiders
-from tidewire.ports.transport import (
-    Admission,
-    HandshakeRefusal,
-    SocketGateway,
-    SocketListener,
-    SocketTransport,
-    UpgradeRequest,
-)
+from tidewire.ports import transport as sockets
 
 _JSON: Final = b"application/json"
 _METRICS: Final = b"text/plain; version=0.0.4"
@@ -58,11 +51,15 @@ class Probes:
 class NoGateway:
     """Refuses every WebSocket."""
 
-    async def authorise(self, request: UpgradeRequest) -> Admission | HandshakeRefusal:
-        return HandshakeRefusal(http_status=404, error="not_found", message=_NOT_HERE)
+    async def authorise(
+        self, request: sockets.UpgradeRequest
+    ) -> sockets.Admission | sockets.HandshakeRefusal:
+        return sockets.HandshakeRefusal(http_status=404, error="not_found", message=_NOT_HERE)
 
-    def connected(self, admission: Admission, transport: SocketTransport) -> SocketListener:
+    def connected(
+        self, admission: sockets.Admission, transport: sockets.SocketTransport
+    ) -> sockets.SocketListener:
         raise AssertionError("no client is admitted here")
 
 
-_CONFORMS: type[SocketGateway] = NoGateway
+_CONFORMS: type[sockets.SocketGateway] = NoGateway

@@ -36,7 +36,23 @@ SELECT chat_id FROM (
 ORDER BY chat_id LIMIT :count
 """
 
-CHAT: Final = """
+_LOWEST: Final = """
+    iif(
+        (SELECT chat_type FROM chats WHERE chats.chat_id = wanted.chat_id) = 'direct',
+        (
+            SELECT min(s.effective_{position}) FROM chat_memberships AS m
+            CROSS JOIN delivery_state AS s ON s.user_id = m.user_id AND s.chat_id = m.chat_id
+            WHERE m.chat_id = wanted.chat_id
+        ),
+        (
+            SELECT min(effective_{position}) FROM delivery_state AS s INDEXED BY {position}_floor
+            WHERE s.chat_id = wanted.chat_id AND s.joined_sequence IS NOT NULL
+        )
+    )
+"""
+"""The lowest position of a chat's members; a direct chat is in no index of them."""
+
+CHAT: Final = f"""
 SELECT
     wanted.chat_id,
     (SELECT chat_type FROM chats WHERE chats.chat_id = wanted.chat_id),
@@ -44,30 +60,8 @@ SELECT
     (SELECT sequence_counter FROM chat_counters AS c WHERE c.chat_id = wanted.chat_id),
     coalesce((SELECT max(sequence) FROM messages AS m WHERE m.chat_id = wanted.chat_id), 0),
     (SELECT pair_key FROM direct_chat_index AS d WHERE d.chat_id = wanted.chat_id),
-    iif(
-        (SELECT chat_type FROM chats WHERE chats.chat_id = wanted.chat_id) = 'direct',
-        (
-            SELECT min(s.effective_delivered) FROM chat_memberships AS m
-            CROSS JOIN delivery_state AS s ON s.user_id = m.user_id AND s.chat_id = m.chat_id
-            WHERE m.chat_id = wanted.chat_id
-        ),
-        (
-            SELECT min(effective_delivered) FROM delivery_state AS s INDEXED BY delivered_floor
-            WHERE s.chat_id = wanted.chat_id AND s.joined_sequence IS NOT NULL
-        )
-    ),
-    iif(
-        (SELECT chat_type FROM chats WHERE chats.chat_id = wanted.chat_id) = 'direct',
-        (
-            SELECT min(s.effective_read) FROM chat_memberships AS m
-            CROSS JOIN delivery_state AS s ON s.user_id = m.user_id AND s.chat_id = m.chat_id
-            WHERE m.chat_id = wanted.chat_id
-        ),
-        (
-            SELECT min(effective_read) FROM delivery_state AS s INDEXED BY read_floor
-            WHERE s.chat_id = wanted.chat_id AND s.joined_sequence IS NOT NULL
-        )
-    ),
+    {_LOWEST.format(position="delivered")},
+    {_LOWEST.format(position="read")},
     (
         SELECT group_concat(m.user_id) FROM chat_memberships AS m
         WHERE m.chat_id = wanted.chat_id AND m.blocked_at IS NOT NULL
@@ -89,7 +83,7 @@ SELECT
         WHERE m.chat_id = wanted.chat_id
     )
 FROM (SELECT ? AS chat_id) AS wanted
-"""
+"""  # noqa: S608 - constants
 
 MEMBERS: Final = """
 SELECT
