@@ -9,6 +9,7 @@ that is one-way gets none, and what comes unasked has no request_id. What a peer
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Final, assert_never
+from zlib import crc32
 
 from tidewire.domain.delivery import Advance, DigestPage
 from tidewire.domain.errors import ErrorCode, SequenceAboveHead, TidewireError
@@ -128,7 +129,9 @@ class Connection:
         self._pulse = Pulse(self._rules.options, now_ms)
         age_ms_max = self._rules.options.connection_age_ms_max
         if age_ms_max is not None:
-            self._returns_at_ms = now_ms + age_ms_max
+            # Those that came together must not all leave at once.
+            early_ms = age_ms_max * (crc32(self.connection_id.encode()) % 1000) // 4000
+            self._returns_at_ms = now_ms + age_ms_max - early_ms
 
     # The beginning and the end.
 

@@ -34,7 +34,8 @@ class GatewayOptions:
     how soon a half-open connection is found."""
 
     connection_age_ms_max: int | None = None
-    """After what time a connection is asked to come back; None means never."""
+    """After what time at most a connection is asked to come back, each at a time of its own in the
+    last quarter of it; None means never."""
 
     closing_grace_ms: int = 5_000
     """How long a connection that is told to leave stays open for answers that it is still owed."""

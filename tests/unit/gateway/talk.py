@@ -24,13 +24,19 @@ STORED = Appended(MessageId("msg_1"), 7, 6, WALL_MS - 5, False)
 class Talk:
     """One connection, from the start; READY if it is made by `ready`."""
 
-    def __init__(self, options: GatewayOptions | None = None, *, token_ms: int = TOKEN_MS) -> None:
+    def __init__(
+        self,
+        options: GatewayOptions | None = None,
+        *,
+        token_ms: int = TOKEN_MS,
+        connection_id: str = "conn_1",
+    ) -> None:
         options = GatewayOptions() if options is None else options
         self.now_ms = START_MS
         self._numbers: dict[str, int] = {}
         self.core = Connection(
             Rules(options, epoch="epoch_1", sends=send_limiter(options)),
-            connection_id=ConnectionId("conn_1"),
+            connection_id=ConnectionId(connection_id),
             user_id=UserId("user_1"),
             device_id=DEVICE,
             token_ends_at_ms=START_MS + token_ms,

@@ -518,8 +518,25 @@ def test_connection_ends_with_its_token() -> None:
 
 def test_connection_comes_back_when_it_is_old_if_that_is_asked_for() -> None:
     talk = Talk.ready(GatewayOptions(connection_age_ms_max=5_000))
-    assert talk.tick_after(4_999) == NOTHING
-    assert ending_of(talk.tick_after(1)) == ("server_shutdown", 1012)
+    assert talk.tick_after(3_749) == NOTHING
+    assert ending_of(talk.tick_after(1_251)) == ("server_shutdown", 1012)
+
+
+def test_connections_that_came_together_are_asked_to_come_back_one_by_one() -> None:
+    """In the last quarter of their time, as evenly as their ids fall."""
+    options = GatewayOptions(connection_age_ms_max=40_000)
+    returns_ms = []
+    for number in range(400):
+        talk = Talk(options, connection_id=f"conn_{number}")
+        # It is alive and has nothing else to wait for.
+        talk.core.receive(heartbeat(), talk.now_ms + 20_000, talk.wall_ms)
+        deadline_ms = talk.core.next_deadline_ms()
+        assert deadline_ms is not None
+        returns_ms.append(deadline_ms - talk.now_ms)
+    assert 30_000 < min(returns_ms) < 31_000
+    assert 39_000 < max(returns_ms) <= 40_000
+    for second in range(30_000, 40_000, 1_000):
+        assert 10 <= sum(second < one <= second + 1_000 for one in returns_ms) <= 80
 
 
 # Lines: what is sent after a refused message waits for it (B1).
