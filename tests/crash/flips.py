@@ -32,7 +32,7 @@ from tests.support.trace_entries import subject_of
 from tests.support.world import PLENTY, World
 from tidewire.domain.delivery import Advance
 from tidewire.domain.errors import TidewireError
-from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
+from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId, encode_ulid
 from tidewire.domain.limits import PAGE_MESSAGES_MAX
 from tidewire.domain.messages import Amendment, Appended, EntryKind, Message, SendMessage
 from tidewire.engines.sqlite import DATABASE_NAME, SqliteStorage
@@ -350,7 +350,7 @@ class Visit:
             sender_id=user_id,
             client_message_id=ClientMessageId(str(uuid.uuid4())),
             content=content,
-            message_id=MessageId(f"msg_{secrets.token_hex(12)}"),
+            message_id=MessageId(f"msg_{encode_ulid(secrets.randbits(128))}"),
             amends=amends,
         )
 

@@ -20,7 +20,7 @@ from tests.crash.power import Machine, write_files
 from tests.support.crash_cast import START_MS, Cast, establish, make_cast
 from tests.support.crash_snapshot import page_faults, read_snapshot
 from tidewire.domain.errors import StoreUnavailable, StoreUnusable
-from tidewire.domain.ids import ClientMessageId, MessageId
+from tidewire.domain.ids import ClientMessageId, MessageId, encode_ulid
 from tidewire.domain.messages import Appended, SendMessage
 from tidewire.engines.sqlite import SqliteStorage, checkpointer
 from tidewire.engines.sqlite.database import DATABASE_NAME, SqliteOptions
@@ -76,7 +76,7 @@ async def sent(storage: SqliteStorage, number: int) -> Appended:
         sender_id=owner,
         client_message_id=ClientMessageId(f"{number:032x}"),
         content=f"message {number}",
-        message_id=MessageId(f"msg_{number}"),
+        message_id=MessageId(f"msg_{encode_ulid(number)}"),
     )
     [outcome] = await storage.append([send], now_ms=START_MS)
     assert isinstance(outcome, Appended)

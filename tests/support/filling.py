@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.engines import SqliteHarness
-from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
+from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId, encode_ulid
 from tidewire.domain.messages import Appended, SendMessage
 
 DAYS: Final = 50
@@ -26,7 +26,7 @@ async def fill(data_dir: Path, chat_id: str, senders: Sequence[str], texts: Sequ
                 chat_id=ChatId(chat_id),
                 sender_id=UserId(senders[number % len(senders)]),
                 client_message_id=ClientMessageId(str(uuid.uuid4())),
-                message_id=MessageId(f"msg_{uuid.uuid4().hex}"),
+                message_id=MessageId(f"msg_{encode_ulid(uuid.uuid4().int)}"),
                 content=texts[number],
             )
             for number in range(at, min(at + batch, len(texts)))
