@@ -20,11 +20,13 @@ PYTEST = $(BIN)/python -m pytest --dist worksteal -n
 SHELLS := src/tidewire/gateway/hub.py,src/tidewire/gateway/driver.py,src/tidewire/gateway/service.py,src/tidewire/ingest/service.py,src/tidewire/ingest/forwarding.py,src/tidewire/delivery/service.py,src/tidewire/fanout/worker.py,src/tidewire/fanout/local_ticks.py
 # What also runs on servers of several processes, within a minute.
 AT_THREE := tests/e2e/test_acceptance.py tests/e2e/test_ticks.py tests/e2e/test_shutdown.py
-# By themselves: they want a machine that does nothing else. Briefly in a cluster of short times, or
-# at length (20 s each) in one at its own times.
+# By itself: it wants a machine that does nothing else.
 ALONE := tests/web_app/test_speed.py
 # Its driver keeps an event loop of its own, beside which no other test of that process can have one.
 WEB_APP := tests/web_app
+# A steady state takes minutes to come about, in which each mix mostly waits: beside the others, on
+# servers of its own.
+UNITS := tests/cluster/test_units.py
 FAULTS = CLUSTER_FAULTS=on $(BIN)/python -m pytest tests/cluster/test_faults.py
 
 # What web/ is built with. `make run` does not need it: what is built is in git.
@@ -35,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-unit test-fast test-faults test-long mutants check fmt lock bench bench-against settings stubs types soak torture siege web web-check stack stack-env stack-down clean
+.PHONY: help run test test-unit test-units test-servers test-web-app test-brief-faults test-fast test-faults test-long mutants check fmt lock bench bench-against settings stubs types soak torture siege web web-check stack stack-env stack-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,14 +46,26 @@ run: $(READY) ## Start the server on 127.0.0.1:8080, data in ./data (ARGS="--por
 	$(BIN)/tidewire serve $(ARGS)
 
 # `check` is mostly one process that looks at types, and unit tests do not mind what runs beside them.
+# Fault tests wait for much of their time, one after the other, while browsers compute.
 test: export CI := true
 test: $(READY) ## Everything, as CI does: check, unit tests with the coverage gate, all other tests
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check test-unit
-	CLUSTER_FAULTS=later $(PYTEST) $(SERVER_JOBS) tests --ignore=tests/unit --ignore=$(WEB_APP)
-	$(PYTEST) $(JOBS) $(WEB_APP) $(ALONE:%=--ignore=%)
-	TIDEWIRE_SERVER_PROCESSES=3 $(PYTEST) $(SERVER_JOBS) $(AT_THREE)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-servers test-units
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-web-app test-brief-faults
 	$(BIN)/python -m pytest $(ALONE)
-	CLUSTER_FAULT_SECONDS=6 $(FAULTS)
+
+test-servers: $(READY)
+	CLUSTER_FAULTS=later $(PYTEST) $(SERVER_JOBS) tests --ignore=tests/unit --ignore=$(WEB_APP) --ignore=$(UNITS)
+	TIDEWIRE_SERVER_PROCESSES=3 $(PYTEST) $(SERVER_JOBS) $(AT_THREE)
+
+test-units: $(READY)
+	STACK_RUN=-units $(PYTEST) 5 $(UNITS)
+
+test-web-app: $(READY)
+	$(PYTEST) $(JOBS) $(WEB_APP) $(ALONE:%=--ignore=%)
+
+test-brief-faults: export CLUSTER_FAULT_SECONDS := 6
+test-brief-faults: test-faults
 
 test-unit: $(READY)
 	CLUSTER_FAULTS=later $(PYTEST) $(JOBS) tests/unit --cov

@@ -39,8 +39,10 @@ STARTED_VARIABLE: Final = "STACK_STARTED_NOTE"
 
 
 MEMORY: Final = Path("/dev/shm")
-OWN_DIRECTORY: Final = MEMORY / f"tidewire-tests-{zlib.crc32(str(ROOT).encode()):08x}"
-"""In memory: tests write much and keep nothing. One for each copy of the repository."""
+_RUN: Final = os.environ.get("STACK_RUN", "")
+"""Tells two runs of one copy of the repository apart: each stops what it has started."""
+OWN_DIRECTORY: Final = MEMORY / f"tidewire-tests-{zlib.crc32(str(ROOT).encode()):08x}{_RUN}"
+"""In memory: tests write much and keep nothing. One for each copy of the repository, and run."""
 
 
 class StackMissing(Exception):

@@ -25,7 +25,8 @@ ROUNDS = 12
 KILLS = 10
 EXCHANGE_BYTES = {"from the server": 600, "from the client": 300}
 """What passes of a send, its answer, a message of the other side, its acknowledgement and ticks."""
-HANDSHAKE_BYTES = 1600
+HANDSHAKE_BYTES = 1400
+"""What comes from the server before the first message; a cut at the last bytes comes too late."""
 CUTS = 24
 HALF_OPEN_S = 60.0
 AWAKE_S_MAX = 2.0
