@@ -50,8 +50,8 @@ run: $(READY) ## Start the server on 127.0.0.1:8080, data in ./data (ARGS="--por
 test: export CI := true
 test: $(READY) ## Everything, as CI does: check, unit tests with the coverage gate, all other tests
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check test-unit
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-servers test-units
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-web-app test-brief-faults
+	@$(MAKE) --no-print-directory --jobs=2 test-servers test-units
+	@$(MAKE) --no-print-directory --jobs=2 test-web-app test-brief-faults
 	$(BIN)/python -m pytest $(ALONE)
 
 test-servers: $(READY)
