@@ -82,7 +82,7 @@ class Direct:
                 head = self._signer.head(TARGET + name, body, keys, now_s=int(time.time()))
                 status, content = await connection.exchange(head + body)
             except BaseException:
-                # Also if nobody waits any longer: the next request must not get this answer.
+                # Also if the caller has given up: the next request must not get this answer.
                 connection.close()
                 raise
             self._put_back(connection)

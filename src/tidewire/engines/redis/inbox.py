@@ -295,7 +295,7 @@ class Inbox:
             for route, (elsewhere, *same_device) in zip(group, answer, strict=True):
                 names = [gateway_named(one) for one in same_device[::2]]
                 duplicates += [
-                    # Nobody can be told to close it where the name cannot be read: it stays open.
+                    # Without the name no gateway can be told to close it: it stays open.
                     (name, connection)
                     for name, connection in zip(names, same_device[1::2], strict=True)
                     if name is not None
