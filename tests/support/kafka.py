@@ -1,4 +1,4 @@
-"""The event log in a real broker for tests: topics of each test's own, and a broker to kill."""
+"""The event log in a real broker for tests: topics of each test's own, and a broker to stop."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def kafka_settings(**changed: Any) -> dict[str, str]:
 
 
 class OwnBroker:
-    """A broker that a test may kill: nobody else uses it. It comes back with what it had."""
+    """A broker that a test may stop: nobody else uses it. It comes back with what it had."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -97,9 +97,15 @@ class OwnBroker:
     def stop(self) -> None:
         self._control("down")
 
-    def kill(self) -> None:
-        state = json.loads((self._directory / "kafka.json").read_text())
-        os.kill(state["pid"], signal.SIGKILL)
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """It is there, and answers nothing."""
+        pid: int = json.loads((self._directory / "kafka.json").read_text())["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def _control(self, command: str) -> None:
         done = subprocess.run(
