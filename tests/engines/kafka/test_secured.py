@@ -77,19 +77,43 @@ NO_LOGIN = {"sasl_username": "", "sasl_password": None}
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("changed", "reason"),
     [
-        pytest.param({"sasl_password": Secret("wrong")}, id="password"),
-        pytest.param({"sasl_username": "nobody"}, id="user"),
-        pytest.param({"tls_ca_file": ""}, id="authority"),
-        pytest.param({"security_protocol": SecurityProtocol.SSL, **NO_LOGIN}, id="no login"),
-        pytest.param({"security_protocol": SecurityProtocol.PLAINTEXT, **NO_LOGIN}, id="no TLS"),
+        pytest.param({"sasl_password": Secret("wrong")}, "invalid credentials", id="password"),
+        pytest.param({"sasl_username": "nobody"}, "invalid credentials", id="user"),
+        pytest.param({"tls_ca_file": ""}, "certificate", id="authority"),
+        # The broker ends these connections without a word.
+        pytest.param(
+            {"security_protocol": SecurityProtocol.SSL, **NO_LOGIN}, "get metadata", id="no login"
+        ),
+        pytest.param(
+            {"security_protocol": SecurityProtocol.PLAINTEXT, **NO_LOGIN},
+            "get metadata",
+            id="no TLS",
+        ),
     ],
 )
-async def test_who_may_not_is_refused(
-    secured: KafkaOptions, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
+async def test_who_may_not_is_refused_and_told_why(
+    secured: KafkaOptions, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], reason: str
 ) -> None:
     """The first test shows that the broker answers."""
-    monkeypatch.setattr(topics, "ANSWER_S_MAX", 2.0)
-    with pytest.raises(LogUnavailable):
+    monkeypatch.setattr(topics, "ANSWER_S_MAX", 5.0)
+    with pytest.raises(LogUnavailable, match=reason):
         await asyncio.to_thread(topics.create_topics, replace(secured, **changed))
+
+
+async def test_server_that_may_not_says_why_in_its_log(
+    secured: KafkaOptions,
+    open_log: OpenLog,
+    open_reader: OpenReader,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refused = replace(secured, sasl_password=Secret("wrong"), delivery_ms=3_000)
+    with pytest.raises(LogUnavailable):
+        await published(open_log(refused), [a_message(1)])
+    reader = open_reader(refused)
+    async with asyncio.timeout(60):
+        while len(caplog.messages) < 2:
+            assert list(await reader.read()) == []
+    assert all("invalid credentials" in told for told in caplog.messages)
+    assert all(told.startswith("no broker") for told in caplog.messages)

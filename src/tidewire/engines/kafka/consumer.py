@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from tidewire.engines.kafka import schema
 from tidewire.engines.kafka.options import HEARTBEATS_PER_SESSION, STATISTICS_MS, KafkaOptions
+from tidewire.engines.kafka.reach import Reach
 from tidewire.engines.kafka.statistics import decode_statistics
 from tidewire.ports.event_log import LogReader, LogRecord, Place
 
@@ -100,7 +101,7 @@ class KafkaLogReader:
         self._is_paused = False
         self._is_given_up = False
         self._lag: Mapping[Place, int] = {}
-        self._is_reached = True
+        self._reach = Reach(meanwhile="the reader tries again", again="the event log is read again")
 
     @property
     def group(self) -> str:
@@ -207,9 +208,8 @@ class KafkaLogReader:
                 self._pass_over(error)
         # Reading may have given partitions away: what was read of them is another reader's now.
         records = [one for one in records if one.place in self._held]
-        if records and not self._is_reached:
-            self._is_reached = True
-            _logger.warning("the event log is read again")
+        if records:
+            self._reach.succeeded()
         return records
 
     def _renew(self) -> None:
@@ -326,10 +326,7 @@ class KafkaLogReader:
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             _logger.error("a topic is missing; see 'tidewire cluster check'")
             return
-        # Told once, not each time that the client tries again.
-        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._is_reached:
-            self._is_reached = False
-            _logger.error("no broker of the event log can be reached; the reader tries again")
+        self._reach.failed(error)
 
 
 def _place_of(one: TopicPartition) -> Place:

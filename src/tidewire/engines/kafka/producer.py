@@ -26,6 +26,7 @@ from tidewire.domain.messages import Message
 from tidewire.engines.kafka import schema
 from tidewire.engines.kafka.offsets import GroupOffsets
 from tidewire.engines.kafka.options import STATISTICS_MS, KafkaOptions
+from tidewire.engines.kafka.reach import Reach
 from tidewire.engines.kafka.statistics import decode_statistics
 from tidewire.engines.kafka.texts import Owner, Texts, owner_of
 from tidewire.engines.kafka.unread import Unread
@@ -84,7 +85,9 @@ class KafkaEventLog:
         self._reports: deque[tuple[_Waiting, KafkaError | None, Record]] = deque()
         self._is_closed = False
         self._is_fatal = False
-        self._is_reached = True
+        self._reach = Reach(
+            meanwhile="events wait in the outbox", again="the event log takes events again"
+        )
         self._texts = Texts()
         self._unread = Unread()
         self._offsets = GroupOffsets(options)
@@ -185,9 +188,7 @@ class KafkaEventLog:
             if error is None:
                 self.counters.acked += 1
                 self._await_readers(waiting, record)
-                if not self._is_reached:
-                    self._is_reached = True
-                    _logger.warning("the event log takes events again")
+                self._reach.succeeded()
             else:
                 self.counters.failed += 1
                 waiting.error = LogUnavailable(f"the event log took too long: {error.name()}")
@@ -240,7 +241,7 @@ class KafkaEventLog:
     @property
     def is_reached(self) -> bool:
         """False while no broker can be reached, as far as is known."""
-        return self._is_reached
+        return self._reach.is_given
 
     @property
     def queued(self) -> int:
@@ -284,10 +285,8 @@ class KafkaEventLog:
         if error.fatal():
             self._is_fatal = True
             _logger.error("the event log's producer is made anew: %s", error.name())
-        # Told once, not each time that the client tries again.
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN and self._is_reached:
-            self._is_reached = False
-            _logger.error("no broker of the event log can be reached; events wait in the outbox")
+        else:
+            self._reach.failed(error)
 
     def _told_statistics(self, statistics: str) -> None:
         if not self._is_fatal and decode_statistics(statistics).is_given_up:

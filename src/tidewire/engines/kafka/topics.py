@@ -5,7 +5,7 @@ These calls wait: they are for the command line, not for a server.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -24,10 +24,16 @@ ANSWER_S_MAX: Final = 20.0
 
 @contextmanager
 def _admin(options: KafkaOptions) -> Iterator[AdminClient]:
+    told: list[KafkaError] = []
+    settings: dict[str, Any] = {**options.common_settings(), "error_cb": told.append}
+    admin = AdminClient(settings)
     try:
-        yield AdminClient(options.common_settings())
+        yield admin
     except KafkaException as error:
-        fault: KafkaError = error.args[0]
+        # What a broker refuses, and why none can be reached, is told beside the answer.
+        admin.poll(0)
+        reasons = [one for one in told if one.code() != KafkaError._ALL_BROKERS_DOWN]
+        fault: KafkaError = [error.args[0], *reasons][-1]
         raise LogUnavailable(f"the event log: {fault.str()} ({fault.name()})") from error
 
 

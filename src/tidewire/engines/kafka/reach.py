@@ -1,0 +1,37 @@
+"""Whether any broker can be reached, and what the vendor's client says if none can."""
+
+import logging
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class Reach:
+    """What one client knows. It tries again by itself; the operator is told once, with the reason
+    of the last try, and when it has succeeded."""
+
+    def __init__(self, *, meanwhile: str, again: str) -> None:
+        self.is_given = True
+        """False while no broker can be reached, as far as is known."""
+        self._meanwhile = meanwhile
+        self._again = again
+        self._reason = ""
+
+    def failed(self, error: KafkaError) -> None:
+        """The client tells of each broker by itself, then that it was the last."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._reason = error.str()
+        elif self.is_given:
+            self.is_given = False
+            _logger.error(
+                "no broker of the event log can be reached; %s (%s)",
+                self._meanwhile,
+                self._reason or error.str(),
+            )
+
+    def succeeded(self) -> None:
+        if not self.is_given:
+            self.is_given = True
+            _logger.warning("%s", self._again)
