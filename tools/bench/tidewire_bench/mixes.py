@@ -102,7 +102,8 @@ MIXES: Final = (
         online=20,
         period_s=60.0,
         messages=0,
-        warm_up=1,
+        # A relay looks less and less often for about 70 s after a gateway has come.
+        warm_up=2,
         read_s=None,
         bar=Bar(writes=1, reads=2),
     ),
