@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 from tests.e2e.chatting import PASSWORD
 from tests.web.chromium import Chromium, Page, new_profile
 
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 60.0
 PATH: Final = "/tabs"
 _HTML: Final = '<!doctype html><title>tabs</title><script type="module" src="/tabs.js"></script>'
 WITHOUT_LOCKS: Final = "Object.defineProperty(navigator, 'locks', { value: undefined })"

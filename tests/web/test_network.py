@@ -30,6 +30,16 @@ HANDSHAKE_BYTES = 1400
 CUTS = 24
 HALF_OPEN_S = 60.0
 AWAKE_S_MAX = 2.0
+BUSY_ONCE = """
+const locks = navigator.locks;
+let isBusy = true;
+Object.defineProperty(navigator, "locks", { get() {
+  for (const endMs = Date.now() + 4000; isBusy && Date.now() < endMs;);
+  isBusy = false;
+  return locks;
+} });
+"""
+"""A page that does nothing for a while before it looks for the other tabs."""
 SLEEP_S = 7.0
 SLEEPS_MAX = 3
 QUOTA_BYTES = 600_000
@@ -144,6 +154,24 @@ async def test_exchange_is_cut_at_every_point(scene: Scene, proxy: FaultyProxy) 
         assert breaks > 1.6 * CUTS
         assert proxy.made - breaks >= 2 * CUTS
         await settle(scene, tab, sent)
+
+
+async def test_tab_that_is_opened_while_another_one_sends(scene: Scene, proxy: FaultyProxy) -> None:
+    """It has read the store, and does not take part yet."""
+    async with scene:
+        (tab,) = await scene.begin(1)
+        proxy.is_refusing = True
+        proxy.cut()
+        await tab.do("send", scene.chat_id, "meanwhile")
+        late = await scene.tabs.blank(BUSY_ONCE)
+        opening = asyncio.ensure_future(late.open())
+        await asyncio.sleep(1)
+        proxy.heal()
+        await opening
+        await late.do("flush")
+        assert (await late.do("state"))["pending"] == []
+        await scene.shown_alike(1)
+        await scene.without_faults()
 
 
 async def test_connection_that_is_half_open_for_a_minute(

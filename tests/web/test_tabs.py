@@ -16,6 +16,13 @@ from tests.web.scenes import Scene
 from tests.web.tabs import WITHOUT_LOCKS, Tab, until
 
 HANG_S = 12.0
+WITHOUT_NEWS = """
+const say = BroadcastChannel.prototype.postMessage;
+BroadcastChannel.prototype.postMessage = function (said) {
+  if (!said.news) say.call(this, said);
+};
+"""
+"""A tab that answers others, and tells them nothing by itself."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -173,3 +180,17 @@ async def test_newer_page_asks_an_older_one_to_reload(scene: Scene) -> None:
             assert status == {"state": "closed", "reason": "reload_needed"}
         with pytest.raises(PageFailed, match="reload"):
             await (await scene.tabs.blank()).open()
+
+
+async def test_leader_that_ends_before_it_tells_what_was_sent(scene: Scene) -> None:
+    async with scene:
+        leader, other = await scene.begin(2)
+        await leader.page.evaluate(WITHOUT_NEWS)
+        await other.do("send", scene.chat_id, "told by no tab")
+        await scene.shown_alike(1)
+        await leader.page.crash()
+        scene.tabs.tabs.remove(leader)
+        await other.do("flush")
+        assert (await other.do("state"))["pending"] == []
+        await scene.shown_alike(1)
+        await scene.without_faults()

@@ -25,7 +25,7 @@ import type { ofClient } from "./remote.ts";
 import { Rest } from "./rest.ts";
 import { Sent } from "./sent.ts";
 import { mergeChat, type StoredRow, Tables } from "./tables.ts";
-import { Tabs } from "./tabs.ts";
+import { listen, Tabs } from "./tabs.ts";
 import { View } from "./view.ts";
 
 const SOCKET_PATH = "/v1/ws";
@@ -123,6 +123,38 @@ export class Client {
   }
 
   private async _begin(wish: OpenOptions): Promise<void> {
+    const { backend } = this._tables;
+    const ear = backend.sharedAs ? listen(backend.sharedAs) : null;
+    try {
+      await this._load(wish);
+    } catch (error) {
+      ear?.channel.close();
+      throw error;
+    }
+    backend.onTaken = (reason) => this._end({ state: "closed", reason });
+    if (ear) {
+      this._tabs = new Tabs(ear.channel, {
+        onLead: () => this._lead(),
+        onDeposed: () => this._deposed(),
+        onLeader: () => this._settle(),
+        onNews: (news) => this._take(news),
+        onCommand: (name, args) => this._driver!.do(name, args),
+      });
+      // How the leader stands is asked for.
+      for (const news of ear.heard) this._take({ ...news, status: undefined });
+      this._wish("state");
+    } else {
+      await this._lead();
+    }
+    globalThis.addEventListener?.("online", this._hurry);
+    globalThis.document?.addEventListener("visibilitychange", this._looked);
+    this._pulse = setInterval(() => this._beat(), PULSE_MS);
+    // A program in Node ends when only this is left.
+    (this._pulse as { unref?: () => void }).unref?.();
+  }
+
+  /** What the store holds, and who this is. */
+  private async _load(wish: OpenOptions): Promise<void> {
     const { _tables: tables, _view: view } = this;
     let held = await tables.load();
     await this._credentials.attach(this.url, held.meta as Record<string, string>, wish.moved);
@@ -138,24 +170,6 @@ export class Client {
     for (const entry of held.entries) view.outbox.set(entry.client_message_id, entry);
     view.names = new Map(held.people);
     this._confirmed = Number(held.meta.confirmed ?? 0);
-    const { backend } = tables;
-    backend.onTaken = (reason) => this._end({ state: "closed", reason });
-    if (backend.sharedAs) {
-      this._tabs = new Tabs(backend.sharedAs, {
-        onLead: () => this._lead(),
-        onDeposed: () => this._deposed(),
-        onNews: (news) => this._take(news),
-        onCommand: (name, args) => this._driver!.do(name, args),
-      });
-      this._wish("state");
-    } else {
-      await this._lead();
-    }
-    globalThis.addEventListener?.("online", this._hurry);
-    globalThis.document?.addEventListener("visibilitychange", this._looked);
-    this._pulse = setInterval(() => this._beat(), PULSE_MS);
-    // A program in Node ends when only this is left.
-    (this._pulse as { unref?: () => void }).unref?.();
   }
 
   /** Take the connection over. What it needs is loaded now: other tabs do without. */
@@ -186,6 +200,16 @@ export class Client {
   private _deposed(): void {
     this._driver?.end();
     this._driver = null;
+  }
+
+  /** A leader may end between storing that something has left and telling it. */
+  private async _settle(): Promise<void> {
+    try {
+      const left = await this._tables.left([...this._view.outbox.keys()]);
+      if (left.length) this._take({ left });
+    } catch (error) {
+      if (this.status.state !== "closed") console.warn("tidewire: what has left?", error);
+    }
   }
 
   // Who and how.

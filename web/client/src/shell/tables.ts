@@ -147,6 +147,18 @@ export class Tables {
     });
   }
 
+  /** Which of these are not in the outbox any more, and where they are now. Null: it was dropped, or
+   * is a change, of which only its effect is kept. */
+  left(ids: readonly string[]): Promise<[id: string, sequence: number | null][]> {
+    return this.backend.run("read", async (tx) => {
+      const left: [string, number | null][] = [];
+      for (const id of ids)
+        if (!(await tx.get("outbox", id)))
+          left.push([id, (await ownRows(tx, id))[0]?.sequence ?? null]);
+      return left;
+    });
+  }
+
   /** An entry that is about one which was in the outbox, with where that is now. */
   resolved(entry: OutboxEntry): Promise<OutboxEntry> {
     return this.backend.run("read", (tx) => resolve(tx, { ...entry }));

@@ -26,16 +26,30 @@ export interface Role {
   onLead(): Promise<number>;
   /** Another one does. */
   onDeposed(): void;
+  /** There is a new leader, this tab or another: the last one may not have told all that it did. */
+  onLeader(): void;
   onNews(news: News): void;
   onCommand(name: string, args: unknown[]): Promise<unknown>;
 }
+
+/** A channel, and what other tabs have told since it was opened. */
+export interface Ear {
+  channel: BroadcastChannel;
+  heard: News[];
+}
+
+/** Hear before the store is read: what is told meanwhile would be in neither. */
+export const listen = (name: string): Ear => {
+  const ear: Ear = { channel: new BroadcastChannel(name), heard: [] };
+  ear.channel.onmessage = ({ data }) => ear.heard.push(...(data.news ?? []));
+  return ear;
+};
 
 export class Tabs {
   isLeading = false;
   /** The leader does what it is asked: it has taken up what the last one left. */
   private _isReady = false;
   private _me = Math.random().toString(36).slice(2);
-  private _channel: BroadcastChannel;
   /** The leader's, this tab or another. */
   private _number = 0;
   private _asked = 0;
@@ -51,10 +65,9 @@ export class Tabs {
   private _news: News[] = [];
 
   constructor(
-    private _name: string,
+    private _channel: BroadcastChannel,
     private _role: Role,
   ) {
-    this._channel = new BroadcastChannel(_name);
     this._channel.onmessage = ({ data }) => this._hear(data);
     this._pulse = setInterval(() => this._watch(), PING_MS);
     document.addEventListener("visibilitychange", this._looked);
@@ -70,7 +83,7 @@ export class Tabs {
 
   /** Lead when the lock is free, or at once. */
   private _campaign(how: LockOptions): void {
-    this._locks!.request(this._name, how, () => {
+    this._locks!.request(this._channel.name, how, () => {
       if (this._isOver) return;
       this._lead();
       return new Promise<void>((resolve) => {
@@ -90,6 +103,7 @@ export class Tabs {
     this._isReady = true;
     this._say({ lead: this._number });
     for (const [said] of this._open.values()) this._hear(said);
+    this._role.onLeader();
   }
 
   /** Another tab leads: wait until it does not. */
@@ -123,6 +137,7 @@ export class Tabs {
   private _resumed = (): void => {
     this._isFrozen = false;
     this._heardAtMs = Date.now();
+    this._role.onLeader();
     if (!this.isLeading) this._stand();
   };
 
@@ -196,6 +211,7 @@ export class Tabs {
         // Another one than before: it has heard nothing of what the last one was asked.
         this._number = said.lead;
         for (const [open] of this._open.values()) this._say(open);
+        if (!this._isFrozen) this._role.onLeader();
       }
     } else if ("answer" in said) {
       const open = said.to === this._me && this._open.get(said.answer);

@@ -1,0 +1,1 @@
+import"./chunk-NAT6JFR6.js";

@@ -1,1 +1,0 @@
-import"./chunk-ETF3S4FZ.js";
