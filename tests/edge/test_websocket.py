@@ -2,7 +2,9 @@
 
 import gc
 import json
+import struct
 from collections import Counter
+from socket import SO_LINGER, SOL_SOCKET
 
 import pytest
 
@@ -61,20 +63,25 @@ async def test_nothing_is_read_while_the_upgrade_is_undecided(
     await peer.end()
 
 
+@pytest.mark.parametrize("is_reset", [False, True])
 async def test_peer_that_leaves_while_undecided_is_never_a_conversation(
-    server: EdgeServer, gateway: EchoGateway
+    server: EdgeServer, gateway: EchoGateway, *, is_reset: bool
 ) -> None:
+    """It would take the place of the same device, which has come back meanwhile."""
     gateway.gate.clear()
     peer = await RawPeer.connect(server.port)
     peer.ask()
     await gateway.asked.wait()
-    peer.writer.transport.abort()
+    if is_reset:
+        linger = struct.pack("ii", 1, 0)
+        peer.writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, linger)
+    await peer.end()
     gateway.gate.set()
     follower = await RawPeer.upgraded(server.port)
     follower.frame(TEXT, b"hi")
     assert await follower.receive() == (TEXT, b"hi")
     await follower.end()
-    assert all(not conversation.texts for conversation in gateway.conversations[:-1])
+    assert len(gateway.conversations) == 1
 
 
 GOOD_KEY = "Sec-WebSocket-Key: AAECAwQFBgcICQoLDA0ODw=="

@@ -5,6 +5,7 @@ reading paused, until the gateway has said who may connect. Then picows takes th
 """
 
 import asyncio
+import select
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -465,12 +466,24 @@ class UpgradeProtocol(asyncio.Protocol):
         verdict = await self._port.gateway.authorise(request)
         if self._is_lost or self._transport.is_closing():
             return
+        if self._has_left():
+            # As a connection it would take the place of the same device that has come back.
+            self._transport.abort()
+            return
         if isinstance(verdict, HandshakeRefusal):
             self._refuse(verdict)
         elif not self._visit.upgraded(address):
             self._refuse(TOO_MANY)
         else:
             self._accept(verdict, plain_head(request))
+
+    def _has_left(self) -> bool:
+        """The loop does not notice it: reading is paused."""
+        ends = select.poll()
+        # Where there is no such event, a reset is noticed and a mere end is not.
+        ended = getattr(select, "POLLRDHUP", 0)
+        ends.register(self._transport.get_extra_info("socket").fileno(), ended)
+        return bool(ends.poll(0))
 
     def _refuse(self, refusal: HandshakeRefusal) -> None:
         if not self._transport.is_closing():
