@@ -36,7 +36,7 @@ NO_SERVER: Final = (
 """What a page says of a server that is away."""
 PHONE: Final = {"width": 390, "height": 844}
 FLAGS: Final = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-background-networking")
-PATIENCE_MS: Final = 15_000
+PATIENCE_MS: Final = 30_000
 AXE: Final = WEB / "node_modules" / "axe-core" / "axe.min.js"
 
 IDENTITY: Final[dict[str, str]] = {
