@@ -57,7 +57,7 @@ def kafka_settings(**changed: Any) -> dict[str, str]:
 
 
 class OwnBroker:
-    """A broker that a test may stop: nobody else uses it. It comes back with what it had."""
+    """A broker that a test may stop: no other test uses it. It comes back with what it had."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

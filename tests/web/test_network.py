@@ -34,6 +34,7 @@ BUSY_ONCE = """
 const locks = navigator.locks;
 let isBusy = true;
 Object.defineProperty(navigator, "locks", { get() {
+  if (isBusy) localStorage.setItem("busy", "yes");
   for (const endMs = Date.now() + 4000; isBusy && Date.now() < endMs;);
   isBusy = false;
   return locks;
@@ -165,7 +166,11 @@ async def test_tab_that_is_opened_while_another_one_sends(scene: Scene, proxy: F
         await tab.do("send", scene.chat_id, "meanwhile")
         late = await scene.tabs.blank(BUSY_ONCE)
         opening = asyncio.ensure_future(late.open())
-        await asyncio.sleep(1)
+
+        async def is_busy() -> bool:
+            return bool(await tab.page.evaluate("localStorage.getItem('busy')"))
+
+        await until(is_busy, "the other tab has read the store")
         proxy.heal()
         await opening
         await late.do("flush")

@@ -80,7 +80,7 @@ NO_LOGIN = {"sasl_username": "", "sasl_password": None}
     ("changed", "reason"),
     [
         pytest.param({"sasl_password": Secret("wrong")}, "invalid credentials", id="password"),
-        pytest.param({"sasl_username": "nobody"}, "invalid credentials", id="user"),
+        pytest.param({"sasl_username": "stranger"}, "invalid credentials", id="user"),
         pytest.param({"tls_ca_file": ""}, "certificate", id="authority"),
         # The broker ends these connections without a word.
         pytest.param(

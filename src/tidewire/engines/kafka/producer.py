@@ -241,7 +241,7 @@ class KafkaEventLog:
     @property
     def is_reached(self) -> bool:
         """False while no broker can be reached, as far as is known."""
-        return self._reach.is_given
+        return self._reach.is_reached
 
     @property
     def queued(self) -> int:

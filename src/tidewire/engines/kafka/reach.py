@@ -13,7 +13,7 @@ class Reach:
     of the last try, and when it has succeeded."""
 
     def __init__(self, *, meanwhile: str, again: str) -> None:
-        self.is_given = True
+        self.is_reached = True
         """False while no broker can be reached, as far as is known."""
         self._meanwhile = meanwhile
         self._again = again
@@ -23,8 +23,8 @@ class Reach:
         """The client tells of each broker by itself, then that it was the last."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._reason = error.str()
-        elif self.is_given:
-            self.is_given = False
+        elif self.is_reached:
+            self.is_reached = False
             _logger.error(
                 "no broker of the event log can be reached; %s (%s)",
                 self._meanwhile,
@@ -32,6 +32,6 @@ class Reach:
             )
 
     def succeeded(self) -> None:
-        if not self.is_given:
-            self.is_given = True
+        if not self.is_reached:
+            self.is_reached = True
             _logger.warning("%s", self._again)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 ANSWER_S_MAX: Final = 20.0
+_UNREACHED: Final = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
+"""No broker has answered."""
 
 
 @contextmanager
@@ -30,10 +32,12 @@ def _admin(options: KafkaOptions) -> Iterator[AdminClient]:
     try:
         yield admin
     except KafkaException as error:
-        # What a broker refuses, and why none can be reached, is told beside the answer.
-        admin.poll(0)
-        reasons = [one for one in told if one.code() != KafkaError._ALL_BROKERS_DOWN]
-        fault: KafkaError = [error.args[0], *reasons][-1]
+        fault: KafkaError = error.args[0]
+        if fault.code() in _UNREACHED:
+            # Why is told beside it.
+            admin.poll(0)
+            reasons = [one for one in told if one.code() != KafkaError._ALL_BROKERS_DOWN]
+            fault = reasons[-1] if reasons else fault
         raise LogUnavailable(f"the event log: {fault.str()} ({fault.name()})") from error
 
 

@@ -137,6 +137,7 @@ export class Tabs {
   private _resumed = (): void => {
     this._isFrozen = false;
     this._heardAtMs = Date.now();
+    // There may have been one meanwhile.
     this._role.onLeader();
     if (!this.isLeading) this._stand();
   };
