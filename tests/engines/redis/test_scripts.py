@@ -229,6 +229,25 @@ async def test_append_numbers_entries_by_the_counter(bench: Bench) -> None:
     assert await bench.counter("g1") == b"3"
 
 
+async def test_append_gives_what_follows_a_lost_stream_an_id_above_all_before(bench: Bench) -> None:
+    """Whatever the clock says: all of it may happen within a millisecond."""
+    await bench.opens("g1")
+    stream = bench.own("g1")[1]
+    for number in range(1, 51):
+        assert await bench.appends("g1", LOST) == [1]
+        assert [one for one, _ in await bench.net.redis.xrange(stream)] == [b"%d-0" % number]
+        await bench.net.forget(stream)
+
+
+async def test_append_goes_on_behind_an_id_made_of_the_time(bench: Bench) -> None:
+    """As servers of version 0.1.0 make them; some of them may be left during an upgrade."""
+    await bench.opens("g1")
+    await bench.net.redis.xadd(bench.own("g1")[1], {"n": "1", "k": "lost"})
+    await bench.net.redis.hset(bench.own("g1")[0], "counter", 1)
+    assert await bench.appends("g1", LOST, LOST) == [2]
+    assert [entry[0] for entry in await bench.entries("g1")] == ["1", "2", "3"]
+
+
 async def test_append_makes_nothing_for_a_gateway_whose_keys_are_gone(bench: Bench) -> None:
     await bench.opens("g1")
     await bench.net.forget(bench.own("g1")[0])

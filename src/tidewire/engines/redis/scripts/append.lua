@@ -6,6 +6,18 @@
 -- Returns for each how many were appended; -1 for a gateway whose keys are gone. Nothing is made
 -- here that the gateway has not made itself: it finds out, and tells its connections. A batch that
 -- was appended before, and is tried again because the answer was lost, is not appended again.
+
+-- The number is the entry's id as well. An id made of the time could be that of an entry before it,
+-- if the stream is lost between the two and the clock has not moved on: the gateway, which reads
+-- what is above the last id that it knows, would not be given the entry. A stream that a server of
+-- version 0.1.0 has appended to has ids above all numbers, and goes on with the time.
+local function append(stream, entries_max, number, ...)
+  local added = redis.pcall('XADD', stream, 'MAXLEN', '=', entries_max, number .. '-0', 'n', number, ...)
+  if type(added) == 'table' and added.err then
+    redis.call('XADD', stream, 'MAXLEN', '=', entries_max, '*', 'n', number, ...)
+  end
+end
+
 local batch, entries_max, life_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local answer = {}
 local index = 5
@@ -26,9 +38,8 @@ for at = 1, #KEYS, 3 do
     for entry = index + 1, behind - 1, 5 do
       if known[3] or ARGV[entry] ~= 'news' then
         appended = appended + 1
-        redis.call('XADD', stream, 'MAXLEN', '=', entries_max, '*',
-          'n', whole(known[2] + appended), 'k', ARGV[entry], 'u', ARGV[entry + 1],
-          'x', ARGV[entry + 2], 'f', ARGV[entry + 3], 'w', ARGV[entry + 4])
+        append(stream, entries_max, whole(known[2] + appended), 'k', ARGV[entry],
+          'u', ARGV[entry + 1], 'x', ARGV[entry + 2], 'f', ARGV[entry + 3], 'w', ARGV[entry + 4])
       end
     end
     redis.call('HINCRBY', gateway, 'counter', appended)
