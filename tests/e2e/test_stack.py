@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import stack
 from tests.support.stack import SCRIPT
 
 
@@ -72,8 +73,12 @@ def test_stack_does_not_stop_a_process_that_only_has_the_number(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(stack.IS_OFF, reason="STACK=off")
+@pytest.mark.timeout(stack.START_SECONDS_MAX)
 def test_stack_comes_back_on_its_ports(tmp_path: Path) -> None:
     """Settings that a shell has taken over go on being true after a stop and a start."""
+    # On a new machine this is what installs Redis, if no other test has done so yet.
+    stack.ensure("redis")
     place = {"PATH": os.environ["PATH"], "STACK_DIR": str(tmp_path), "STACK_CACHE": str(tmp_path)}
     seen = []
     for _ in range(2):
