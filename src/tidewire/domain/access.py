@@ -1,8 +1,8 @@
-"""Who may do what in a chat: the permission table, and the decisions an engine asks inside its
-transaction, so that what was allowed is still allowed when it is written (M-05). PURE.
+"""Who may do what in a chat: the permission table, and the checks that an engine makes inside its
+transaction, so that the permission still holds when the change is written (M-05). PURE.
 
-Each `check_*` raises the refusal, or returns what it has found to be there: the chat, the actor's
-membership, the target's. `None` stands for "is not a member".
+Each `check_*` raises the refusal, or returns what exists: the chat, the actor's membership, the
+target's. An argument of `None` stands for "is not a member", or for a chat that does not exist.
 """
 
 from collections.abc import Iterable
@@ -69,7 +69,7 @@ def may(role: Role, operation: Operation) -> bool:
 def check_begin_direct(
     policy: DirectPolicy, *, blocks_other: bool, is_blocked: bool, shares_group: bool
 ) -> None:
-    """May a user begin a direct chat with another, now? Not asked for one that exists."""
+    """May a user begin a direct chat with another, now? Not called if that chat exists already."""
     if blocks_other:
         raise Forbidden("you have blocked this person; unblock them first")
     if is_blocked:
@@ -81,14 +81,14 @@ def check_begin_direct(
 
 
 def blocked() -> Forbidden:
-    """What the sender of a message learns when the other person blocks the sender."""
+    """The refusal of a message whose sender is blocked by the other person of a direct chat."""
     return Forbidden("you cannot write to this person")
 
 
 def cannot_add() -> Forbidden:
     """The one refusal for people who do not want to be added: they block the person who adds, or
-    have left this group for good. Neither is told apart from the other, and of several people
-    named together it does not say which one."""
+    have left this group for good. It does not say which of the two is the reason, nor which of
+    several people it is about."""
     return Forbidden("you cannot add this person, or one of these people, to the group")
 
 
@@ -104,7 +104,7 @@ def check_block(user_id: UserId, blocked_id: UserId) -> None:
 
 
 def check_block_count(count: int) -> None:
-    """May a user who blocks so many people block one more?"""
+    """May a user who blocks `count` people block one more?"""
     if count >= BLOCKS_MAX:
         raise InvalidOperation(f"at most {BLOCKS_MAX} people can be blocked")
 
@@ -144,7 +144,7 @@ def check_add(
 def check_remove(
     chat: Chat | None, actor: Member | None, *, target: Member | None, target_id: UserId
 ) -> tuple[Chat, Member, Member]:
-    """May the actor remove this user, now? A user who is not there cannot be removed."""
+    """May the actor remove this user, now? Only a member can be removed."""
     if actor is not None and actor.user_id == target_id:
         raise InvalidOperation("you cannot remove yourself; leave the group instead")
     is_admin = target is not None and target.role is Role.ADMIN
@@ -219,7 +219,8 @@ def check_change_role(
 
 
 def check_member(chat: Chat | None, actor: Member | None) -> Member:
-    """The one gate to everything in a chat: the caller's membership, or NotAMember."""
+    """The check before every access to a chat: returns the caller's membership, or raises
+    NotAMember."""
     if chat is None or actor is None:
         raise NotAMember
     return actor
@@ -228,7 +229,8 @@ def check_member(chat: Chat | None, actor: Member | None) -> Member:
 def _check_group(
     chat: Chat | None, actor: Member | None, operation: Operation
 ) -> tuple[Chat, Member]:
-    """Member first, so that an outsider learns nothing; then the kind of chat; then the role."""
+    """Check membership first, so that an outsider learns nothing; then the type of the chat; then
+    the role."""
     if chat is None or actor is None:
         raise NotAMember
     if chat.chat_type is not ChatType.GROUP:

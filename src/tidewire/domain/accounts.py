@@ -1,6 +1,6 @@
 """Logins: credentials, sessions, invites, blocks and the keys of REST requests, as values. PURE.
 
-Secrets come in and go out as `Secret`, which never shows itself; what is stored of them is a hash.
+Secrets are passed as `Secret`, whose `repr` hides the value; only their hashes are stored.
 """
 
 import hmac
@@ -46,7 +46,7 @@ class Secret:
         return "Secret(***)"
 
     def __eq__(self, other: object) -> bool:
-        """In a time that tells nothing about where two secrets differ."""
+        """Compare in constant time: the time does not tell where two secrets differ."""
         if not isinstance(other, Secret):
             return NotImplemented
         return hmac.compare_digest(
@@ -54,23 +54,24 @@ class Secret:
         )
 
     __hash__ = None  # type: ignore[assignment]
-    """No dict needs a secret for a key."""
+    """Not hashable, because no dict needs a secret as a key."""
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """A user with what the password is checked against; None: there is none (an external user)."""
+    """A user with the hash of the password; None: there is no password (an external user)."""
 
     user: User
     password_hash: str | None
     places: Sequence[str] = ()
-    """Where this account got in before: marks of devices and addresses (`login_places`)."""
+    """Marks of the devices and addresses from which this account logged in before
+    (`login_places`)."""
 
     def __repr__(self) -> str:
         return f"Credentials({self.user.user_id})"
 
 
 class NewAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """The wish to make a user who can log in. With `invite_hash`, that invite is used up."""
+    """A request to make a user who can log in. With `invite_hash`, that invite is used up."""
 
     user: User
     password_hash: str
@@ -81,14 +82,14 @@ class NewAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExternalIdentity(msgspec.Struct, frozen=True):
-    """Who a person is to the team's own identity provider."""
+    """A person's identity at the team's own identity provider."""
 
     issuer: str
     subject: str
 
 
 class Invite(msgspec.Struct, frozen=True, kw_only=True):
-    """Leave for one person to register. The code itself is not kept."""
+    """Permission for one person to register. Only a hash of the code is stored."""
 
     code_hash: bytes
     created_by: UserId | None
@@ -99,14 +100,14 @@ class Invite(msgspec.Struct, frozen=True, kw_only=True):
 
 class SessionKind(StrEnum):
     LOGIN = "login"
-    """One device of a person; refreshed, listed, one of a few."""
+    """One device of a person. It is refreshed and listed, and a user has only a few."""
     BOT = "bot"
     """A token of a program, issued by an operator: long-lived, bound to no device."""
 
 
 class SeenSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session, and where its last login or refresh came from: nothing of it for a bot, whose
-    token an operator made."""
+    """A session, and where its last login or refresh came from. Both fields are None for a bot,
+    because an operator made its token."""
 
     session_id: SessionId
     address: str | None = None
@@ -116,28 +117,29 @@ class SeenSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(SeenSession, frozen=True, kw_only=True):
-    """A login. It ends when it expires or its row is deleted; there is no other mark."""
+    """A login. It ends when it expires or its row is deleted; nothing else marks its end."""
 
     user_id: UserId
     device_id: str | None
     """None for a bot."""
     kind: SessionKind = SessionKind.LOGIN
     label: str | None = None
-    """What a person calls it; bots have one."""
+    """A name for people to read; bots have one."""
     generation: int = 0
     """How often its refresh token was rotated."""
     created_at_ms: int
     last_active_at_ms: int
-    """To a few minutes."""
+    """Exact to a few minutes."""
     expires_at_ms: int
 
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
-    """The wish to open a session.
+    """A request to open a session.
 
-    `password_hash` is what the password was checked against: if it is another one by now, the login
-    came too late. `rehashed` replaces it (stronger parameters). None for both: no password needed.
-    `places` are remembered with the password: where this login came from (`login_places`).
+    `password_hash` is the hash that the password was checked against: if the stored one has changed
+    since, the login is refused. `rehashed` replaces it (stronger parameters). None for both: the
+    session needs no password. `places` are marks of where this login came from (`login_places`);
+    they are stored with the password.
     """
 
     session: Session
@@ -151,37 +153,37 @@ class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenedSession(msgspec.Struct, frozen=True):
-    """`ended` are the sessions that had to go: of the same device, and the oldest beyond the bound.
-    Their sockets must be closed."""
+    """`ended` are the sessions that the new one replaces: of the same device, and those not used
+    for the longest time if there are too many. Their sockets must be closed."""
 
     session: Session
     ended: Sequence[SessionId]
 
 
 class RotateRefresh(SeenSession, frozen=True, kw_only=True):
-    """The wish to exchange a refresh token for the next one. Hashes only."""
+    """A request to exchange a refresh token for the next one. It carries only their hashes."""
 
     device_id: str
     presented_hash: bytes
     next_hash: bytes
     grace_ms: int
-    """How long the token before the last one is still exchanged, if its answer was lost (S-02)."""
+    """How long the previous token is still accepted, in case its answer was lost (S-02)."""
     life_ms: int
-    """How long the session is good for from now on."""
+    """The session's lifetime from now on."""
     life_ms_max: int | None = None
-    """How long it is good for since it was opened, however active; None: no bound."""
+    """Its longest lifetime since it was opened, however active it is; None: no limit."""
 
 
 class RefreshRotated(msgspec.Struct, frozen=True):
-    """`next_hash` is the current one now. `repeated`: the last answer was lost and is given again;
-    the generation stays."""
+    """The token of `next_hash` is the current one now. `repeated`: the last answer was lost, so it
+    is given again; the generation does not change."""
 
     session: Session
     repeated: bool
 
 
 class RefreshReused(msgspec.Struct, frozen=True):
-    """The token before the last one came after its grace: it was stolen. The session is deleted."""
+    """The previous token came after its grace, so it counts as stolen. The session is deleted."""
 
     session: Session
 
@@ -191,7 +193,7 @@ class RefreshOtherDevice(msgspec.Struct, frozen=True):
 
 
 class RefreshUnknown(msgspec.Struct, frozen=True):
-    """Not this session's current token nor the one before. Nothing has changed.
+    """Neither this session's current token nor the previous one. Nothing has changed.
 
     `session` is None if there is no such session, it has expired, or it has no refresh tokens.
     """
@@ -207,8 +209,8 @@ RefreshOutcome = RefreshRotated | RefreshReused | RefreshOtherDevice | RefreshUn
 
 
 class BlockChange(msgspec.Struct, frozen=True):
-    """What a block or unblock did. `chat_id` is the pair's direct chat if there is one: its
-    membership version has risen, so those who keep its roster must read it again."""
+    """The result of a block or unblock. `chat_id` is the pair's direct chat if there is one: its
+    membership version has risen, so a cached roster of it must be read again."""
 
     changed: bool
     chat_id: ChatId | None = None
@@ -223,10 +225,10 @@ class RequestKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestClaimed(msgspec.Struct, frozen=True):
-    """The request is the caller's to carry out, and then to finish or release.
+    """The caller has to carry the request out, and then to finish or release it.
 
-    `resource_id` is what the thing to be made shall be called. `resumed`: an earlier try died on
-    the way and may have made it already, under this very id.
+    `resource_id` is the id for the resource to be made. `resumed`: an earlier attempt crashed
+    midway and may have made the resource already, under this same id.
     """
 
     resource_id: str | None
@@ -234,7 +236,7 @@ class RequestClaimed(msgspec.Struct, frozen=True):
 
 
 class RequestReplayed(msgspec.Struct, frozen=True):
-    """The request was carried out; this came of it."""
+    """The request was carried out before; this is its result."""
 
     http_status: int
     resource_id: str | None
@@ -266,7 +268,7 @@ def judge_request(
 ) -> RequestClaim | None:
     """The answer to a request with an Idempotency-Key; None: it is the first one with this key.
 
-    RequestClaimed: the first one has died on the way, and this one takes it over from now on.
+    RequestClaimed: the first request crashed before it was finished; this one takes it over.
     """
     if stored is None or stored.created_at_ms <= now_ms - REQUEST_KEY_LIFE_MS:
         return None
@@ -282,9 +284,9 @@ def judge_request(
 def external_session_id(user: User) -> SessionId:
     """The session id of a user whose sessions another identity provider keeps.
 
-    We keep none of them, so all connections of the user carry this one: it is what is revoked when
-    the user is disabled. A user who is enabled again gets another one, because a session that ended
-    stays ended.
+    We store none of those sessions, so all connections of the user carry this id. It is revoked
+    when the user is disabled. A user who is enabled again gets another id, because a session that
+    ended stays ended.
     """
     ulid = user.user_id.removeprefix(USER_PREFIX)
     if user.enabled_at_ms is not None:
@@ -302,7 +304,7 @@ def check_subject(subject: str) -> str:
 
 
 def check_password(password: Secret) -> Secret:
-    """The password if it may be one: 8 to 1024 characters of Unicode text."""
+    """Returns the password if it is valid: 8 to 1024 characters of Unicode text."""
     text = password.reveal()
     if not PASSWORD_CHARACTERS_MIN <= len(text) <= PASSWORD_CHARACTERS_MAX:
         raise InvalidOperation(
@@ -314,9 +316,9 @@ def check_password(password: Secret) -> Secret:
 
 
 def clean_client(name: str | None) -> str | None:
-    """What a client calls itself (User-Agent), fit to be shown in a line; None if that is nothing.
+    """The client's name for itself (User-Agent), cleaned to be shown in one line; None if empty.
 
-    It is the client's own claim: good for telling one's devices apart, and for nothing else.
+    It is only the client's claim: use it to tell a user's devices apart, and for nothing else.
     """
     if name is None:
         return None

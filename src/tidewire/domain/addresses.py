@@ -1,16 +1,16 @@
-"""What an address on the network counts as. PURE."""
+"""The key under which limits count a network address. PURE."""
 
 import ipaddress
 from functools import lru_cache
 from typing import Final
 
 UNKNOWN_ADDRESS: Final = "unknown"
-"""What counts for an address that is none."""
+"""The key for a text that is not an IP address."""
 
 
 @lru_cache(maxsize=4096)
 def address_key(ip: str) -> str:
-    """What an address counts as: itself, or its /64 network, which one customer has whole."""
+    """The key of an address: IPv4 the address itself, IPv6 its /64, which one customer owns."""
     try:
         address = ipaddress.ip_address(ip)
     except ValueError:

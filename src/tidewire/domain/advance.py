@@ -1,6 +1,6 @@
-"""What moves a user's positions: an acknowledgement, and the user's own messages. PURE.
+"""How a user's positions move: by acknowledgements, and by the user's own messages. PURE.
 
-An engine reads the facts, asks here inside its transaction, and writes what is decided.
+An engine reads the facts, calls these functions inside its transaction, and writes the decision.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ from tidewire.domain.messages import Message
 
 
 class AdvanceDecision(msgspec.Struct, frozen=True):
-    """What becomes of some advances: one answer each, and the positions that move, as they are
-    afterwards."""
+    """The decision on some advances: one answer each, and the positions that move, with their new
+    values."""
 
     outcomes: list[AdvanceOutcome]
     moved: dict[tuple[ChatId, UserId], Positions]
@@ -70,14 +70,14 @@ def author_move(
 ) -> tuple[Positions, PositionsAdvanced | None]:
     """An author's positions after the author's own entry, and the event that others are told.
 
-    Only the reading of others' messages is told. It is implied by a message, not by an amendment:
-    who corrects an old message has not read what came since.
+    There is an event only if the author has read messages of others. A message implies that, an
+    amendment does not: an author who corrects an old message may not have read what came since.
     """
     prev_sequence = message.prev_sequence
     if message.amends is not None:
         seen_sequence = 0
     if before.delivered == before.read == prev_sequence >= joined_sequence:
-        # Who writes is up to date as a rule: the same as below, at a fifth of its cost.
+        # An author is usually up to date: the same result as below, at a fifth of its cost.
         return Positions(message.sequence, message.sequence), None
     after = positions_after_append(
         before,

@@ -1,8 +1,8 @@
-"""The rules for what concerns an earlier message: edits, deletions, reactions, replies; and for
-mentions. PURE.
+"""The rules for entries that refer to an earlier message (edits, deletions, reactions, replies),
+and for mentions. PURE.
 
-An engine reads the facts inside its transaction, or under its fence, and asks `judge_amendment`;
-what a stored amendment does to its target is `amend`. Both come after membership (`append`).
+An engine reads the facts inside its transaction, or under its fence, and calls `judge_amendment`;
+`amend` applies a stored amendment to its target. Membership is checked before both (`append`).
 """
 
 from collections.abc import Collection, Mapping
@@ -26,14 +26,14 @@ from tidewire.domain.ids import SYSTEM, ChatId, UserId
 from tidewire.domain.limits import EDITS_MAX, REACTION_KINDS_MAX
 from tidewire.domain.messages import MENTION_ALL, Amendment, EntryKind, SendMessage
 
-# To find a member of an enum takes longer than to compare it, and each entry is compared often.
+# Looking an enum member up takes longer than comparing it, and each entry is compared often.
 _EDIT: Final = EntryKind.EDIT
 _DELETE: Final = EntryKind.DELETE
 _REACT: Final = EntryKind.REACT
 
 
 class Target(msgspec.Struct, eq=False):
-    """A message that an entry concerns, as far as a batch has got."""
+    """A message that an entry refers to, with the changes that the batch has made so far."""
 
     author_id: UserId
     created_at_ms: int
@@ -44,23 +44,23 @@ class Target(msgspec.Struct, eq=False):
     edits: int = 0
     deleted_by: int | None = None
     is_damaged: bool = False
-    """Its bytes are not those that were stored: the author is as it was found, the text is lost. It
-    can be deleted, and nothing else."""
+    """Its bytes are not those that were stored: the author is as it was found, the text is lost.
+    The only amendment that it can get is a deletion."""
     counts: dict[str, int] = {}
-    """How many users have an emoji on it, by emoji; only those that are in use."""
+    """How many users have set an emoji on it, by emoji; only emoji that are in use."""
     on: set[tuple[UserId, str]] = set()
-    """The users and emoji that are asked about and on."""
+    """The reactions that are set, as user and emoji; only those that the batch asks about."""
 
 
 class TargetFacts(msgspec.Struct, frozen=True):
-    """What a batch has to know of other entries and of other members. A sequence that is no
+    """What a batch has to know about other entries and other members. A sequence that is not a
     message of the chat has no target."""
 
     targets: Mapping[tuple[ChatId, int], Target] = {}
     members: Collection[tuple[ChatId, UserId]] = ()
     """Those of the mentioned users who are members."""
     takes_entries: bool = True
-    """False: other processes of the server do not know yet what is not a plain message."""
+    """False: other processes of the server may be too old to know more than plain messages."""
 
 
 NO_FACTS: Final = TargetFacts()
@@ -68,8 +68,8 @@ NO_FACTS: Final = TargetFacts()
 
 
 class Erasure(msgspec.Struct, frozen=True, gc=False):
-    """The contents of a message and of all its edits are to go, in the transaction of the deletion;
-    its reactions count no more."""
+    """The contents of a message and of all its edits must be erased, in the transaction of the
+    deletion; its reactions no longer count."""
 
     chat_id: ChatId
     target: int
@@ -77,16 +77,16 @@ class Erasure(msgspec.Struct, frozen=True, gc=False):
 
 
 def judge_amendment(send: SendMessage, *, is_admin: bool, facts: TargetFacts) -> Refused | None:
-    """Why a member's send may not be stored, or None. Its own form was checked before."""
+    """Why a member's send may not be stored, or None. Its fields were checked before."""
     if not facts.takes_entries:
-        # Not for a client to repeat by itself: an operator has to do something first.
+        # Not an error that clients retry by themselves: an operator has to act first.
         return InvalidOperation(
             "edits, deletions, reactions, replies and mentions are not possible yet: "
             "this server is being upgraded"
         )
     if send.reply_to is not None:
-        # A message that was deleted can be replied to: the reply was written before that, or
-        # speaks about it.
+        # A deleted message can be replied to: the reply was written before the deletion, or is
+        # about it.
         target = facts.targets.get((send.chat_id, send.reply_to))
         if target is None or target.is_damaged:
             return TargetNotFound(send.reply_to)
@@ -137,8 +137,8 @@ def _judge_target(
 
 
 def amend(target: Target, send: SendMessage, sequence: int) -> int:
-    """Move a target along with an amendment that is stored under a sequence. For a reaction: how
-    many users have its emoji on the target now; else 0."""
+    """Update a target by an amendment that is stored under a sequence. Returns, for a reaction, how
+    many users have set its emoji on the target now; else 0."""
     amends = send.amends
     assert amends is not None
     if amends.kind is _REACT:
@@ -154,8 +154,8 @@ def amend(target: Target, send: SendMessage, sequence: int) -> int:
 
 
 def moderated_by(send: SendMessage, target: Target) -> UserId | None:
-    """The author of what a send deletes, if that is another user; a deletion by SYSTEM is the
-    operator's, who has a record of it."""
+    """The author of the message that a send deletes, if that is another user. None for a deletion
+    by SYSTEM: it is the operator's, and there is a record of it already."""
     amends = send.amends
     if amends is None or amends.kind is not _DELETE or send.sender_id == SYSTEM:
         return None
@@ -163,7 +163,8 @@ def moderated_by(send: SendMessage, target: Target) -> UserId | None:
 
 
 def _react(target: Target, user_id: UserId, emoji: str, *, is_on: bool) -> int:
-    """Counts are those of the set: what is on already, or off, changes nothing."""
+    """Set or take back a reaction, and return the emoji's count. Setting it twice changes nothing,
+    nor does taking back one that is not set."""
     mark, counts = (user_id, emoji), target.counts
     if is_on != (mark in target.on):
         counts[emoji] = counts.get(emoji, 0) + (1 if is_on else -1)

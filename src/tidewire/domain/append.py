@@ -1,8 +1,8 @@
 """The rules of an append: the order of the verdicts, and what a stored entry moves. PURE.
 
-An engine reads the facts, asks here inside its transaction, and writes what is decided. An engine
-that appends in one transaction asks `decide_append`; one that takes its numbers first asks the
-functions below it.
+An engine reads the facts, calls these functions inside its transaction, and writes the decision. An
+engine that appends in one transaction calls `decide_append`; one that takes its numbers first calls
+the functions below it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ from tidewire.domain.messages import (
 
 
 class EarlierSend(msgspec.Struct, frozen=True, gc=False):
-    """What is stored under a send's `client_message_id` already."""
+    """The entry that is already stored under a send's `client_message_id`."""
 
     sender_id: UserId
     answer: Appended
@@ -48,10 +48,10 @@ class EarlierSend(msgspec.Struct, frozen=True, gc=False):
     """The content was erased, so there is nothing left to compare."""
 
 
-# Moved along by every message, so no structs of msgspec: Python cannot specialise a write to those.
+# Every message changes these, so no structs of msgspec: Python cannot specialise a write to those.
 @dataclass(slots=True, eq=False)
 class ChatEnd:
-    """Where a chat ends, as far as a batch has got. `counter` None: the row is missing."""
+    """The end of a chat, with the batch's appends so far. `counter` None: the row is missing."""
 
     membership_version: int
     counter: int | None
@@ -66,7 +66,7 @@ class ChatEnd:
 
 @dataclass(slots=True, eq=False)
 class Author:
-    """A sender who is a member, with the sender's positions as far as a batch has got.
+    """A sender who is a member, with the sender's positions after the batch's sends so far.
 
     `is_admin`: may moderate the chat, as its owner or an admin of a group.
     """
@@ -79,22 +79,22 @@ class Author:
 
 
 class AppendDecision(msgspec.Struct, eq=False):
-    """What becomes of a batch: the answers, and everything that is to be written for them."""
+    """The decision on a batch: the answers, and everything that must be written for them."""
 
     outcomes: list[AppendOutcome] = []
-    """One a send, in the order of the sends."""
+    """One for each send, in the order of the sends."""
     messages: list[Message] = []
     events: list[Event] = []
     counters: dict[ChatId, int] = {}
-    """The counters that move, as they are afterwards."""
+    """The counters that move, with their new values."""
     positions: dict[tuple[ChatId, UserId], Positions] = {}
-    """The authors' positions that move, as they are afterwards."""
+    """The authors' positions that move, with their new values."""
     edits: dict[tuple[ChatId, int], int] = {}
     """The messages that are edited, by chat and sequence, each with its last edit."""
     reactions: dict[tuple[ChatId, int, str, UserId], Message] = {}
     """By chat, target, emoji and user: the reaction that counts now."""
     erasures: list[Erasure] = []
-    """To be carried out when everything else is written: a batch may hold what it erases."""
+    """Carried out after everything else is written: a batch may contain an entry that it erases."""
 
 
 def decide_append(
@@ -107,8 +107,8 @@ def decide_append(
     """Decide the sends of a batch, one after the other.
 
     `earlier` are the stored messages that have the key of a send, by the index of the send;
-    `authors` are the senders who are members; `facts` are those of the sends that are not plain.
-    Authors, chats and targets are moved along.
+    `authors` are the senders who are members; `facts` are for the sends that are not plain.
+    Authors, chats and targets are updated in place.
     """
     decision = AppendDecision()
     for index, send in enumerate(sends):
@@ -128,11 +128,11 @@ def judge(
     author: Author | None,
     facts: TargetFacts = NO_FACTS,
 ) -> AppendOutcome | None:
-    """The answer to a send that is not to be stored; None: it is. No author: not a member.
+    """The answer to a send that must not be stored; None: store it. No author: not a member.
 
-    A retry of an entry that is stored gets its first answer whatever has happened since. An
-    outsider is told nothing more. A missing counter comes before a key that another member used;
-    what concerns other entries comes last.
+    A retry of an entry that is stored gets its first answer whatever has happened since. Apart from
+    that an outsider gets only NotAMember. A missing counter is reported before a key that another
+    member used; the rules about other entries come last.
     """
     if earlier is not None and earlier.sender_id == send.sender_id:
         return _own_key(earlier)
@@ -143,7 +143,7 @@ def judge(
     if not author.chat.has_numbers:
         return CounterMissing(send.chat_id)
     if earlier is None:
-        # `is_plain`, without the call: on the path of every message.
+        # `is_plain` without the call, because every message comes here.
         if send.amends is None and send.reply_to is None and not send.mentions:
             return None
         return judge_amendment(send, is_admin=author.is_admin, facts=facts)
@@ -165,7 +165,7 @@ def earlier_send(send: SendMessage, stored: Message) -> EarlierSend:
 def message_of(
     send: SendMessage, sequence: int, prev_sequence: int, now_ms: int, count: int = 0
 ) -> Message:
-    """The entry that a send becomes at its place in the chat. `count` is a reaction's."""
+    """The entry that a send becomes at its place in the chat. `count` is for a reaction."""
     assert 0 <= prev_sequence < sequence
     return Message(
         send.chat_id,
@@ -185,7 +185,7 @@ def message_of(
 
 
 def answer_of(message: Message, *, deduplicated: bool, moderated: UserId | None = None) -> Appended:
-    """`moderated` is as `moderated_by` says."""
+    """The answer to the send of a stored entry. `moderated` is the result of `moderated_by`."""
     amends = message.amends
     return Appended(
         message.message_id,
@@ -207,7 +207,7 @@ def _own_key(earlier: EarlierSend) -> AppendOutcome:
 def _place(
     send: SendMessage, author: Author, now_ms: int, decision: AppendDecision, facts: TargetFacts
 ) -> Appended:
-    """Give a send its place in the chat, and move the chat, its author and its target along."""
+    """Give a send its place in the chat, and update the chat, its author and its target."""
     chat = author.chat
     assert chat.counter is not None
     sequence = chat.counter + 1
@@ -237,7 +237,8 @@ def _place(
 
 
 def note_amendment(decision: AppendDecision, message: Message) -> None:
-    """What a stored amendment leaves beside itself: marks on its target, a row of a reaction."""
+    """Note what a stored amendment writes beside its own row: a mark on its target, a row of a
+    reaction, or an erasure."""
     amends = message.amends
     assert amends is not None
     if amends.emoji is not None:

@@ -12,7 +12,7 @@ import msgspec
 from tidewire.domain.ids import ChatId, SessionId
 
 OPERATOR: Final = "operator"
-"""The actor of what is done with commands on the server's own machine."""
+"""The actor of the commands that are run on the server's own machine."""
 
 
 class AuditAction(StrEnum):
@@ -46,7 +46,8 @@ class AuditAction(StrEnum):
 FAILURES: Final = frozenset(
     {AuditAction.LOGIN_FAILED, AuditAction.REGISTER_FAILED, AuditAction.PASSWORD_FAILED}
 )
-"""What strangers can cause without limit. Kept apart, so that a flood pushes out nothing else."""
+"""Actions that strangers can cause without limit. They are kept apart, so that a flood of them does
+not push other records out."""
 
 
 REPEATABLE: Final = FAILURES | {
@@ -63,7 +64,7 @@ REPEATABLE: Final = FAILURES | {
     AuditAction.GROUP_CLOSED,
     AuditAction.MESSAGE_DELETED,
 }
-"""What one person can cause again and again: bounded per minute, the rest is counted."""
+"""Actions that one person can repeat without end: limited per minute, the rest is counted."""
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,7 +73,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     at_ms: int
     action: AuditAction
     actor: str | None = None
-    """A user id, or OPERATOR. None: a person that is not known, such as one who fails to log in."""
+    """A user id, or OPERATOR. None: an unknown person, for example after a failed login."""
     target: str | None = None
     """What it was done to: most often a user id."""
     address: str | None = None

@@ -1,8 +1,8 @@
 """What a change of a chat writes: a chat is made, a member comes, goes or gets a role, a group is
 renamed, handed over or closed. PURE.
 
-An engine reads the facts, asks here inside its transaction, and writes what is decided. Whether the
-change is allowed is asked of `access`, so each function raises what the check of its name does.
+An engine reads the facts, calls these functions inside its transaction, and writes the decision.
+`access` decides whether the change is allowed, so each function raises what its check raises.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ from tidewire.domain.ids import ChatId, UserId
 
 
 class NewChat(msgspec.Struct, frozen=True):
-    """A chat that is to be made, with its counter at 0, and all its members at once."""
+    """A chat that must be written with its counter at 0 and all its members, in one act."""
 
     chat: Chat
     members: Sequence[Member]
@@ -46,7 +46,7 @@ class NewChat(msgspec.Struct, frozen=True):
 
 
 def check_pair(command: CreateDirect) -> None:
-    """Whether there can be such a chat at all; asked before one is looked for."""
+    """Refuse a direct chat with oneself. Called before an existing chat is looked up."""
     if command.actor_id == command.other_id:
         raise InvalidOperation("a direct chat is with another person")
 
@@ -75,7 +75,7 @@ def new_direct(
 def check_found_group(
     command: CreateGroup, *, created_by: UserId, chat_type: str, is_closed: bool
 ) -> None:
-    """Whether the chat that is found under the id of a new group is the same one, made before."""
+    """Check that a chat found under the id of a new group is this group, made by an earlier try."""
     if created_by != command.actor_id or chat_type != ChatType.GROUP:
         raise InvalidOperation("this chat id is taken")
     if is_closed:
@@ -83,7 +83,7 @@ def check_found_group(
 
 
 def check_group(command: CreateGroup, *, members_max: int) -> None:
-    """Whether there can be such a group at all; asked before its members are looked for."""
+    """Check the name, the list of members and the size. Called before the members are looked up."""
     check_chat_name(command.name)
     if len({command.actor_id, *command.member_ids}) <= len(command.member_ids):
         raise InvalidOperation("name each of the other members once")
@@ -94,8 +94,8 @@ def check_group(command: CreateGroup, *, members_max: int) -> None:
 def new_group(
     command: CreateGroup, *, missing: Sequence[UserId], refuse: bool, now_ms: int
 ) -> NewChat:
-    """A group that `check_group` lets through. `missing`: those of its people, the creator among
-    them, who cannot join a chat. `refuse`: a member blocks the creator."""
+    """A new group that has passed `check_group`. `missing`: the users, the creator included, who
+    cannot join a chat. `refuse`: a member blocks the creator."""
     check_people(missing)
     access.check_founders(refuse=refuse)
     roles = group_roles(command.actor_id, command.member_ids)
@@ -150,7 +150,7 @@ def _new_chat(
 
 
 class ChangeFacts(msgspec.Struct, frozen=True):
-    """What a change is decided on. None stands for "is not there" and for "is not a member"."""
+    """The facts that a change is decided on. None: no such chat, or the user is not a member."""
 
     chat: Chat | None
     actor: Member | None
@@ -170,7 +170,7 @@ class ChatChange(msgspec.Struct, frozen=True, kw_only=True):
     chat: Chat
     """As it is afterwards."""
     events: Sequence[ChangeEvent]
-    """In order, each of a version of its own; the last one has the chat as it is afterwards."""
+    """In order, each with a version of its own; the last one has the chat as it is afterwards."""
     joined: Member | None = None
     """A new member, whose `joined_sequence` is the chat's head at this instant."""
     left: UserId | None = None
@@ -181,13 +181,13 @@ class ChatChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeRequest(msgspec.Struct, frozen=True):
-    """A change that a user asks for. A store reads the facts that it names, asks `decide`, and
-    writes the answer, in one act."""
+    """A change that a user asks for. A store reads the facts that it names, calls `decide`, and
+    writes the result, in one act."""
 
     actor_id: UserId
     chat_id: ChatId
     decide: Callable[[ChangeFacts], ChatChange | None]
-    """Raises what keeps the actor from it; None: there is nothing to change."""
+    """Raises the refusal if the change is not allowed; None: there is nothing to change."""
     target_id: UserId | None = None
     """Whom the change is about, if that is not the actor."""
     joins: bool = False
@@ -199,7 +199,7 @@ class ChangeRequest(msgspec.Struct, frozen=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """Those whom a change was about, as they are after it."""
+    """The chat and the members that a change was about, as they are after it."""
 
     chat: Chat
     actor: Member
@@ -207,7 +207,7 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 def changed(facts: ChangeFacts, change: ChatChange | None) -> Changed:
-    """What becomes of the facts of a change. A member who has left is as before."""
+    """The chat and members of the facts, after the change. A member who has left is as before."""
     assert facts.chat is not None
     assert facts.actor is not None
     if change is None:
@@ -309,7 +309,7 @@ def _new_roles(chat: Chat, members: Sequence[Member], actor: Member, now_ms: int
 
 
 def _next(chat: Chat, now_ms: int, **changed: object) -> Chat:
-    """Every change of members, roles or name raises the version; the chat after it."""
+    """The chat after a change. Every change of members, roles or name raises the version."""
     version = chat.membership_version + 1
     return replace(chat, membership_version=version, updated_at_ms=now_ms, **changed)
 

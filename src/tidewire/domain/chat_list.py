@@ -1,7 +1,7 @@
 """The list of a user's chats as a screen shows it, newest first. PURE.
 
-A page of it is cut from one ordering: that of the instant the first page was read. So a chat that
-moves to the top meanwhile is neither skipped nor shown twice (A-03).
+All pages use one order: that of the instant when the first page was read. So a chat that moves to
+the top meanwhile is neither skipped nor shown twice (A-03).
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from tidewire.domain.users import User
 
 
 class ChatListCursor(msgspec.Struct, frozen=True):
-    """Where the next page goes on. Only the engine that made it can read it."""
+    """The place where the next page begins. Only the engine that made it can read it."""
 
     snapshot: int
     """The instant of the first page, in the order of commits."""
@@ -26,8 +26,8 @@ class ChatListCursor(msgspec.Struct, frozen=True):
 
 
 class LastMessage(msgspec.Struct, frozen=True):
-    """The newest message of a chat as it is now, its text cut for a list. Amendments are no
-    messages: they neither stand here nor bring a chat to the top."""
+    """The newest message of a chat as it is now, with its text shortened for a list. Amendments are
+    not messages: they do not appear here and do not move a chat to the top."""
 
     message_id: MessageId
     sequence: int
@@ -40,7 +40,7 @@ class LastMessage(msgspec.Struct, frozen=True):
 
 
 def last_message_of(message: Message | None, edited: str | None = None) -> LastMessage | None:
-    """What a list of chats shows of the newest message of one; `edited` is the text of its last
+    """The newest message of a chat as a list of chats shows it; `edited` is the text of its last
     edit."""
     if message is None:
         return None
@@ -65,7 +65,7 @@ class ChatListItem(msgspec.Struct, frozen=True, kw_only=True):
     """What it is sorted by: its last message, or the reader's joining if that is later."""
     last_message: LastMessage | None
     other: User | None
-    """The other one of a direct chat."""
+    """The other member of a direct chat."""
     positions: Positions
     """The reader's own."""
     unread: int

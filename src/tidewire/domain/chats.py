@@ -30,7 +30,7 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
 
     `membership_version` rises with every change of members, roles, name or blocks (mute does not
     count): writes are fenced and rosters compared by it. `head` is the sequence of the last stored
-    message, 0 if there is none.
+    entry, 0 if there is none.
     """
 
     chat_id: ChatId
@@ -43,12 +43,12 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     member_count: int
     head: int
     block_changes: int = 0
-    """How many of the version's steps were blocks, set or taken back."""
+    """How many of the version's increments came from setting or removing a block."""
 
     @property
     def shown_version(self) -> int:
-        """The version that members are shown. A block does not move it, because the blocked person
-        is shown it too."""
+        """The version that members are shown. A block does not raise it, because the blocked person
+        sees this version, too."""
         return self.membership_version - self.block_changes
 
 
@@ -106,8 +106,8 @@ class CreatedChat(msgspec.Struct, frozen=True):
 class Roster(msgspec.Struct, frozen=True):
     """Who is in a chat, as of one membership version.
 
-    `has_block`: a direct chat in which one has blocked the other; nothing passes between them but
-    what is stored.
+    `has_block`: a direct chat in which one user has blocked the other. Then the two get only stored
+    entries of each other: no ticks and no typing.
     """
 
     chat_id: ChatId
@@ -117,7 +117,7 @@ class Roster(msgspec.Struct, frozen=True):
     joined: Mapping[UserId, int] = msgspec.field(default_factory=dict)
     """The `joined_sequence` of those members for whom it is above 0."""
     joined_max: int = 0
-    """The highest of them: a message above it concerns every member."""
+    """The highest of them: a message above it is for every member."""
 
     def readers_of(self, sequence: int) -> Sequence[UserId]:
         """The members who had joined when the message of this sequence was stored."""
@@ -134,7 +134,7 @@ def roster_of(
     *,
     has_block: bool = False,
 ) -> Roster:
-    """The roster of members, given with the `joined_sequence` of each."""
+    """The roster of these members; `members` has the `joined_sequence` of each."""
     joined = {user_id: sequence for user_id, sequence in members.items() if sequence > 0}
     return Roster(
         chat_id,
@@ -152,5 +152,5 @@ def pair_key(one: UserId, other: UserId) -> str:
 
 
 def check_chat_name(name: str) -> str:
-    """The name if it may be one: 1 to 128 characters, all of them fit to be shown in a line."""
+    """Returns the name if it is valid: 1 to 128 characters that can be shown in one line."""
     return check_shown_name(name, "a chat name", CHAT_NAME_CHARACTERS_MAX)

@@ -1,14 +1,14 @@
 """Stored messages whose bytes are no longer those that were written. PURE.
 
-Every stored message has a checksum over its fields. What fails it is marked, never passed on as
-truth: its place in the chat's chain is kept, or rebuilt from its neighbours, and its content is
-left out.
+Every stored message has a checksum over its fields. A message that fails it is marked as damaged
+and never passed on as good: its place in the chat's chain is kept, or rebuilt from its neighbours,
+and its content is left out.
 
 The checksum is `version << 32 | CRC-32` of the message's canonical bytes: UTF-8 text of its fields
 in a fixed order, each ended by a NUL, and the content last. Numbers are decimal. The order has
-nothing to do with a table's columns. A field that not every message has stands between the
-content type and the content as `name=value`, ended by a NUL, and is left out where it is absent: so
-the checksums of messages without it are as they were before there was such a field. Neither ids nor
+nothing to do with a table's columns. A field that not every message has comes between the
+content type and the content as `name=value`, ended by a NUL. If it is absent, it is left out, so a
+message without it keeps the checksum that it had before the field was introduced. Neither ids nor
 content hold a NUL, so no two messages have the same bytes. Any other change is a new version.
 """
 
@@ -28,12 +28,12 @@ CHECKSUM_VERSION: Final = 1
 _VERSION_BITS: Final = CHECKSUM_VERSION << 32
 _ID_CHARACTERS_MAX: Final = 128
 _FINDS_MAX: Final = 64
-"""How many rows are looked for between two others; each costs the store a walk through the chat."""
+"""How many missing rows are searched between two others; each search walks through the chat."""
 
 
 def message_checksum(message: Message) -> int:
     """The checksum to be stored with a message."""
-    # In two pieces: an emoji in a text makes all of it four times as large.
+    # In two pieces: one emoji in a Python string makes the whole string four times as large.
     plain = (
         f"{message.chat_id}\0{message.sequence}\0{message.prev_sequence}\0{message.message_id}\0"
         f"{message.sender_id}\0{message.client_message_id}\0{message.created_at_ms}\0"
@@ -44,8 +44,8 @@ def message_checksum(message: Message) -> int:
 
 
 def plain_checksum(message: Message) -> int:
-    """The same of a message that has nothing but what all have. Called for every message: one text,
-    one pass."""
+    """The same for a message without optional fields. Called for every message, so it makes one
+    text in one pass."""
     return _VERSION_BITS | crc32(
         f"{message.chat_id}\0{message.sequence}\0{message.prev_sequence}\0{message.message_id}\0"
         f"{message.sender_id}\0{message.client_message_id}\0{message.created_at_ms}\0"
@@ -54,7 +54,7 @@ def plain_checksum(message: Message) -> int:
 
 
 def _optional(message: Message) -> str:
-    """The canonical text of what few messages have."""
+    """The canonical text of the optional fields."""
     amends = message.amends
     text = ""
     if amends is None:
@@ -74,7 +74,7 @@ def _optional(message: Message) -> str:
 
 
 class FoundRow(msgspec.Struct, frozen=True):
-    """A stored message as its bytes say, whatever they say. Text comes as bytes.
+    """A stored message as it was read, be it valid or not. Text comes as bytes.
 
     The fields of the message are the last ones, in the order of `rows.ROW_FIELDS`.
     """
@@ -82,7 +82,7 @@ class FoundRow(msgspec.Struct, frozen=True):
     position: int
     """Where the row is, by a number that the store chooses."""
     indexed_sequence: object
-    """What the index that leads to the row says; the row has a sequence of its own."""
+    """The sequence in the index that leads to the row; the row has a sequence of its own."""
     checksum: object = None
     sequence: object = None
     prev_sequence: object = None
@@ -98,16 +98,16 @@ class FoundRow(msgspec.Struct, frozen=True):
 
 
 def row_checksum(chat_id: ChatId, row: FoundRow) -> int | None:
-    """The checksum of a row as it is, or None if it is no message: a field is not what it must be.
+    """The checksum of a row as it is, or None if it is not a message: a field is not valid.
 
-    For rows that have none yet.
+    For rows that have no checksum yet.
     """
     message = _read(chat_id, row, row.sequence, row.prev_sequence)
     return None if message is None else message_checksum(message)
 
 
 def find_nothing(sequence: int) -> FoundRow | None:
-    """For a store that has no other way to a row."""
+    """The `find` of a store that has no other way to find a row."""
     return None
 
 
@@ -122,15 +122,15 @@ def mend(
 ) -> list[tuple[int | None, Message]]:
     """The messages of consecutive rows of a chat, ascending, each with the position of its row.
 
-    Damaged ones are marked, none is left out. Numbers that fail are taken from the neighbours: a
-    message's sequence is the `prev_sequence` of the next one. If the row holds its checksum with
-    these numbers, the message is whole. A message that has to be there, because the next one names
-    it, but has no row among these, is asked for with `find`; if that does not know it either, it
-    stands there as damaged, with empty ids and without a position. The first row has to follow
-    `after`, if that is given: a sequence up to which the reader has everything. The chat's last
-    message has no next one: of its sequence as the index, the row and the chat's counter say it,
-    two must agree. `counter` is None if these rows do not end the chat. Raises StoreDamaged where
-    not even the numbers can be told.
+    Damaged messages are marked, none is left out. Wrong numbers are replaced by those of the
+    neighbours: a message's sequence is the `prev_sequence` of the next one. If the checksum fits
+    with these numbers, the message is whole. If the next message names one that has no row among
+    these, `find` looks for it; if `find` does not know it either, the result has it as damaged,
+    with empty ids and without a position. The first row must follow `after`, if that is given: a
+    sequence up to which the reader has everything. The chat's last message has no next one, so the
+    index, the row and the chat's counter are compared: two of the three must have the same
+    sequence. `counter` is None if these rows do not end the chat. Raises StoreDamaged if not even
+    the numbers can be determined.
     """
     whole = [_whole(chat_id, row) for row in rows]
     mended: list[tuple[int | None, Message]] = []
@@ -142,7 +142,7 @@ def mend(
         message = whole[index] or _rebuilt(chat_id, row, before, named, last)
         fits = before == message.prev_sequence or named == message.sequence
         if message.sequence != row.indexed_sequence and not fits:
-            # The index has it in the wrong place; in its own place it will be asked for.
+            # The index has it in the wrong place; `find` will look for it in its own place.
             continue
         if before is not None and message.prev_sequence != before:
             mended += _missing(chat_id, before, message, find)
@@ -155,10 +155,10 @@ def mend(
 
 
 def may_lack_end(head: int, counter: int) -> bool:
-    """Whether messages may be missing behind a chat's last one.
+    """Whether messages may be missing after the last one that was found.
 
-    A counter stands at the chat's last message, or it was moved far ahead: after a restore, or to
-    put a lost one back.
+    A counter equals the sequence of the chat's last message, or it was moved far ahead: after a
+    restore, or when a lost counter was put back. Anything in between may mean lost messages.
     """
     return 0 < counter - head < RECOVERY_SEQUENCE_JUMP
 
@@ -169,7 +169,7 @@ def _lost_end(
     counter: int,
     find: Callable[[int], FoundRow | None],
 ) -> list[tuple[int | None, Message]]:
-    """What the counter says is behind the last row, if it can be found."""
+    """The messages after the last row, up to the counter, if they can be found."""
     before = mended[-1][1].sequence if mended else 0
     row = find(counter) if may_lack_end(before, counter) else None
     last = None if row is None else _whole(chat_id, row)
@@ -190,7 +190,8 @@ def _whole(chat_id: ChatId, row: FoundRow) -> Message | None:
 def _rebuilt(
     chat_id: ChatId, row: FoundRow, before: int | None, named: int | None, counter: int | None
 ) -> Message:
-    """A row that fails: `before` is the sequence before it, `named` its own by the next one."""
+    """The message of a row that fails its checksum: `before` is the sequence before it, `named` its
+    own sequence as the next message gives it."""
     prev = before if before is not None else row.prev_sequence
     told = (row.indexed_sequence, row.sequence, counter)
     for sequence in told if named is None else (named,):
@@ -250,7 +251,7 @@ def _absent(chat_id: ChatId, sequence: int, prev_sequence: int) -> Message:
 def _read(
     chat_id: ChatId, row: FoundRow, sequence: object, prev_sequence: object
 ) -> Message | None:
-    """The row as a message with these numbers, or None if a field is not what it must be."""
+    """The row as a message with these numbers, or None if a field is not valid."""
     message_id, sender_id = _text(row.message_id), _text(row.sender_id)
     client_message_id = _text(row.client_message_id)
     content, content_type = _text(row.content), _text(row.content_type)

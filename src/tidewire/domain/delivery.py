@@ -1,7 +1,7 @@
 """Positions, ticks and what follows from them: two integers per user and chat. PURE.
 
-`delivered` is the end of what one of the user's devices has stored, `read` of what the user has
-seen. Both only grow. Everything a person sees (✓, ✓✓, blue, unread) is derived from them here.
+`delivered` is the last sequence that one of the user's devices has stored, `read` the last one that
+the user has seen. Both only grow. Everything a person sees (✓, ✓✓, blue, unread) comes from them.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Positions(msgspec.Struct, frozen=True, gc=False):
     read: int
 
     def merged(self, other: "Positions") -> "Positions":
-        """The higher of each: how positions from several devices or messages come together."""
+        """The higher of each: merges positions from several devices or messages."""
         return Positions(max(self.delivered, other.delivered), max(self.read, other.read))
 
 
@@ -30,7 +30,7 @@ NOWHERE: Final = Positions(0, 0)
 
 
 class Advance(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The wish to move a user's positions in a chat forward. A read also acknowledges delivery."""
+    """A request to move a user's positions in a chat forward. A read also acknowledges delivery."""
 
     user_id: UserId
     chat_id: ChatId
@@ -39,7 +39,7 @@ class Advance(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Advanced(msgspec.Struct, frozen=True, gc=False):
-    """The positions after an advance; `moved` is False if it was old news, which is no error."""
+    """The positions after an advance; `moved` is False if nothing changed, which is no error."""
 
     positions: Positions
     moved: bool
@@ -79,7 +79,7 @@ def tick(sequence: int, *, others_delivered: int, others_read: int) -> Tick:
 
 
 def effective(position: int, joined_sequence: int) -> int:
-    """A position as it counts: a member owes nothing from before the joining."""
+    """The position that counts: a member need not acknowledge anything from before the joining."""
     return max(position, joined_sequence)
 
 
@@ -114,7 +114,7 @@ def positions_after_append(
 
 
 class Lowest(msgspec.Struct, frozen=True):
-    """The two lowest effective positions among a chat's current members, and whose the lowest is.
+    """The two lowest effective positions of a chat's current members, and who has the lowest.
 
     Two are enough to tell every author the minimum over the others, whatever the chat's size.
     `second` is None when there is one member only; then there is no other to wait for.
@@ -134,8 +134,8 @@ class Lowest(msgspec.Struct, frozen=True):
 
 
 class Floors(msgspec.Struct, frozen=True):
-    """All that is needed to give every member of a chat their boundaries, and the version of the
-    members among whom these are the lowest."""
+    """All that is needed to compute the boundaries of every member of a chat, and the membership
+    version for which these positions are the lowest."""
 
     chat_id: ChatId
     membership_version: int
@@ -163,7 +163,7 @@ class MemberDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeliverySummary(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of those who are waited for have a message: delivered + pending = awaited."""
+    """How many of the awaited members have a message: delivered + pending = awaited."""
 
     sequence: int
     delivered_count: int
@@ -178,7 +178,8 @@ class DeliverySummary(msgspec.Struct, frozen=True, kw_only=True):
 def summarise(
     sequence: int, *, author_id: UserId | None, members: Sequence[MemberDelivery]
 ) -> DeliverySummary:
-    """Awaited are the current members other than the author who joined before the message."""
+    """The awaited members are the current ones, without the author, who joined before the
+    message."""
     awaited = [
         member.positions
         for member in members
@@ -231,7 +232,7 @@ def status_of(
 
 
 def is_hidden(hidden_through: int | None, head: int) -> bool:
-    """Whether a user who has hidden a chat up to a message does not see it: no message is above."""
+    """Whether a chat is hidden: the user hid it up to a message, and there is none above that."""
     return hidden_through is not None and head <= hidden_through
 
 
@@ -257,7 +258,7 @@ class DigestEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DigestPage(msgspec.Struct, frozen=True):
-    """Some of a user's chats, by chat id; `next_chat_id` is where the next page goes on from."""
+    """Some of a user's chats, by chat id; `next_chat_id` is the `after` of the next page."""
 
     entries: Sequence[DigestEntry]
     next_chat_id: ChatId | None

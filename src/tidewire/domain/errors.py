@@ -1,4 +1,4 @@
-"""Every error that Tidewire tells anyone, in one tree. PURE.
+"""Every error that Tidewire reports, in one tree. PURE.
 
 TidewireError                a code for machines, a sentence for people, details for both
 ├─ Refused                   the caller must change something; the same request fails again
@@ -92,7 +92,7 @@ class Retry(StrEnum):
 
 
 class AuthFailure(StrEnum):
-    """Why a token is not taken. Stable, as the codes are."""
+    """Why a token is refused. Stable, as the codes are."""
 
     MISSING_TOKEN = "missing_token"  # noqa: S105 - a reason, not a secret
     INVALID_TOKEN = "invalid_token"  # noqa: S105 - a reason, not a secret
@@ -116,7 +116,7 @@ class TidewireError(Exception):
     code: ErrorCode = ErrorCode.INTERNAL_ERROR
     retry: ClassVar[Retry] = Retry.NEVER
     sentence: ClassVar[str] = ""
-    """What it says where nothing else is said."""
+    """The default text of the error."""
 
     def __init__(self, sentence: str = "", **details: object) -> None:
         super().__init__(sentence or self.sentence)
@@ -124,7 +124,8 @@ class TidewireError(Exception):
         """What the wire carries beside the sentence."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        """How it is copied to another process of the server: as it is, whatever its arguments."""
+        """How pickle copies it to another process of the server: by its state, because the
+        arguments of `__init__` differ from class to class."""
         return _rebuilt, (type(self), self.args, self.__dict__)
 
 
@@ -141,7 +142,7 @@ class Refused(TidewireError):
 
 
 class Unauthorized(TidewireError):
-    """A token that is not taken. The sentence says no more than the reason does."""
+    """A token that is refused. The sentence says no more than the reason does."""
 
     code = ErrorCode.UNAUTHORIZED
     retry = Retry.SAME_REQUEST
@@ -219,7 +220,8 @@ class MessageTooLarge(Refused):
 
 
 class KeyReused(Refused):
-    """This client_message_id has another text, or is another member's (then without `original`)."""
+    """This client_message_id was used for another text, or by another member (then without
+    `original`)."""
 
     code = ErrorCode.IDEMPOTENCY_KEY_REUSED
     sentence = (
@@ -318,7 +320,7 @@ class RequestKeyReused(Refused):
 
 
 class SequenceAboveHead(Refused):
-    """A position above the last message of the chat would be a lie (D-04)."""
+    """A position above the last message of the chat, which cannot be true (D-04)."""
 
     code = ErrorCode.INVALID_SEQUENCE
 
@@ -328,7 +330,7 @@ class SequenceAboveHead(Refused):
 
 
 class CursorAhead(Refused):
-    """The reader's cursor is above the head: it comes from another life of the store."""
+    """The reader's cursor is above the head: it comes from another epoch of the store."""
 
     code = ErrorCode.CURSOR_AHEAD
 
@@ -359,7 +361,7 @@ class MessageDeleted(Refused):
 
 
 class EditConflict(Refused):
-    """Another edit came first. Its text is told, so that it can be shown without another read."""
+    """Another edit came first. The error has its text, so it can be shown without another read."""
 
     code = ErrorCode.EDIT_CONFLICT
     sentence = "the message was edited meanwhile; read its current text, then edit that"
@@ -390,7 +392,7 @@ class TooManyReactions(Refused):
 
 
 class InvalidMention(Refused):
-    """A mention reaches members of the chat, at the instant of the message, and no others."""
+    """A mentioned user is not a member of the chat at the instant of the message."""
 
     code = ErrorCode.INVALID_MENTION
 
@@ -405,7 +407,7 @@ class RateLimited(Throttled):
 
 
 class TooManyLogins(Throttled):
-    """The queue before the password hash is full; nothing was looked at."""
+    """The queue for password hashing is full; nothing was checked."""
 
     code = ErrorCode.SERVICE_UNAVAILABLE
 
@@ -428,7 +430,7 @@ class RequestInProgress(Throttled):
 
 
 class Overloaded(Unavailable):
-    """A queue of ours is at its bound; nothing was taken in."""
+    """A queue of the server is full; the request was not accepted."""
 
 
 class DeadlinePassed(Unavailable):
@@ -461,7 +463,8 @@ class LogUnavailable(Unavailable):
 
 
 class CounterMissing(Unavailable):
-    """The chat's counter row is gone: the chat takes no messages until an operator restores it."""
+    """The chat's counter is missing or of no use: the chat takes no messages until an operator
+    restores it."""
 
     def __init__(self, chat_id: str) -> None:
         super().__init__(
@@ -472,13 +475,13 @@ class CounterMissing(Unavailable):
 
 
 def is_away(error: object) -> bool:
-    """True if the store as a whole cannot be asked now. Damage, and a counter that is missing,
-    concern a part of it, and last."""
+    """True if the store as a whole is not available now. Damage and a missing counter concern only
+    a part of it, and do not pass by themselves."""
     return isinstance(error, Unavailable) and not isinstance(error, StoreDamaged | CounterMissing)
 
 
 class IdentityUnavailable(Unavailable):
-    """The keys of the team's identity provider cannot be had, so its tokens cannot be checked."""
+    """The identity provider's keys cannot be fetched, so its tokens cannot be checked."""
 
     sentence = "the keys of the identity provider cannot be fetched now; try again"
 

@@ -11,7 +11,7 @@ from tidewire.domain.messages import Message
 
 
 class MessageAppended(msgspec.Struct, frozen=True, gc=False):
-    """A message was stored. `membership_version` is the roster it was sent to; the connection it
+    """An entry was stored. `membership_version` names the roster it was sent to; the connection it
     came from needs no push."""
 
     message: Message
@@ -88,12 +88,12 @@ class Acknowledged(msgspec.Struct, frozen=True):
 
 
 class StatusMissed(msgspec.Struct, frozen=True, gc=False):
-    """A user has acknowledged what was acknowledged before: a connection that came back, and may
-    have missed the last status of this chat."""
+    """A connection came back and acknowledged what was acknowledged before, so it may have missed
+    the last status of this chat."""
 
     chat_id: ChatId
     user_id: UserId
 
 
 Notice = Acknowledged | StatusMissed
-"""What follows from a write that committed nothing."""
+"""The events of a write that committed nothing."""

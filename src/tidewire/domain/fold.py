@@ -1,9 +1,10 @@
 """What people see of a message: a function of the entries about it, in their order. PURE.
 
-A reader folds each entry into what it shows, as it comes (`fold`). A page of history says what its
-messages are at some moment (`now`), and a reader joins that with what it holds (`join`): every part
-names the sequence that it is of, and of each part the later one counts. So a stale view and the
-entries since then give the fresh view, whatever arrives first and however often.
+A reader folds each entry into the state that it shows, as the entry arrives (`fold`). A page of
+history has the state of its messages at some moment (`now`), and a reader joins that with its own
+state (`join`): every part has the sequence of its entry, and for each part the higher sequence
+counts. So an old state and the entries since then give the current state, in whatever order they
+arrive and however often.
 
 A deletion is final: nothing is shown of a message after it, neither text nor reactions.
 """
@@ -19,15 +20,15 @@ from tidewire.domain.messages import EntryKind, Message
 
 
 class Reaction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One emoji on a message. `count` 0: all who had it took it back; not shown.
+    """One emoji on a message. `count` 0: all users took it back, so it is not shown.
 
-    Its fields may be given by position: a page may have a thousand.
+    Its fields may be given by position, because a page may have a thousand of these.
     """
 
     emoji: str
     count: int
     sequence: int
-    """The entry that the count is of."""
+    """The entry that `count` comes from."""
     is_own: bool = False
     own_sequence: int = 0
     """The reader's own last entry with this emoji, 0 if there is none."""
@@ -36,14 +37,14 @@ class Reaction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class MessageNow(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """What has become of a message. By default nothing: it is as it was written."""
+    """The current state of a message. By default it is as it was written."""
 
     content: str | None = None
     """The text of the last edit; None: as it was written, or deleted."""
     edited_sequence: int = 0
     deleted_sequence: int = 0
     reactions: tuple[Reaction, ...] = ()
-    """By emoji."""
+    """Sorted by emoji."""
 
     @property
     def is_deleted(self) -> bool:
@@ -62,7 +63,7 @@ AS_WRITTEN: Final = MessageNow()
 
 
 def fold(now: MessageNow, entry: Message, reader: UserId) -> MessageNow:
-    """What the target of an entry is after the entry, to a reader. The entry may be an old one."""
+    """The state of an entry's target after the entry, for a reader. The entry may be an old one."""
     amends = entry.amends
     assert amends is not None
     match amends.kind:
@@ -103,12 +104,12 @@ def _joined(one: Iterable[Reaction], other: Iterable[Reaction]) -> tuple[Reactio
 
 
 def _edited(now: MessageNow) -> tuple[int, str]:
-    # Of one edit that is given with its text and without, the text counts: the other is damaged.
+    # If one edit comes with its text and without, the text counts: the other copy is damaged.
     return now.edited_sequence, now.content or ""
 
 
 def _counted(reaction: Reaction) -> tuple[int, int, tuple[UserId, ...]]:
-    # Two may name different users for one count; the order of the two must not matter.
+    # Two reactions of one entry may name different users; the order of the two must not matter.
     return reaction.sequence, len(reaction.users), reaction.users
 
 

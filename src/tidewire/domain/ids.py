@@ -14,7 +14,7 @@ ChatId = NewType("ChatId", str)
 MessageId = NewType("MessageId", str)
 UserId = NewType("UserId", str)
 SYSTEM: Final = UserId("system")
-"""The server itself, where it writes into a chat: it is no member of any."""
+"""The sender id of the server itself, where it writes into a chat. It is not a member of any."""
 SessionId = NewType("SessionId", str)
 ConnectionId = NewType("ConnectionId", str)
 ClientMessageId = NewType("ClientMessageId", str)
@@ -34,18 +34,18 @@ _LOW_BITS: Final = 40
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1
 PLACE_LETTERS: Final = 8
 PLACE_MAX: Final = (1 << 5 * PLACE_LETTERS) - 1
-"""The last number that fits into an id. It is a million million; an id without a place is legal."""
+"""The highest sequence that fits into an id, about 10^12. An id without a place is legal, too."""
 _TIME_END: Final = len(MESSAGE_PREFIX) + 10
 _ERA_BITS: Final = 20
 _ERA_LETTERS: Final = 6
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _DIGITS: Final = str.maketrans(_ALPHABET, "0123456789ABCDEFGHIJKLMNOPQRSTUV")
-"""From Crockford's letters to those that Python reads numbers of base 32 from."""
-# Two base-32 digits at a time: half the work of one by one on the path of every message.
+"""Translates Crockford's letters to those that `int(text, 32)` reads."""
+# Two base-32 digits at a time: half the work of single digits, for every message.
 _PAIRS: Final = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
 _VALUES: Final = {letter: value for value, letter in enumerate(_ALPHABET)}
 _ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
-# Spelled out: with a group that is repeated it takes half as long again.
+# Written out: with a repeated group a match takes one and a half times as long.
 _UUID_PATTERN: Final = "-".join(f"[0-9a-fA-F]{{{count}}}" for count in (8, 4, 4, 4, 12))
 _SAFE_PATTERN: Final = r"[A-Za-z0-9_.:\-]{1,64}"
 _UUID: Final = re.compile(_UUID_PATTERN)
@@ -70,8 +70,8 @@ def ulid_time_ms(ulid: str) -> int:
 
 
 def placed(message_id: MessageId, sequence: int) -> MessageId:
-    """The id of the message at this place in its chat: when it was made, the lowest 40 bits of the
-    given id, by which those of a process differ, and the sequence. Beyond `PLACE_MAX` the given id
+    """The id of the message at this place in its chat: the time and the lowest 40 bits of the given
+    id (the ids of one process differ in these), then the sequence. Above `PLACE_MAX`: the given id
     itself."""
     if sequence > PLACE_MAX:
         return message_id
@@ -84,8 +84,8 @@ def placed(message_id: MessageId, sequence: int) -> MessageId:
 
 
 def place_in(message_id: str) -> int:
-    """The sequence that an id carries, if it carries one: any ULID can be read as if it did. 0: it
-    is the id of no message."""
+    """The sequence that an id carries. An id without a place also gives a number, because any ULID
+    can be read like this. 0: the text is not the id of a message."""
     if not has_form(message_id, MESSAGE_PREFIX):
         return 0
     return int(message_id[-PLACE_LETTERS:].translate(_DIGITS), 32)
@@ -124,7 +124,7 @@ class UlidSource:
         )
 
     def _encode_high(self, high: int) -> str:
-        """All letters but the last eight. The first six are those of a quarter of an hour."""
+        """All letters but the last eight. The first six change every 17 minutes and are cached."""
         time_ms = high >> _LOW_BITS
         era = time_ms >> _ERA_BITS
         if era != self._era:
@@ -170,6 +170,6 @@ def is_safe_token(text: str) -> bool:
 
 
 def are_submission_ids(request_id: str, chat_id: str, client_message_id: str) -> bool:
-    """True for two safe tokens and a UUID. Asked for every message, so in one look: none of them
-    can hold what is put between them."""
+    """True for two safe tokens and a UUID. Called for every message, so it is one regular
+    expression: none of the three can contain the space that separates them."""
     return _SUBMISSION.fullmatch(f"{request_id} {chat_id} {client_message_id}") is not None

@@ -1,4 +1,4 @@
-"""What the event log is behind with: chats of which a push is late. PURE."""
+"""The backlog of the event log: chats of which a push is late. PURE."""
 
 from collections.abc import Iterable
 
@@ -14,11 +14,11 @@ from tidewire.domain.ids import ChatId, UserId
 Former = tuple[UserId, ...]
 """Users whom an event concerns though they are not members of its chat after it."""
 Behind = dict[ChatId, Former]
-"""Chats of which something has not been pushed yet, each with its former members."""
+"""Chats with events that have not been pushed yet, each with its former members."""
 
 
 def subject_of(event: LoggedEvent) -> tuple[ChatId, Former]:
-    """The chat of an event, and who is to be told of it besides the members."""
+    """The chat of an event, and the users who must be told of it besides the members."""
     if isinstance(event, MessageAppended):
         return event.message.chat_id, ()
     chat_id = event.chat.chat_id
@@ -30,7 +30,7 @@ def subject_of(event: LoggedEvent) -> tuple[ChatId, Former]:
 
 
 def gathered(subjects: Iterable[tuple[ChatId, Former]]) -> Behind:
-    """Each chat once."""
+    """The subjects, merged so that each chat appears once."""
     behind: Behind = {}
     for chat_id, former in subjects:
         known = behind.get(chat_id, ())
@@ -39,7 +39,7 @@ def gathered(subjects: Iterable[tuple[ChatId, Former]]) -> Behind:
 
 
 def merged(one: Behind | None, other: Behind | None) -> Behind | None:
-    """What both tell together; None: it may be any chat."""
+    """Both backlogs in one. None, as an argument or result, stands for "it may be any chat"."""
     if one is None or other is None:
         return None
     return gathered([*one.items(), *other.items()])

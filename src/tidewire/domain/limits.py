@@ -1,6 +1,6 @@
 """Hard bounds of the protocol and of the store, in one place, with their relations asserted. PURE.
 
-What an operator may tune lives in the options of the plane concerned; nothing there may pass these.
+Settings that an operator may change are in the options of each plane; none may exceed these bounds.
 """
 
 from collections.abc import Container
@@ -45,7 +45,7 @@ SUBJECT_CHARACTERS_MAX: Final = 256
 PASSWORD_CHARACTERS_MIN: Final = 8
 PASSWORD_CHARACTERS_MAX: Final = 1024
 CLIENT_CHARACTERS_MAX: Final = 120
-"""What is kept of the name that a client gives itself."""
+"""How much of a client's own name is kept."""
 BLOCKS_MAX: Final = 10_000
 """How many people one user may block."""
 LOOKUP_NAMES_MAX: Final = 100
@@ -55,7 +55,7 @@ PREVIEW_CHARACTERS_MAX: Final = 100
 REQUEST_KEY_LIFE_MS: Final = 24 * 3_600_000
 """How long an Idempotency-Key is remembered."""
 REQUEST_PENDING_MS_MAX: Final = 60_000
-"""A request that is not finished by then has died: the next one with its key takes it over."""
+"""A request not finished by then counts as crashed: the next one with its key takes it over."""
 
 EDITS_MAX: Final = 40
 """Edits of one message: few enough that its deletion erases all of them in one transaction."""
@@ -63,7 +63,7 @@ MENTIONS_MAX: Final = 50
 REACTION_KINDS_MAX: Final = 20
 """Different emoji on one message."""
 REACTION_USERS_MAX: Final = 10
-"""Of those who react with an emoji, so many are named; all are counted."""
+"""How many of the users who react with an emoji are named; all are counted."""
 EMOJI_BYTES_MAX: Final = 32
 REASON_CHARACTERS_MAX: Final = 200
 """Why a message was deleted."""
@@ -71,8 +71,8 @@ REASON_CHARACTERS_MAX: Final = 200
 UNREAD_MAX: Final = 100
 """Unread messages are counted up to here; a client shows more as 99+."""
 UNREAD_SCAN_MAX: Final = 1_000
-"""How many messages an unread count looks at, from the last one down. Past that many own ones it
-is a lower bound."""
+"""How many messages an unread count looks at. If more would have to be looked at, for example after
+so many own ones, the count is a lower bound."""
 
 APPEND_SENDS_MAX: Final = 512
 """Sends in one append: one transaction, one sync."""
@@ -86,7 +86,7 @@ RECOVERY_SEQUENCE_JUMP: Final = 10_000
 HEARTBEAT_INTERVAL_MS: Final = 30_000
 IDLE_TIMEOUT_MS: Final = 75_000
 LINE_CLOSED_MS: Final = 10_000
-"""How long a connection's sends to a chat wait for one that was refused (decision 0008)."""
+"""How long a connection's line to a chat stays closed after a refused send (decision 0008)."""
 REQUEST_ID_CHARACTERS_MAX: Final = 64
 
 # A message with its envelope and every byte escaped (\u0001 is six letters) must fit into a frame.
@@ -100,14 +100,14 @@ assert UNREAD_MAX < UNREAD_SCAN_MAX
 
 
 def check(holds: bool, sentence: str) -> None:
-    """A rule of some options: raises ValueError with the sentence if it does not hold."""
+    """Check a rule of some options: raises ValueError with the sentence if it does not hold."""
     if not holds:
         raise ValueError(sentence)
 
 
 def check_numbers(options: Any, *, may_be_zero: Container[str] = ()) -> None:
-    """Every whole number of a dataclass of options is at least 1. Those that are named may be 0,
-    others may be None. Raises ValueError."""
+    """Check that every `int` in a dataclass of options is at least 1, or 0 if `may_be_zero` names
+    it. A field may be None. Raises ValueError."""
     for field in fields(options):
         name, value = field.name, getattr(options, field.name)
         if type(value) is int and name in may_be_zero:

@@ -1,4 +1,4 @@
-"""Where an account got in before: devices and addresses, as marks in a bounded list. PURE.
+"""Devices and addresses from which an account logged in before: a bounded list of marks. PURE.
 
 A login from one of them is not counted together with the tries of strangers, so strangers cannot
 lock the owner out. A mark is a hash: it can be compared, and says nothing to a reader of a backup
@@ -14,7 +14,7 @@ from typing import Final
 from tidewire.domain.ids import UserId
 
 PLACES_MAX: Final = 32
-"""Marks of one account. A login adds two at most; the ones that were not used longest go."""
+"""Marks of one account. A login adds two at most; the least recently used ones are dropped."""
 
 _MARK_BYTES: Final = 12
 
@@ -25,7 +25,7 @@ class PlaceKind(StrEnum):
 
 
 def place_mark(user_id: UserId, kind: PlaceKind, name: str) -> str:
-    """What is stored of a device or an address: 16 letters, different for every account."""
+    """The stored mark of a device or an address: 16 letters, different for every account."""
     text = "\n".join(("tidewire login place", user_id, kind, name))
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
     return base64.urlsafe_b64encode(digest[:_MARK_BYTES]).decode()

@@ -1,9 +1,9 @@
-"""The entries of a chat's log: messages, and what changes them. The wish to append one, and what
-can come of it. PURE.
+"""The entries of a chat's log: messages, and amendments of them. The request to append one, and its
+outcomes. PURE.
 
 An entry is a message, or it amends one: an edit, a deletion or a reaction. All of them are stored
 under the chat's next sequence, and all of them are a `Message` here: an amendment is one that
-`amends`. The rules for targets are in `amendments`, what people see of it all in `fold`.
+`amends`. The rules for targets are in `amendments`; `fold` computes what people see.
 
 These values are built for every message, so they are msgspec structs: a frozen one costs a fraction
 of a frozen dataclass to make.
@@ -45,12 +45,12 @@ from tidewire.domain.limits import (
 )
 
 MENTION_ALL: Final = UserId("@all")
-"""Stands among the mentions for all members. No user id begins so."""
+"""In the mentions it stands for all members. No user id begins with `@`."""
 
 
 class EntryKind(StrEnum):
-    """What an entry of the log is. Stable: kinds are added, and a client holds those that it does
-    not know without showing them."""
+    """The kind of an entry of the log. Stable: kinds are added, and a client keeps entries of kinds
+    that it does not know without showing them."""
 
     MESSAGE = "message"
     EDIT = "edit"
@@ -76,17 +76,17 @@ class MessageBody(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What the author of a message says. Every form of a message has these fields: the frames and
     models of `wire` and the client's outbox inherit them, `Message` repeats them.
 
-    They are keywords, so that a form can put its ids before them: the order of the fields is that
-    of the JSON. A field that is added has a default.
+    They are keyword-only, so that a form can put its ids before them: the order of the fields is
+    that of the JSON. A new field must have a default.
     """
 
     content: str
     content_type: str = CONTENT_TYPE_DEFAULT
     reply_to: int | None = None
-    """The sequence of the message that this one answers. Nothing of that one's text is copied, so
-    its deletion stays one."""
+    """The sequence of the message that this one answers. The text of that message is not copied, so
+    its deletion leaves no copy."""
     mentions: tuple[UserId, ...] = ()
-    """Members who are meant, or `MENTION_ALL`."""
+    """The mentioned members, or `MENTION_ALL`."""
 
     @property
     def is_bare(self) -> bool:
@@ -95,22 +95,22 @@ class MessageBody(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 BESIDE_TEXT: Final = MessageBody.__struct_fields__[2:]
-"""What only some messages say."""
+"""The fields that only some messages use."""
 
 body_of: Final = attrgetter(*MessageBody.__struct_fields__)
-"""The values of the body, of any form of a message."""
+"""Returns the values of the body of any form of a message."""
 
 said_by: Final = attrgetter(*MessageBody.__struct_fields__, "amends")
-"""All that the client chose of an entry, of a send or a stored one. Two with the same say the
-same: a key that comes again with it is a retry."""
+"""Returns all that the client chose of an entry, from a send or a stored entry. If it is equal for
+two entries with the same key, the second one is a retry."""
 
 
 class SendMessage(MessageBody, frozen=True, gc=False, kw_only=True):
-    """The wish to append one entry to a chat: a message, or what it `amends`.
+    """A request to append one entry to a chat: a message, or an amendment (`amends`).
 
-    `message_id` becomes the entry's if it is stored, with its place in the chat; an answer to a
-    retry carries the first one's. `seen_sequence` is what the author had seen when the text was
-    written.
+    If the entry is stored, it gets the `message_id`, with its place in the chat; the answer to a
+    retry has the id of the first send. `seen_sequence` is what the author had seen when the text
+    was written.
     """
 
     chat_id: ChatId
@@ -121,9 +121,9 @@ class SendMessage(MessageBody, frozen=True, gc=False, kw_only=True):
     origin_connection_id: ConnectionId | None = None
     amends: Amendment | None = None
     base: int | None = None
-    """Of an edit: the edit that its author saw last, 0 for none. None: any."""
+    """Of an edit: the edit that its author saw last, 0 for none. None: this is not checked."""
     targets_since_ms: int = 0
-    """Of an edit: an older message may not be edited any more."""
+    """Of an edit: a message created before this instant may not be edited any more."""
 
     @property
     def is_plain(self) -> bool:
@@ -135,13 +135,13 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """A stored entry: a message, or (`amends`) a change of one. `prev_sequence` is the entry before
     it in its chat, 0 for the first.
 
-    Its fields are positional: messages are made in pages.
+    Its fields are positional, because a page makes many messages.
 
     One that was deleted, by the entry `deleted_by`, has neither content nor mentions; the same is
     true of its edits.
 
-    Of one that `is_damaged` only the chat and the two numbers are sure: its bytes are not those
-    that were stored, so its content is left out, and the rest is as it was found (`damage`).
+    If it `is_damaged`, only the chat and the two numbers are certain: its bytes are not those that
+    were stored, so its content is left out, and the rest is as it was found (`damage`).
     """
 
     chat_id: ChatId
@@ -181,7 +181,7 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     moderated: UserId | None = None
     """Of a deletion that was stored now: the author of the message, if that is another user."""
     count: int | None = None
-    """Of a reaction, as `Message.count`, where the store knows it: a retry may be told none."""
+    """Of a reaction, as `Message.count`. None if the store does not know it (only for a retry)."""
 
 
 AppendOutcome = Appended | TidewireError
@@ -191,8 +191,8 @@ AppendOutcome = Appended | TidewireError
 class MessagePage(msgspec.Struct, frozen=True):
     """Messages of one chat, ascending, none missing between them.
 
-    `synced_through`: the reader is complete up to here. `head`: the last message of the chat when
-    the page was read.
+    `synced_through`: the reader is complete up to here. `head`: the sequence of the chat's last
+    entry when the page was read.
     """
 
     messages: Sequence[Message]
@@ -211,8 +211,8 @@ def new_send(
     seen_sequence: int | None,
     origin_connection_id: ConnectionId | None = None,
 ) -> SendMessage:
-    """The send of a body. Spelled out, as `append.message_of` is: both are called for every
-    message. What `amends` is put into it afterwards."""
+    """The send of a body. Written out field by field, as `append.message_of` is, because both are
+    called for every message. `amends` is put into it afterwards."""
     return SendMessage(
         content=body.content,
         content_type=body.content_type,
@@ -220,7 +220,7 @@ def new_send(
         mentions=body.mentions,
         chat_id=chat_id,
         sender_id=sender_id,
-        # One UUID is one key, however its letters are written.
+        # The same UUID in upper and in lower case is the same key.
         client_message_id=ClientMessageId(client_message_id.lower()),
         message_id=message_id,
         seen_sequence=seen_sequence,
@@ -243,7 +243,7 @@ def cut_page(
 
 
 def check_send(send: SendMessage) -> None:
-    """Refuse what no store takes; raises the refusals about an entry."""
+    """Check what can be checked without a store; raises the refusals about an entry."""
     if send.amends is None:
         check_body(send)
     else:
@@ -254,7 +254,7 @@ def check_send(send: SendMessage) -> None:
 
 
 def check_body(body: MessageBody) -> None:
-    """Refuse what no message can say; raises the refusals about a content and what is with it."""
+    """Check a message's body; raises the refusals about its content, reply and mentions."""
     _check_text(body)
     if body.reply_to is not None:
         _check_sequence("reply_to", body.reply_to)
@@ -263,7 +263,7 @@ def check_body(body: MessageBody) -> None:
 
 
 def check_amendment(body: MessageBody, amends: Amendment, base: int | None = None) -> None:
-    """Refuse what no edit, deletion or reaction can be, whatever its target."""
+    """Check an edit, a deletion or a reaction, as far as that is possible without its target."""
     _check_sequence("target", amends.target)
     if not body.is_bare:
         raise InvalidMessage("only a message replies and mentions; an edit keeps those it has")
@@ -314,7 +314,7 @@ def _check_emoji(emoji: str) -> None:
     size_bytes = _size_bytes("emoji", emoji)
     if not 1 <= size_bytes <= EMOJI_BYTES_MAX:
         raise InvalidMessage(f"an emoji has 1 to {EMOJI_BYTES_MAX} bytes; this has {size_bytes}")
-    # Emoji are joined and coloured by marks that are not printable; spaces and controls are none.
+    # Emoji contain joiners and colour marks that are not printable, but no spaces or controls.
     if any(one.isspace() or unicodedata.category(one) == "Cc" for one in emoji):
         raise InvalidMessage("an emoji has no spaces and no control characters")
 

@@ -11,11 +11,12 @@ them."""
 _DIRECTIONS: Final = frozenset(
     "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 )
-"""Unicode's Bidi_Control: they turn the text around them, and so another person's line."""
+"""Unicode's Bidi_Control: they change the direction of the text around them, so a name could change
+another person's line."""
 _BLANKS: Final = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters and symbols that are drawn as nothing."""
 _TAGS: Final = range(0xE0000, 0xE1000)
-"""A plane of characters that are drawn as nothing, most of them not assigned yet."""
+"""A range of characters that are drawn as nothing, most of them not assigned yet."""
 
 RESERVED_NAMES: Final = frozenset(
     {
@@ -46,12 +47,13 @@ RESERVED_NAMES: Final = frozenset(
         "webmaster",
     }
 )
-"""What people take for the server or for those who run it. An operator may give them, to a person
-who is that, or to a program."""
+"""Names that look like the server's or its operators'. An operator may give them to a person in
+that role, or to a program."""
 
 
 def check_shown_name(name: str, what: str, characters_max: int) -> str:
-    """The name if it may be one; raises InvalidOperation, whose sentence begins with `what`."""
+    """Returns the name if it is valid; else raises InvalidOperation, whose sentence begins with
+    `what`."""
     if not name or len(name) > characters_max:
         raise InvalidOperation(f"{what} has 1 to {characters_max} characters")
     if name != name.strip():
@@ -66,7 +68,7 @@ def check_shown_name(name: str, what: str, characters_max: int) -> str:
 
 
 def check_not_reserved(name: str, what: str) -> str:
-    """The name if people may give it to themselves; raises InvalidOperation."""
+    """Returns the name if people may give it to themselves; else raises InvalidOperation."""
     if name_key(name) in RESERVED_NAMES:
         raise InvalidOperation(
             f"{what} cannot be {name!r}: this name is reserved; the operator of the server can "
@@ -76,13 +78,14 @@ def check_not_reserved(name: str, what: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """What a name looks like at a glance: letters and digits only, whatever their case and form."""
+    """The form in which names are compared: letters and digits only, without case and variants."""
     plain = unicodedata.normalize("NFKC", name).casefold()
     return "".join(character for character in plain if character.isalnum())
 
 
 def _is_visible(character: str) -> bool:
-    """True for letters, digits, signs, and what a newer Unicode may have made of the unassigned."""
+    """True for letters, digits and signs, and for unassigned characters, because a newer Unicode
+    may define them."""
     if character in _BLANKS or ord(character) in _TAGS:
         return False
     category = unicodedata.category(character)

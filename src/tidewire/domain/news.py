@@ -1,7 +1,7 @@
-"""What the processes of a cluster tell each other about where the members of a chat stand. PURE.
+"""News between the processes of a cluster about the positions of a chat's members. PURE.
 
-Only what was committed is told, after its commit. A head is told with the membership version that
-it was committed under: who knows the members of that version may show ticks up to that head.
+News tells only of commits, after them. A head comes with the membership version that it was
+committed under: a process that knows the members of that version may show ticks up to that head.
 """
 
 import msgspec
@@ -23,18 +23,18 @@ class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ChatNews(msgspec.Struct, frozen=True, array_like=True):
-    """`membership_version` and `head` were so at one commit; 0: nothing is said about them."""
+    """`membership_version` and `head` are those of one commit; 0: the news does not have them."""
 
     chat_id: ChatId
     membership_version: int = 0
     head: int = 0
     moves: tuple[Move, ...] = ()
     is_change: bool = False
-    """The commit changed the members: one who was waited for may be a member no longer."""
+    """The commit changed the members, so ticks may no longer have to wait for one of them."""
 
 
 class ChatStanding(msgspec.Struct, frozen=True):
-    """A chat as it was read: the head row first, then the members and where they stand."""
+    """A chat as it was read: the head row first, then the members and their positions."""
 
     chat_id: ChatId
     membership_version: int

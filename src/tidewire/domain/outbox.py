@@ -1,8 +1,8 @@
-"""The outbox: which commits the event log has not got yet, and who looks after which of them. PURE.
+"""The outbox: commits that the event log may not have yet, and which relay publishes them. PURE.
 
 A commit leaves one row. A row of messages names their sequences: the messages themselves are in
-their table. A row of a change carries the event, because the state it tells of goes on changing.
-Rows lie in shards by their chat, those of a chat in the order of their commits.
+their table. A row of a change carries the event, because the state of the chat may change again.
+Rows are in shards by their chat, the rows of a chat in the order of their commits.
 """
 
 import zlib
@@ -18,7 +18,7 @@ SHARDS: Final = 64
 
 
 class OutboxKey(msgspec.Struct, frozen=True):
-    """Where a row lies."""
+    """The place of a row."""
 
     shard: int
     row: str
@@ -34,7 +34,7 @@ class PersistedMessages(msgspec.Struct, frozen=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A row that cannot be read: it stays for people to look at."""
+    """A row that cannot be read. It stays, so that an operator can examine it."""
 
     reason: str
 
@@ -47,7 +47,7 @@ class OutboxRow(msgspec.Struct, frozen=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A shard that one relay looks after until a time of the wall clock."""
+    """The right of one relay to publish a shard's rows, until a time of the wall clock."""
 
     shard: int
     owner: str
@@ -55,7 +55,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class LeaseTable(msgspec.Struct, frozen=True):
-    """Who is there to look after shards, and who does; what has run out is not in it."""
+    """The relays that are running, and the leases that they hold; without expired ones."""
 
     relays: tuple[str, ...]
     leases: tuple[Lease, ...]

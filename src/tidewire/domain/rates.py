@@ -1,16 +1,16 @@
-"""The rate limiter: a burst at once, then evenly so many in a while, for each of many keys. PURE.
+"""The rate limiter: for each of many keys a burst at once, then a steady rate. PURE.
 
-A bucket is one number, the instant at which it is full again (the generic cell rate algorithm). A
-key that has rested is the same as a key that is not known, so a full bucket can be forgotten.
+A bucket is one number, the instant at which it is full again (the generic cell rate algorithm). An
+idle key is the same as an unknown key, so a full bucket can be forgotten.
 Times are milliseconds of a monotonic clock; they only go forward.
 
-In a cluster each process holds its own limits, at once and by itself. Beside them stands a
-`SharedView`: what this process has used is added to what all have used every now and then, and what
-comes back is held too. So several processes allow one limit together, plus what each may allow
-before it has heard of the others: a burst each, and what the rate allows between two exchanges.
-That surplus is counted like all else, so it is paid back, and in the long run the rate is one
-process's. What is used counts from its exchange on, so a bucket may fill up by one such period
-later. Nothing heard: the own limits.
+In a cluster each process enforces its own limits, at once and by itself. Beside them it has a
+`SharedView`: from time to time the process adds its own use to the use of all processes, and also
+enforces the total that comes back. So the processes together allow one limit, plus what each may
+allow before it has heard of the others: a burst each, and what the rate allows between two
+exchanges. That surplus is counted, too, so it is paid back, and in the long run the rate is that of
+one process. Use counts from its exchange on, so a bucket may be full again one such period later.
+If nothing is heard of the others, the process's own limits remain.
 """
 
 from collections import deque
@@ -22,17 +22,17 @@ Key = TypeVar("Key")
 
 _US_PER_MS: Final = 1000
 _CANDIDATES: Final = 8
-"""At the bound, among how many keys the one to forget is chosen."""
+"""Among how many keys the one to forget is chosen when there are too many."""
 _LOOKS: Final = 256
-"""How many keys are looked at at once to forget some: a hundred thousand that are full again at
-once are forgotten bit by bit."""
+"""How many keys one cleanup checks: if a hundred thousand are full again at once, they are
+forgotten in many small cleanups."""
 _REST_US: Final = 100_000
-"""After a look that found few to forget, how long none is taken: a look with every key that comes
-would cost more than the limits themselves."""
+"""How long to wait with the next cleanup after one that found few keys to forget: a cleanup for
+every new key would cost more than the limits themselves."""
 
 
 class Rate:
-    """So many in a while, and so many at once. Shared by all buckets that are held to it."""
+    """A rate, `count` in `per_ms`, and a burst at once. Shared by all buckets that it limits."""
 
     __slots__ = ("_slack_us", "burst", "capacity_us", "interval_us")
 
@@ -42,13 +42,13 @@ class Rate:
         assert burst >= 1
         self.burst = burst
         self.interval_us = max(1, per_ms * _US_PER_MS // count)
-        """How long one takes to come back."""
+        """The time after which one more is allowed."""
         self.capacity_us = burst * self.interval_us
         """How long a bucket takes from empty to full."""
         self._slack_us = self.capacity_us - self.interval_us
 
     def wait_ms(self, full_at_us: int, now_ms: int, count: int = 1) -> int:
-        """How long to wait before so many more are allowed; 0 if they are allowed now."""
+        """How long to wait before `count` more are allowed; 0 if they are allowed now."""
         used_us = full_at_us - now_ms * _US_PER_MS
         if count == 1:
             excess_us = used_us - self._slack_us
@@ -57,14 +57,14 @@ class Rate:
         return 0 if excess_us <= 0 else -(-excess_us // _US_PER_MS)
 
     def spent(self, full_at_us: int, now_ms: int, count: int = 1) -> int:
-        """When the bucket is full again, after so many more."""
+        """When the bucket is full again, after `count` more."""
         now_us = now_ms * _US_PER_MS
-        # A call of max() costs more than all the rest, once for every message.
+        # A call of max() would cost more than all the rest, and this runs for every message.
         from_us = full_at_us if full_at_us > now_us else now_us  # noqa: FURB136
         return from_us + count * self.interval_us
 
     def taken(self, full_at_us: int, now_ms: int) -> int:
-        """`spent` for one more that is allowed now; else how long to wait, in ms below zero."""
+        """`spent` for one more, if that is allowed now; else how long to wait, as negative ms."""
         now_us = now_ms * _US_PER_MS
         excess_us = full_at_us - now_us - self._slack_us
         if excess_us > 0:
@@ -75,8 +75,8 @@ class Rate:
 class Limiter(Generic[Key]):
     """A bucket of one rate for each of many keys, in bounded memory.
 
-    At the bound, of some of the keys the one that has used least is forgotten: filling the memory
-    with new keys does not free a key that is held back.
+    At the bound it takes some of the keys and forgets the one that has used least. So new keys
+    that fill the memory do not free a key that is being limited.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class Limiter(Generic[Key]):
         self.rate = rate
         self._keys_max = keys_max
         self._full_at_us: dict[Key, int] = {}
-        # The same keys, in the order in which they are looked at to forget some.
+        # The same keys, in the order in which `_forget` checks them.
         self._order: deque[Key] = deque()
         self._look_at_us = 0
         self._shared: SharedView | None = None
@@ -104,21 +104,21 @@ class Limiter(Generic[Key]):
         return len(self._full_at_us)
 
     def share(self, name_of: Callable[[Key], str] = str) -> "SharedView":
-        """Hold keys also to what other processes have used of this rate. The caller exchanges the
+        """Limit keys also by what other processes have used of this rate. The caller exchanges the
         view with them."""
         self._name_of = name_of
         self._shared = SharedView(self.rate, keys_max=self._keys_max)
         return self._shared
 
     def wait_ms(self, key: Key, now_ms: int, count: int = 1) -> int:
-        """How long this key has to wait before so many are allowed; 0: now. Spends nothing."""
+        """How long this key has to wait before `count` are allowed; 0: now. Spends nothing."""
         wait_ms = self.rate.wait_ms(self._full_at_us.get(key, 0), now_ms, count)
         if self._shared is None:
             return wait_ms
         return max(wait_ms, self._shared.wait_ms(self._name_of(key), now_ms, count))
 
     def spend(self, key: Key, now_ms: int, count: int = 1) -> None:
-        """Count so many, allowed or not; a negative count gives back."""
+        """Spend `count`, allowed or not; a negative count gives back."""
         known = self._full_at_us
         before_us = known.get(key, 0)
         full_at_us = self.rate.spent(before_us, now_ms, count)
@@ -130,9 +130,9 @@ class Limiter(Generic[Key]):
             self._shared.spend(self._name_of(key), now_ms, count)
 
     def take(self, key: Key, now_ms: int, count: int = 1) -> int:
-        """0, and so many are spent; or how long to wait, and nothing is."""
+        """Spend `count` and return 0, or spend nothing and return how long to wait, in ms."""
         if count == 1 and self._shared is None:
-            # On the path of every message: the same as below, in one call.
+            # Every message comes here: the same as below, in one call.
             before_us = self._full_at_us.get(key, 0)
             full_at_us = self.rate.taken(before_us, now_ms)
             if full_at_us < 0:
@@ -167,7 +167,7 @@ class Limiter(Generic[Key]):
             del known[least]
 
     def _forget(self, now_us: int) -> None:
-        """Forget full buckets, of some that were not looked at for longest."""
+        """Forget full buckets, among the keys that were not checked for the longest time."""
         known, order = self._full_at_us, self._order
         looks = min(_LOOKS, len(order))
         kept = 0
@@ -178,7 +178,7 @@ class Limiter(Generic[Key]):
             else:
                 order.append(key)
                 kept += 1
-        # While most of them can go, there may be more.
+        # If most of them were forgotten, there may be more: the next call need not wait.
         self._look_at_us = now_us + _REST_US if 2 * kept >= looks else 0
 
 
@@ -189,13 +189,13 @@ class SharedView(Limiter[str]):
 
     def __init__(self, rate: Rate, *, keys_max: int) -> None:
         super().__init__(rate, keys_max=keys_max)
-        # What was used here since the last exchange; 0: only asked for.
+        # What was used here since the last exchange; 0: nothing, but the total is wanted.
         self._used: dict[str, int] = {}
 
     def wait_ms(self, key: str, now_ms: int, count: int = 1) -> int:
         wait_ms = super().wait_ms(key, now_ms, count)
         if wait_ms:
-            # Others may go on using it meanwhile: ask.
+            # Others may go on using it meanwhile: ask for the total.
             self._add(key, 0)
         return wait_ms
 
@@ -204,16 +204,16 @@ class SharedView(Limiter[str]):
         super().spend(key, now_ms, count)
 
     def take_used(self, count_max: int) -> list[tuple[str, int]]:
-        """What to tell the others, at most so many keys, the longest waiting first."""
+        """What to tell the others, at most `count_max` keys, the longest waiting first."""
         taken = list(islice(self._used.items(), count_max))
         for key, _ in taken:
             del self._used[key]
         return taken
 
     def learn(self, key: str, left_us: int, now_ms: int) -> None:
-        """All together have used so much of it that the bucket is full again in so long."""
+        """Note the use of all processes together: the bucket is full again in `left_us`."""
         now_us = now_ms * _US_PER_MS
-        # What was used here while the answer was on its way is not in it.
+        # The answer does not contain what was used here while it was on its way.
         since_us = self._used.get(key, 0) * self.rate.interval_us
         self._put(key, now_us + left_us + since_us, now_us)
 

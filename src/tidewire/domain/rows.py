@@ -1,7 +1,7 @@
-"""An entry as a row: what every entry has, each field by itself, and the rest as one text. PURE.
+"""An entry as a row: a column for each field that every entry has, and `extra` for the rest. PURE.
 
-Few entries have more than the first fields. So a store keeps the others in one more column, JSON
-without what is absent, and a plain message has nothing there.
+Few entries have more than the first fields. So a store keeps the others, but `target` and
+`deleted_by`, in one more column, `extra`: JSON without absent fields. A plain message has none.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tidewire.domain.ids import UserId
 from tidewire.domain.messages import Amendment, EntryKind, Message
 
 PLAIN_FIELDS: Final = Message.__struct_fields__[:9]
-"""What every entry has, up to the time."""
+"""The fields that every entry has, up to the time."""
 ROW_FIELDS: Final = (*PLAIN_FIELDS, "target", "extra", "deleted_by")
 NUMBER_FIELDS: Final = frozenset(
     {"sequence", "prev_sequence", "created_at_ms", "target", "deleted_by"}
@@ -48,7 +48,7 @@ def row_of(message: Message) -> tuple[Any, ...]:
 
 
 def extra_of(message: Message) -> str | None:
-    """What only some entries have, as text; None if it has nothing of it."""
+    """The fields that only some entries have, as text; None if the entry has none of them."""
     amends = message.amends
     if amends is not None:
         extra = _Extra(amends.kind, amends.emoji, amends.is_on, message.count, amends.reason)
@@ -60,7 +60,7 @@ def extra_of(message: Message) -> str | None:
 
 
 def entry_of_row(row: Sequence[Any]) -> Message:
-    """The entry of the values of `ROW_FIELDS`. Raises ValueError if they are none."""
+    """The entry of the values of `ROW_FIELDS`. Raises ValueError if they do not form one."""
     target, extra_text, deleted_by = row[NOT_PLAIN:]
     extra = _NOTHING if extra_text is None else _decode(extra_text)
     amends = None

@@ -1,6 +1,6 @@
-"""Rules of sessions: which ones end for a new login, and what a refresh token is worth. PURE.
+"""Rules of sessions: which ones end for a new login, and whether a refresh token is accepted. PURE.
 
-Every engine reads the facts, asks here, and writes what is decided.
+Every engine reads the facts, calls these functions, and writes the decision.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from tidewire.domain.ids import SessionId
 
 
 class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session with what is stored of its refresh tokens."""
+    """A session with the stored data of its refresh tokens."""
 
     session: Session
     refresh_hash: bytes | None
@@ -54,7 +54,8 @@ def judge_refresh(
 
 
 def _refreshed(session: Session, command: RotateRefresh, now_ms: int) -> Session:
-    """In use now, from here, and good for another life: an active device stays logged in."""
+    """The session after a refresh: active now, from this address and client, with a new lifetime.
+    So an active device stays logged in."""
     expires_at_ms = max(session.expires_at_ms, now_ms + command.life_ms)
     return msgspec.structs.replace(
         session,
@@ -67,7 +68,7 @@ def _refreshed(session: Session, command: RotateRefresh, now_ms: int) -> Session
 
 
 def _bounded(session: Session, command: RotateRefresh, expires_at_ms: int) -> int:
-    """That instant, or an earlier one: when the session ends however active it is."""
+    """That instant, or the end of the session's longest lifetime if that comes earlier."""
     if command.life_ms_max is None:
         return expires_at_ms
     return min(expires_at_ms, session.created_at_ms + command.life_ms_max)
@@ -78,8 +79,8 @@ def make_room(
 ) -> tuple[list[SessionId], list[SessionId]]:
     """The user's sessions that have expired, and those that end for this one.
 
-    The same device's ends, and beyond the bound those that were not in use for the longest time.
-    Bots take no place and give none up.
+    The session of the same device ends and, if there are too many, those that were not in use for
+    the longest time. Bots' sessions do not count and do not end for a login.
     """
     if session.kind is not SessionKind.LOGIN:
         return [], []

@@ -10,9 +10,9 @@ from tidewire.domain.limits import DISPLAY_NAME_CHARACTERS_MAX, USERNAME_CHARACT
 from tidewire.domain.names import check_not_reserved, check_shown_name
 
 DELETED_NAME: Final = "Deleted account"
-"""What a deleted account is called in chats and beside its messages, which stay."""
+"""The name of a deleted account in chats and beside its messages, which stay."""
 ERASED_PREFIX: Final = "erased-"
-"""Before the letters of its id: the user name of an account that was erased."""
+"""The user name of an erased account is this and then the letters of its id."""
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     def made(
         cls, user_id: UserId, username: str, display_name: str | None, *, now_ms: int
     ) -> "User":
-        """A new user, shown by the user name if there is no other."""
+        """A new user; the display name is the user name if no other is given."""
         return cls(
             user_id=user_id,
             username=username,
@@ -52,11 +52,11 @@ class PendingDeletion(msgspec.Struct, frozen=True):
 
     user: User
     erases: bool = False
-    """The person has asked that the messages go too, and the name."""
+    """The person has asked to have the messages and the name erased, too."""
 
 
 def as_deleted(user: User, *, now_ms: int) -> User:
-    """The user once the account is deleted: what others see is DELETED_NAME. Again is the same."""
+    """The user after the account is deleted: others see DELETED_NAME. Again changes nothing."""
     if user.deleted_at_ms is not None:
         return user
     return msgspec.structs.replace(
@@ -69,8 +69,8 @@ def as_deleted(user: User, *, now_ms: int) -> User:
 
 
 def as_erased(user: User, *, now_ms: int) -> User:
-    """The deleted account under a pseudonym, so that nothing names the person any more. The name
-    is free again: nothing is left that one could take for that person's. Again is the same."""
+    """The deleted account under a pseudonym, so that nothing names the person any more. The name is
+    free again: nothing is left that could be mistaken for that person's. Again changes nothing."""
     if user.deleted_at_ms is None:
         raise InvalidOperation("only a deleted account can be erased; delete it first")
     pseudonym = ERASED_PREFIX + user.user_id[-26:].lower()
@@ -80,21 +80,22 @@ def as_erased(user: User, *, now_ms: int) -> User:
 
 
 def as_renamed(user: User, display_name: str, *, now_ms: int) -> User:
-    """The user under another display name. A deleted account is not found any more."""
+    """The user with another display name. Raises UserNotFound for a deleted account."""
     if not user.can_join:
         raise UserNotFound(user.user_id)
     return msgspec.structs.replace(user, display_name=display_name, updated_at_ms=now_ms)
 
 
 def as_disabled(user: User, *, now_ms: int) -> User:
-    """The user once disabled. Again is the same."""
+    """The user after being disabled. Again changes nothing."""
     if user.disabled_at_ms is not None:
         return user
     return msgspec.structs.replace(user, disabled_at_ms=now_ms)
 
 
 def as_enabled(user: User, *, now_ms: int) -> User:
-    """The user once let in again, at a later time than ever before. Again is the same."""
+    """The user after being enabled again, at a later time than ever before. Again changes
+    nothing."""
     if user.disabled_at_ms is None:
         return user
     check_enable(user)
@@ -108,20 +109,20 @@ def check_may_log_in(user: User) -> None:
 
 
 def check_enable(user: User) -> None:
-    """May a disabled user be let in again?"""
+    """May a disabled user be enabled again?"""
     if user.deleted_at_ms is not None:
         raise InvalidOperation("this account was deleted; it cannot be enabled again")
 
 
 def check_username(username: str) -> str:
-    """The name if it may be one: 1 to 64 letters, digits and . _ : - (no spaces)."""
+    """Returns the name if it is valid: 1 to 64 letters, digits and . _ : - (no spaces)."""
     if not is_safe_token(username):
         raise InvalidOperation("a user name has 1 to 64 letters, digits and . _ : -")
     return username
 
 
 def check_chosen_username(username: str) -> str:
-    """The name if people may give it to themselves: none that passes for the server's own."""
+    """Returns the name if people may give it to themselves: it must not look like the server's."""
     return check_not_reserved(check_username(username), "a user name")
 
 
@@ -131,8 +132,8 @@ def check_chosen_display_name(name: str) -> str:
 
 
 def fallback_username(user_id: UserId, wanted: str | None) -> str:
-    """A name that is as good as unique, for an account whose own is taken (still to be recognised
-    by it) or cannot be used here."""
+    """A practically unique name, for an account whose own name is taken (the result begins with it)
+    or cannot be used here."""
     letters = user_id[-26:].lower()
     if wanted is None:
         return f"u-{letters}"
@@ -140,5 +141,5 @@ def fallback_username(user_id: UserId, wanted: str | None) -> str:
 
 
 def check_display_name(name: str) -> str:
-    """The name if it may be one: 1 to 64 characters, all of them fit to be shown in a line."""
+    """Returns the name if it is valid: 1 to 64 characters that can be shown in one line."""
     return check_shown_name(name, "a display name", DISPLAY_NAME_CHARACTERS_MAX)
