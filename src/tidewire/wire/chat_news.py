@@ -11,7 +11,7 @@ encode_news: Final = msgspec.msgpack.Encoder().encode
 
 
 def decode_news(body: bytes) -> ChatNews | None:
-    """None: it is none that this version knows, and may be about anything."""
+    """The news in these bytes. None: this version cannot read it, so it may be about any chat."""
     try:
         return _DECODER.decode(body)
     except (ValueError, RecursionError):

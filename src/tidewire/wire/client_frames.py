@@ -1,4 +1,4 @@
-"""What a client may say: the frames from client to server, as a tagged union. PURE.
+"""The frames from client to server, as a tagged union. PURE.
 
 The envelope is `{type, request_id?, timestamp?, payload}`; `trace_context` and every other field
 that is not named here is ignored. Types and number ranges are declared here and checked while
@@ -44,7 +44,7 @@ class _SendMessageBody(MessageBody, frozen=True, gc=False, kw_only=True, omit_de
     seen_sequence: Cursor | None = None
     """What the author had seen when the text was written; it bounds the implicit read."""
     is_first: bool = False
-    """Nothing that was sent before it is to come first: opens a line that a refusal has closed."""
+    """True opens a line that a refusal has closed: no earlier send has to come before this one."""
 
 
 class SendMessagePayload(_SendMessageBody, frozen=True, gc=False):
@@ -57,7 +57,7 @@ class SendMessageFrame(_RequestFrame, frozen=True, gc=False, kw_only=True, tag="
 
 
 class _AmendPayload(_Payload, frozen=True, gc=False, kw_only=True):
-    """The beginning of what edits, deletes or reacts: it names a message of the same chat."""
+    """The first fields of an edit, a deletion or a reaction. The target is in the same chat."""
 
     client_message_id: ClientMessageId
     chat_id: ChatId
@@ -154,7 +154,7 @@ AmendFrame = EditMessageFrame | DeleteMessageFrame | ReactFrame
 AmendPayload = EditMessagePayload | DeleteMessagePayload | ReactPayload
 SubmitPayload = SendMessagePayload | AmendPayload
 SubmitFrame = SendMessageFrame | AmendFrame
-"""What asks for an entry in a chat's log. Each is answered with a `send_message_ack`."""
+"""The frames that ask for an entry in a chat's log, each answered with a `send_message_ack`."""
 SUBMIT_FRAMES: Final = (SendMessageFrame, EditMessageFrame, DeleteMessageFrame, ReactFrame)
 """The same for `isinstance`, which takes three times as long with a union."""
 OneWayFrame = AckFrame | ReadFrame | TypingStartFrame | TypingStopFrame
@@ -162,8 +162,8 @@ ClientFrame = SubmitFrame | SyncRequestFrame | DigestRequestFrame | HeartbeatFra
 
 
 def amendment_of(payload: AmendPayload) -> tuple[MessageBody, Amendment, int | None]:
-    """What a frame wants to do to its target: its text, which only an edit has, the amendment, and
-    the edit that its author saw last."""
+    """The text of a frame (only an edit has one), the amendment that it asks for, and the edit that
+    its author saw last."""
     match payload:
         case EditMessagePayload():
             amends = Amendment(kind=EntryKind.EDIT, target=payload.target)

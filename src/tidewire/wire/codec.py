@@ -1,7 +1,7 @@
 """Bytes to frames and back. PURE.
 
-What a peer sends never raises: it is a frame, or a `FrameRefusal` that says what is wrong and how
-to answer it. What raises is misuse by our own side (a frame that cannot be encoded).
+Input from a peer never raises: the result is a frame, or a `FrameRefusal` that says what is wrong
+and how to answer it. Only misuse by our own side raises (a frame that cannot be encoded).
 """
 
 import re
@@ -43,13 +43,13 @@ SENTENCE_CHARACTERS_MAX: Final = 200
 
 
 class FrameRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a frame was not taken, and how to answer.
+    """Why a frame was refused, and how to answer.
 
     `request_id` is the frame's own, if it had a valid one and its type is answered at all.
     `counts_against_budget`: too many of these end the connection. A text that is too long or of a
     wrong kind is no offence, and an unknown type may come from a newer client (K-09, N-10): these
-    use up what a connection may send of small frames.
-    `frame_type` is what the frame called itself; None if that is no plain word.
+    count against the connection's limit of small frames instead.
+    `frame_type` is the frame's own `type`; None if that is not a plain word.
     """
 
     code: ErrorCode
@@ -73,7 +73,7 @@ class UnknownFrame(msgspec.Struct, frozen=True):
 
 
 class _Envelope(msgspec.Struct):
-    """The least that tells what a frame is, whatever else is wrong with it."""
+    """The fields that identify a frame, whatever else is wrong with it."""
 
     type: object = None
     request_id: object = None
@@ -117,13 +117,13 @@ _HALF_PAIR: Final = re.compile(
 
 
 def decode_client_frame(data: bytes | str | memoryview) -> ClientFrame | FrameRefusal:
-    """What a client said, or why it is refused. Never raises."""
+    """The frame of a client, or why it is refused. Never raises."""
     try:
         if len(data) > FRAME_BYTES_MAX or (
             isinstance(data, str) and len(data.encode()) > FRAME_BYTES_MAX
         ):
             return _OVERSIZE
-        # The decoder does not look into texts that it skips; this makes the whole frame UTF-8.
+        # The decoder does not check texts that it skips; `str` checks that all of it is UTF-8.
         frame = _CLIENT_DECODER.decode(data if isinstance(data, str) else str(data, "utf-8"))
     except (ValueError, RecursionError) as error:
         return _refuse_client_frame(data, error)
@@ -131,11 +131,11 @@ def decode_client_frame(data: bytes | str | memoryview) -> ClientFrame | FrameRe
 
 
 def decode_client_frames(data: bytes | memoryview) -> Iterable[ClientFrame | FrameRefusal]:
-    """What a client said that may send arrays: one frame, or those of an array, in order. Never
-    raises, also not when it is iterated over.
+    """The frames of a client that may send arrays: one, or those of an array, in order. Never
+    raises, also not during iteration.
 
-    A bad element is refused alone. An array that is no JSON, is empty, too long or nested is one
-    refusal, and nothing of it is taken.
+    A bad element is refused alone. An array that is not JSON, is empty, too long or nested is one
+    refusal, and no frame of it is accepted.
     """
     if len(data) > FRAME_BYTES_MAX:
         return (_OVERSIZE,)
@@ -151,7 +151,7 @@ def decode_client_frames(data: bytes | memoryview) -> Iterable[ClientFrame | Fra
 def decode_server_frame(
     data: bytes | str | memoryview,
 ) -> ServerFrame | UnknownFrame | FrameRefusal:
-    """What a server said. Never raises. How long a frame may be is the transport's business."""
+    """The frame of a server. Never raises. The transport limits the length of a frame."""
     try:
         return _SERVER_DECODER.decode(data if isinstance(data, str) else str(data, "utf-8"))
     except (ValueError, RecursionError) as error:
@@ -170,7 +170,7 @@ def decode_server_frame(
 def decode_server_frames(
     data: bytes | memoryview,
 ) -> Iterable[ServerFrame | UnknownFrame | FrameRefusal]:
-    """What a server said: one frame, or those of an array, in order. Never raises."""
+    """The frames of a server: one, or those of an array, in order. Never raises."""
     try:
         said = _SERVER_BATCH_DECODER.decode(str(data, "utf-8"))
     except (ValueError, RecursionError):
@@ -199,11 +199,11 @@ def encode_plain_push(entry: bytes | memoryview) -> bytes:
 
 
 def refusal_payload(refusal: FrameRefusal) -> ErrorPayload:
-    """What the peer is told of a refusal, if it is answered."""
+    """The payload that tells the peer of a refusal, if it is answered."""
     return ErrorPayload(code=refusal.code, message=refusal.message, details=refusal.details)
 
 
-# Nothing of such a frame is read, also not its request_id: a transport cuts it off before us.
+# No part of such a frame is read, not even its request_id: a transport cuts it off before us.
 _OVERSIZE: Final = FrameRefusal(
     code=ErrorCode.MESSAGE_TOO_LARGE,
     message=f"a frame has at most {FRAME_BYTES_MAX} bytes",
@@ -223,16 +223,16 @@ def _split(
     decode: Callable[[bytes | str | memoryview], Decoded],
     refusal: Decoded | None = None,
 ) -> Iterable[Decoded]:
-    """The elements of a message whose frames cannot all be decoded, each by itself and only when
-    its turn has come; or the whole message, if it is no array. With a `refusal`: that, if the array
-    breaks the bounds of one or cannot be read."""
+    """Decode a message whose frames cannot be decoded all at once: each element by itself, and only
+    when the iteration reaches it; or the whole message, if it is not an array. If `refusal` is
+    given, it is the result for an array that breaks the bounds or cannot be read."""
     try:
         text = str(data, "utf-8")
     except UnicodeDecodeError:
         return (decode(data),)
     try:
-        # With half a surrogate pair in it an array cannot be read. The replacement has as many
-        # letters, so each element is found where it was.
+        # An array with half a surrogate pair cannot be read. The replacement has as many letters,
+        # so each element keeps its place.
         plain = _SURROGATE.sub(r"\\ufffd", text) if _has_lone_surrogate(text) else text
         raws = _ELEMENTS_DECODER.decode(plain)
     except (ValueError, RecursionError):
@@ -269,7 +269,7 @@ def _checked(frame: ClientFrame) -> ClientFrame | FrameRefusal:
 
 
 def _fault_of(frame: ClientFrame) -> _Fault | None:
-    """What the types cannot say. Code, because as patterns of the decoder it costs double."""
+    """Checks what the types cannot express, in code: patterns of the decoder would cost double."""
     match frame:
         case SendMessageFrame():
             return _submit_fault(frame)

@@ -1,4 +1,4 @@
-"""Records that no reader of the log understands, as they are kept for people. PURE."""
+"""Dead letters: records that no reader of the log understands, kept for people to examine. PURE."""
 
 import base64
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import msgspec
 from tidewire.wire.timestamps import WIRE_TIME_MS_MAX, format_time_ms
 
 ATTEMPTS_HEADER: Final = "x-processing-attempts"
-"""Who puts a dead letter back into its topic may say how often it was tried."""
+"""A program that puts a dead letter back into its topic may set the number of attempts here."""
 ATTEMPTS_MAX: Final = 1_000_000
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -28,7 +28,7 @@ class DeadLetterMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OriginalRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The bytes in base 64: whatever they are, they are not text that can be trusted to be any."""
+    """The bytes in base 64, because they may not be valid text."""
 
     key: str | None
     value: str | None
@@ -49,7 +49,7 @@ def original_record(key: bytes | None, value: bytes | None, headers: Headers) ->
 
 
 def attempts_so_far(headers: Headers) -> int:
-    """How often a record was tried before, by its header; 0 without one, or with nonsense in it."""
+    """How often a record was tried before, by its header; 0 if the header is missing or invalid."""
     for name, content in headers:
         if name == ATTEMPTS_HEADER and content is not None and content.isdigit():
             return min(int(content[:7]), ATTEMPTS_MAX)
@@ -57,7 +57,7 @@ def attempts_so_far(headers: Headers) -> int:
 
 
 def letter_time(time_ms: int) -> str:
-    """A time that a broker or a stranger gave; what is no time is the beginning of time."""
+    """The text of a time that a broker or another program gave; an invalid time becomes 1970."""
     return format_time_ms(time_ms if 0 <= time_ms <= WIRE_TIME_MS_MAX else 0)
 
 

@@ -1,6 +1,6 @@
 """What every error code and every close reason means to a client, in two tables. PURE.
 
-One row a code: the HTTP status, the close code if the connection ends with it, whether the same
+One row for each code: the HTTP status, the close code if the connection ends, whether the same
 request may succeed later, and one sentence. docs/protocol.md shows these tables, and the contract's
 codes and statuses are among them.
 """
@@ -28,7 +28,7 @@ class CloseCode(IntEnum):
 
 
 class CloseReason(StrEnum):
-    """What `connection_closing` says. Stable: reasons are added, never renamed or taken away."""
+    """The reason in a `connection_closing`. Stable: reasons are added, never renamed or removed."""
 
     SERVER_SHUTDOWN = "server_shutdown"
     IDLE_TIMEOUT = "idle_timeout"
@@ -170,7 +170,7 @@ CLOSE_TABLE: Final[Mapping[CloseReason, CloseRow]] = {
 
 
 def error_payload(error: TidewireError) -> ErrorPayload:
-    """What a client is told of an error. An instant goes out as `*_at`, in the wire's form."""
+    """The payload that tells a client of an error. An instant is `*_at`, in the wire's form."""
     row = ERROR_TABLE[error.code]
     # The text of an internal error is for the log: it may name files, hosts or other people.
     is_internal = error.code is ErrorCode.INTERNAL_ERROR

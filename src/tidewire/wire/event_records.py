@@ -1,8 +1,8 @@
-"""Facts in the event log: an envelope, a payload per kind of event, and the way back. PURE.
+"""Records of the event log: an envelope and a payload per kind of event, both ways. PURE.
 
 A record is an event of the domain as the log keeps it (docs/data-model.md). It carries the whole
 chat it is about, so that a reader needs no store to push it. Positions are not logged: they are
-state, and go straight to those who watch. What comes out of the log never raises.
+state, and reach the clients without the log. Decoding a record of the log never raises.
 """
 
 from collections.abc import Mapping, Sequence
@@ -166,8 +166,8 @@ EVENT_TYPES: Final = tags_of(EventRecord)
 
 
 class UnknownRecord(msgspec.Struct, frozen=True):
-    """A kind of event that this version does not know, in this chat. It is never just passed over:
-    those who read the chat sync again (K-09)."""
+    """A kind of event that this version does not know, in this chat. It is never just skipped: the
+    members of the chat sync again (K-09)."""
 
     event_type: str
     chat_id: ids.ChatId
@@ -247,7 +247,7 @@ def encode_record(record: EventRecord) -> bytes:
 
 
 def decode_record(data: bytes | memoryview) -> EventRecord | UnknownRecord | RecordRefusal:
-    """What the log says. Never raises; what is refused once is refused for ever."""
+    """Decode a record of the log. Never raises. A record that is refused once is always refused."""
     try:
         record = _DECODER.decode(data)
     except RecursionError:
@@ -263,7 +263,7 @@ def decode_record(data: bytes | memoryview) -> EventRecord | UnknownRecord | Rec
 
 
 def _unknown(data: bytes | memoryview) -> UnknownRecord | None:
-    """What cannot be decoded, if it is of a type that is not known, and of a chat."""
+    """The record that cannot be decoded, if its type is unknown and it names a chat; else None."""
     try:
         envelope = _ENVELOPE_DECODER.decode(data)
     except (ValueError, RecursionError):
@@ -277,7 +277,7 @@ def _unknown(data: bytes | memoryview) -> UnknownRecord | None:
 
 
 def _fault_of(record: EventRecord) -> str | None:
-    """What the types cannot say, so that `event_of` cannot fail."""
+    """Checks what the types cannot express, so that `event_of` cannot fail."""
     payload = record.payload
     if record.partition_key != payload.chat_id:
         return "partition_key is not the chat_id of the payload"
@@ -301,7 +301,7 @@ def _entry_fault(payload: MessagePersistedPayload) -> str | None:
         if payload.target >= payload.sequence:
             return "target is not below sequence"
         if payload.kind not in _ENTRY_KINDS:
-            # What it has to have is not known here.
+            # This version does not know which fields such an entry must have.
             return None
         kind = EntryKind(payload.kind)
         if kind is EntryKind.REACT and not payload.emoji:

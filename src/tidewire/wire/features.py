@@ -1,8 +1,8 @@
 """Parts of the protocol that a client offers when it connects, and that a server turns on. PURE.
 
 A client names what it knows in the header `X-Tidewire-Features` (`batch, entries`), or, in
-a browser, as subprotocols (`with.batch`). What both sides know is on, and `connection_established`
-lists it. A name that is not known means nothing: so an old server and an old client go on without.
+a browser, as subprotocols (`with.batch`). A feature that both sides know is on, and
+`connection_established` lists it. An unknown name is ignored, so an old server or client works.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from typing import Final
 
 FEATURES_HEADER: Final = "X-Tidewire-Features"
 FEATURE_PREFIX: Final = "with."
-"""Before the name, among the subprotocols."""
+"""The prefix of a feature's name among the subprotocols."""
 
 
 class Feature(StrEnum):

@@ -1,6 +1,6 @@
 """The field types that frames and records share, and the tags of a union of them. PURE.
 
-Numbers are bounded where they are decoded, so that nothing behind the codec meets a sequence that
+Numbers are bounded where they are decoded, so that no code after the codec gets a sequence that
 a JSON reader elsewhere could not keep exact (P-14).
 """
 

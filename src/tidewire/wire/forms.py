@@ -1,6 +1,6 @@
 """One struct made of others: the domain's values as models and records, and back. PURE.
 
-For what is not on the hot path: a push and a page of messages are spelled out (`frame_builders`).
+Not for the hot path: a push and a page of messages are written out by field (`frame_builders`).
 """
 
 from typing import Any, Final, TypeVar
@@ -18,8 +18,8 @@ def form_of(kind: type[Form], /, *sources: object, **given: object) -> Form:
     """A `kind` with the values that are `given`; every other field is taken from the first of the
     sources that has it. A field that no source has keeps its default.
 
-    An instant changes its form: `created_at`, a text, is made of `created_at_ms`, and the other way
-    round. Texts of instants are checked before; one that is none raises AssertionError.
+    Instants are converted: `created_at`, a text, is made from `created_at_ms`, and the other way
+    round. The texts must be checked before; an invalid one raises AssertionError.
     """
     values = dict(given)
     for name in kind.__struct_fields__:
@@ -31,7 +31,7 @@ def form_of(kind: type[Form], /, *sources: object, **given: object) -> Form:
 
 
 def fields_of(source: object, names: str) -> dict[str, Any]:
-    """The fields of these names, with a space between two, as `form_of` takes them."""
+    """The values of fields, in the form that `form_of` takes. `names` are separated by spaces."""
     return {name: _value(name, (source,)) for name in names.split()}
 
 

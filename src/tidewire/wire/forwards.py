@@ -1,4 +1,4 @@
-"""Sends that one gateway of a cluster forwards to another, and what became of them. PURE."""
+"""Sends that one gateway of a cluster forwards to another, and their outcomes. PURE."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -17,13 +17,13 @@ class Forwarded(msgspec.Struct, frozen=True, tag="forwarded"):
     origin: str
     """The gateway that waits for the answer."""
     time_ms: int
-    """For how long it does."""
+    """How long it waits."""
     sends: list[SendMessage]
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What became of one send: stored, refused for good, or neither (all None): then nothing
-    is decided, and the origin decides."""
+    """The outcome of one send: stored, refused for good, or undecided (all None). If it is
+    undecided, the origin decides."""
 
     stored: Appended | None = None
     code: ErrorCode | None = None
@@ -34,7 +34,7 @@ class Told(msgspec.Struct, frozen=True):
 class Answered(msgspec.Struct, frozen=True, tag="answered"):
     number: int
     told: list[Told]
-    """One a send; empty: none was taken in."""
+    """One for each send; empty: none was accepted."""
 
 
 Between = Forwarded | Answered
@@ -45,8 +45,8 @@ encode_between: Final = msgspec.msgpack.Encoder().encode
 
 
 def decode_between(body: bytes) -> Between | None:
-    """None: it is nothing that this version knows. Sends of a newer version, which may say
-    something that would get lost here, are left out, all of them."""
+    """None: this version does not know the form. If a send has fields of a newer version, which
+    would get lost here, all sends are left out."""
     try:
         found: Between = _DECODER.decode(body)
         if isinstance(found, Forwarded) and any(
@@ -63,12 +63,12 @@ def told_of(outcome: AppendOutcome) -> Told:
         return Told(outcome)
     if isinstance(outcome, Refused):
         return Told(None, outcome.code, str(outcome), outcome.details)
-    # It may be stored or not, and may be tried again: that is the origin's to do.
+    # It may be stored or not, and may be tried again: the origin has to do that.
     return Told()
 
 
 def outcome_of(told: Told) -> AppendOutcome | None:
-    """None: nothing is decided."""
+    """None: it is undecided."""
     if told.code is None:
         return told.stored
     refusal = Refused(told.sentence, **told.details)
@@ -77,5 +77,5 @@ def outcome_of(told: Told) -> AppendOutcome | None:
 
 
 def outcomes_of(told: Sequence[Told], count: int) -> list[AppendOutcome | None]:
-    """One a send, whatever was told."""
+    """One for each of the `count` sends; None for all if their number is not the same."""
     return [outcome_of(one) for one in told] if len(told) == count else [None] * count

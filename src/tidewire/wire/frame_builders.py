@@ -1,7 +1,7 @@
-"""From domain values to the frames that tell them, in one place for every plane. PURE.
+"""Builds frames from domain values, in one place for every plane. PURE.
 
-Only what has a rule of its own is here (how times are written, what `next_sequence` is, what a
-chat's change is called); a frame without one is built where it is sent.
+Only frames with a rule of their own are here (how times are written, what `next_sequence` is, the
+name of a chat's change); other frames are built where they are sent.
 """
 
 from typing import Any, Final, assert_never
@@ -41,7 +41,7 @@ _CHANGES: Final = {
     MembershipChange.ROLE_CHANGED: "role_changed",
 }
 _OF_AMENDMENTS: Final = ("target", "reason", "emoji", "is_on", "count")
-"""What the wire has of an amendment beside its kind."""
+"""The fields of an amendment on the wire, beside its kind."""
 
 
 def message_frame(message: Message, *, now_ms: int) -> MessageFrame | EntryFrame:
@@ -61,7 +61,7 @@ def message_frame(message: Message, *, now_ms: int) -> MessageFrame | EntryFrame
     )
     timestamp = format_time_ms(now_ms)
     if content and amends is None and message.reply_to is None and not message.mentions:
-        # Nearly all, and what has a text is neither damaged nor deleted: a field less is cheaper.
+        # The usual case. A text means neither damaged nor deleted, and fewer fields cost less.
         return MessageFrame(timestamp=timestamp, payload=payload)
     payload = replace(
         payload,
@@ -76,14 +76,14 @@ def message_frame(message: Message, *, now_ms: int) -> MessageFrame | EntryFrame
 
 
 def plain_frame(entry: EntryFrame) -> MessageFrame:
-    """The same push for a client that knows messages alone: it continues the chain, and says
-    nothing."""
+    """The same push for a client that knows only messages: it continues the chain, and has no
+    content."""
     plain = form_of(PlainPayload, entry.payload, content="", **dict.fromkeys(_OF_AMENDMENTS))
     return MessageFrame(timestamp=entry.timestamp, payload=plain)
 
 
 def amendment_fields(message: Message) -> dict[str, Any]:
-    """What the wire has of an amendment beside the fields that every entry has."""
+    """The fields of an amendment on the wire, beside those that every entry has."""
     amends = message.amends
     assert amends is not None
     fields: dict[str, Any] = {
@@ -124,7 +124,8 @@ def send_message_ack_frame(
 def sync_response_frame(
     page: MessagePage, *, request_id: str, chat_id: ChatId, now_ms: int, has_entries: bool
 ) -> SyncResponseFrame:
-    """`has_entries`: the client knows kinds of entries; if not, it gets what `plain_frame` says."""
+    """`has_entries`: the client knows kinds of entries; if not, it gets them as messages without
+    content, as from `plain_frame`."""
     item_of = _sync_item if has_entries else _plain_item
     return SyncResponseFrame(
         request_id=request_id,
@@ -143,7 +144,7 @@ def sync_response_frame(
 def chat_update_frame(
     event: ChatCreated | ChatRenamed | MembershipChanged, *, now_ms: int
 ) -> ChatUpdateFrame:
-    """What happened to a chat, for its members and for one who has just been removed."""
+    """The push about a change of a chat, for its members and for one who has just been removed."""
     chat = event.chat
     user_id = role = joined_sequence = None
     match event:
@@ -174,8 +175,8 @@ def chat_update_frame(
 
 
 def chat_closed_frame(event: ChatClosed, member_id: UserId, *, now_ms: int) -> ChatUpdateFrame:
-    """What a member of a closed group gets: for the member it is a removal, which every client
-    knows. So each gets a frame that names no other."""
+    """The push for one member of a closed group. It says that this member was removed, because
+    every client knows removals. So each member gets a frame of its own, which names no other."""
     return _chat_update(
         event.chat,
         now_ms,

@@ -1,5 +1,5 @@
-"""From frames to messages: WebSocket framing towards clients, unmasked, so that one framing serves
-everybody; and arrays, in which frames of one turn of the loop go together. PURE."""
+"""From frames to messages: WebSocket framing towards clients, unmasked, so that all recipients get
+the same bytes; and arrays, which join the frames of one turn of the loop. PURE."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -7,7 +7,7 @@ from typing import Final
 from tidewire.domain.limits import BATCH_BYTES_MAX, BATCH_FRAMES_MAX
 
 SEAM: Final = b""
-"""Among frames: what stands before it and what stands behind it are not in one array."""
+"""A mark among frames: frames before it and frames after it are never in the same array."""
 
 _TEXT: Final = 0x81
 _SHORT_MAX: Final = 125
@@ -25,15 +25,15 @@ def frame_text(payload: bytes) -> bytes:
 
 
 def payload_of(framed: bytes) -> bytes:
-    """What `frame_text` has framed."""
+    """The payload that `frame_text` has framed."""
     return framed[len(framed) - _payload_bytes(framed) :]
 
 
 def frame_together(framed: Sequence[bytes]) -> bytes:
-    """Frames that are framed each for itself, as few messages in the same order: arrays of at most
-    BATCH_BYTES_MAX, and a frame that is larger or has no neighbour as it was."""
+    """Join frames that are framed one by one into few messages, in the same order: arrays of at
+    most BATCH_BYTES_MAX. A frame that is larger or has no neighbour stays as it is."""
     if SEAM not in framed:
-        # As nearly always.
+        # The usual case.
         array = _array_of_framed(framed)
         if len(array) <= BATCH_BYTES_MAX and len(framed) > 1:
             return frame_text(array)
@@ -44,7 +44,7 @@ def frame_together(framed: Sequence[bytes]) -> bytes:
 
 
 def messages_of(frames: Sequence[bytes]) -> list[bytes]:
-    """The frames of a client, not framed yet, as few messages within the bounds of an array."""
+    """Join frames of a client, not framed yet, into few messages within the bounds of an array."""
     runs = _runs(frames, len, BATCH_FRAMES_MAX)
     return [run[0] if len(run) == 1 else _array(run) for run in runs]
 
@@ -52,9 +52,9 @@ def messages_of(frames: Sequence[bytes]) -> list[bytes]:
 def _runs(
     frames: Sequence[bytes], payload_bytes: Callable[[bytes], int], frames_max: int
 ) -> Iterator[Sequence[bytes]]:
-    """Neighbours that fit into one array, or one frame that has none."""
+    """Runs of neighbours that fit into one array; a run may be a single frame."""
     start = 0
-    # The brackets, and the commas but for one.
+    # Two brackets, minus one: each frame counts a comma, but the first one has none.
     size = 1
     for at, frame in enumerate(frames):
         size += 1 + payload_bytes(frame)
@@ -68,7 +68,7 @@ def _runs(
 
 
 def _array_of_framed(framed: Sequence[bytes]) -> bytes:
-    # None of those that fit into an array has a longer header than this.
+    # A frame that fits into an array has a header of 2 or 4 bytes.
     return _array([one[2 if len(one) <= 2 + _SHORT_MAX else 4 :] for one in framed])
 
 

@@ -9,17 +9,17 @@ from tidewire.domain.fold import MessageNow
 from tidewire.domain.messages import Message
 
 ESCAPED_BYTES_MAX: Final = 6
-"""What a byte of a text takes in JSON at most (`\\u0001`)."""
+"""The most bytes that one byte of a text takes in JSON (`\\u0001`)."""
 
 Changed = Mapping[int, MessageNow]
-"""What has become of messages, by sequence."""
+"""The current states of messages, by sequence."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 def fitting(messages: Sequence[Message], changed: Changed, *, bytes_max: int) -> Sequence[Message]:
-    """The first of these messages that fit into so many bytes of JSON, texts and what has become of
-    them, but at least one. A page was cut by its texts already; edits and reactions come on top."""
+    """The first of these messages that fit into `bytes_max` of JSON with their current states, but
+    at least one. The page was already cut by its texts; edits and reactions come on top."""
     if not changed:
         return messages
     size = 0

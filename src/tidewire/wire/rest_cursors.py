@@ -1,7 +1,7 @@
-"""Where the next page of a list goes on, as a text that only we read. PURE.
+"""Cursors: where the next page of a list begins, as a text that only this server reads. PURE.
 
 A cursor says which list and which direction it belongs to, so one from another list is refused
-and not misread. It is not signed: it reaches nothing that its bearer could not ask for anyway.
+and not misread. It is not signed: its bearer could ask for everything that it leads to anyway.
 """
 
 import base64
@@ -47,7 +47,7 @@ class StandingsCursor(msgspec.Struct, frozen=True, tag="delivery/1", tag_field="
 
 
 class BlocksCursor(msgspec.Struct, frozen=True, tag="blocks/1", tag_field="v"):
-    """Whom one blocks, by user id."""
+    """The users whom a user blocks, by user id."""
 
     after: UserId
 

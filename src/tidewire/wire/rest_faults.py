@@ -1,7 +1,7 @@
 """What is wrong with a field of a request, for people and for machines. PURE.
 
-msgspec says what it expected in one sentence that ends with a path; that is all it says, so the
-sentence is read here, and only here. A sentence of a form that is not known is still passed on.
+msgspec reports only one sentence that says what it expected and ends with a path, so this module,
+and no other, parses that sentence. A sentence of an unknown form is still passed on.
 """
 
 import re

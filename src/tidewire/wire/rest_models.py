@@ -1,4 +1,4 @@
-"""What is answered over REST: the envelope, and the things in it. PURE.
+"""The answers of REST: the envelope, and the models in it. PURE.
 
 Every success is `{"data": …}`, lists add `pagination`; the
 one exception is the delivery status, whose shape ADR-008 gives without an envelope.
@@ -70,7 +70,7 @@ class AccountView(_Model, frozen=True, kw_only=True):
 
 
 class UserView(_Model, frozen=True, kw_only=True):
-    """A user, as shown to others: without the user name, which only its owner gives away."""
+    """A user, as shown to others: without the user name, which only that user may give away."""
 
     user_id: UserId
     display_name: str
@@ -103,10 +103,10 @@ class SessionView(_Model, frozen=True, kw_only=True):
     address: str | None
     """The IP address of the last login or refresh. A bot has none."""
     client: str | None
-    """What the client called itself then (`User-Agent`). Anything may claim to be anything."""
+    """The client's name for itself then (`User-Agent`). It is not checked."""
     created_at: str
     last_active_at: str
-    """To a few minutes."""
+    """Exact to a few minutes."""
     expires_at: str
     """Each refresh moves it, up to a bound that the operator may set."""
     is_current: bool
@@ -252,10 +252,10 @@ class MuteView(_Model, frozen=True, kw_only=True):
 
 class _Shown(StoredBody, frozen=True, kw_only=True):
     content: str
-    """Always there: clients of 0.1.0 need it, be it empty."""
+    """Always present, even if it is empty, because clients of 0.1.0 need it."""
     now: MessageNow | None = None
-    """Of a message: what has become of it. Each part names the sequence that it is of. Not there
-    if the message is as it was written."""
+    """Of a message: its current state. Each part has the sequence of the entry that it comes from.
+    Absent if the message is as it was written."""
 
 
 class MessageView(_Shown, frozen=True):

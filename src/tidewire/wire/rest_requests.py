@@ -1,7 +1,7 @@
-"""What may be asked over REST: the bodies of requests. PURE.
+"""The bodies of REST requests. PURE.
 
-Unknown fields are ignored, wrong types and lengths are refused where the body is decoded. What a
-length cannot say (a name with a line break) the services refuse; the description tells it too.
+Unknown fields are ignored, wrong types and lengths are refused where the body is decoded. The
+services refuse what a length cannot express (a name with a line break); OpenAPI describes it, too.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _SHOWN_PATTERN: Final = rf"^[^\s{_UNSEEN}]([^{_UNSEEN}]*[^\s{_UNSEEN}])?$"
 
 
 def _told(**schema: Any) -> msgspec.Meta:
-    """What is described here, but judged elsewhere, where every edge asks."""
+    """A rule that is only described here. The code that checks it is used by every edge."""
     return msgspec.Meta(extra_json_schema=schema)
 
 
@@ -254,4 +254,4 @@ TOLD_BESIDE: Final[Mapping[type[RequestBody], Mapping[str, Any]]] = {
         ]
     },
 }
-"""What fields have to do with each other, for the description."""
+"""Rules between the fields of a body, for the description."""

@@ -1,7 +1,7 @@
-"""From the domain to what REST answers: one function a model. PURE.
+"""Builds the models of REST from domain values: one function for each model. PURE.
 
-A model takes the fields of its value over by their names (`forms`); written here is only what it
-has beside them, or calls otherwise.
+A model takes the fields of its value over by their names (`forms`); only additional and renamed
+fields are written here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -128,8 +128,8 @@ def mute_view(chat_id: ChatId, member: Member) -> models.MuteView:
 def message_view(
     message: Message, names: Names, now: MessageNow | None = None
 ) -> models.MessageView:
-    """Spelled out: a page has a hundred. `now` may know of a deletion that came after the message
-    was read."""
+    """Written out by field, because a page has a hundred. `now` may know of a deletion that came
+    after the message was read."""
     is_deleted = message.is_deleted or (now is not None and now.is_deleted)
     view = models.MessageView(
         message_id=message.message_id,

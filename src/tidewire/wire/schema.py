@@ -1,7 +1,8 @@
-"""The wire described for programs: a JSON Schema of what each side may say, and of the log. PURE.
+"""The wire described for programs: JSON Schemas of the frames of each side and of the log. PURE.
 
-The schemas are made from the structs that decode and encode, so they cannot differ from them. What
-a schema cannot say, such as the form of an id, is checked by `codec` and told by docs/protocol.md.
+The schemas are made from the structs that decode and encode, so they cannot differ from them. A
+rule that a schema cannot express, such as the form of an id, is checked by `codec` and described in
+docs/protocol.md.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ UNIONS: Final[Mapping[str, tuple[str, Any]]] = {
     "server-frames": ("ServerFrame", ServerFrame),
     "event-records": ("EventRecord", EventRecord),
 }
-"""By the name of a document: how the union is called, and the union."""
+"""By the name of a document: the name of the union, and the union."""
 
 
 def wire_schemas() -> dict[str, dict[str, Any]]:

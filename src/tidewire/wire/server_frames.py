@@ -1,4 +1,4 @@
-"""What the server may say: the frames from server to client, as a tagged union. PURE.
+"""The frames from server to client, as a tagged union. PURE.
 
 Answers have a `request_id`, pushes have no such field, so a push that carries one cannot be built.
 Every frame has a `timestamp`. Optional fields that are None do not appear on the wire. Codes,
@@ -24,7 +24,7 @@ class _Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Push(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
-    """Comes by itself."""
+    """Sent without a request."""
 
     timestamp: str
 
@@ -53,10 +53,10 @@ class ConnectionEstablishedPayload(_Payload, frozen=True, kw_only=True):
     heartbeat_interval_ms: Count
     protocol_version: int
     epoch: str
-    """Which life of the store this is. A client that knew another one drops its cursors."""
+    """The epoch of the store. A client that knew another one drops its cursors."""
     features: tuple[str, ...] = ()
-    """What the client has offered and this server knows (`features`): it is on. Readers take
-    others, too: features are added."""
+    """The features that are on: offered by the client and known to this server (`features`).
+    Readers accept unknown ones, because features are added."""
 
 
 class ConnectionEstablishedFrame(_Push, frozen=True, kw_only=True, tag="connection_established"):
@@ -94,8 +94,8 @@ class StoredBody(MessageBody, frozen=True, gc=False, kw_only=True, omit_defaults
     is_deleted: bool = False
     """The content was erased: an entry above it deletes it, or the message that it edits."""
     kind: str | None = None
-    """What the entry is, an `EntryKind`; not there for a message. Readers take others, too: kinds
-    are added."""
+    """The kind of the entry, an `EntryKind`; absent for a message. Readers accept unknown kinds,
+    because kinds are added."""
     target: SequenceNumber | None = None
     """The message that an entry of another kind is about."""
     reason: str | None = None
@@ -115,8 +115,8 @@ class MessagePayload(StoredBody, frozen=True, gc=False):
 
 
 class PlainPayload(MessagePayload, frozen=True, gc=False, kw_only=True):
-    """One without text, as it is written in a `message`: clients of before there were entries need
-    the content, be it empty."""
+    """An entry without text, as a `message` has it: clients older than entries need the `content`,
+    even if it is empty."""
 
     content: str
 
@@ -145,7 +145,7 @@ class SyncItem(StoredBody, frozen=True, gc=False):
 
 
 class PlainItem(SyncItem, frozen=True, gc=False, kw_only=True):
-    """As it is written for a client that has not offered `entries`, see `PlainPayload`."""
+    """An item for a client that has not offered `entries`, see `PlainPayload`."""
 
     content: str
 
@@ -255,7 +255,7 @@ class ChatUpdateFrame(_Push, frozen=True, kw_only=True, tag="chat_update"):
 
 class ResyncPayload(_Payload, frozen=True, kw_only=True):
     reason: str
-    """A `ResyncReason`. Readers take others, too: reasons are added."""
+    """A `ResyncReason`. Readers accept unknown ones, because reasons are added."""
     delay_ms: Count
 
 

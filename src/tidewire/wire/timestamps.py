@@ -1,6 +1,6 @@
 """Instants on the wire: ISO 8601, UTC, milliseconds, in one form only. PURE.
 
-Inside the house an instant is an `int` of milliseconds (`*_at_ms`); on the wire it is a text such
+In our own code an instant is an `int` of milliseconds (`*_at_ms`); on the wire it is a text such
 as `2031-05-04T11:20:07.412Z`, 24 characters wide, so that texts sort as the instants do.
 """
 
