@@ -1,8 +1,8 @@
-"""What is kept of accounts: credentials, sessions, blocks, and the keys of REST requests.
+"""The stored data of accounts: credentials, sessions, blocks, and the keys of REST requests.
 
-What `ports.storage` says of all methods holds here: a write is durable when it returns, a refusal
-has written nothing, and the same call again after StoreUnavailable is safe. Secrets do not come
-this far: only their hashes do.
+The rules of `ports.storage` for all methods hold here, too: a write is durable when it returns, a
+refusal has written nothing, and the same call again after StoreUnavailable is safe. Methods here
+get only the hashes of secrets, never the secrets.
 """
 
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ class CredentialStore(Protocol):
     async def register(self, account: NewAccount, *, now_ms: int) -> User:
         """Make a user with a password, and use up the invite if there is one, in one act.
 
-        The same user_id again is found instead, whatever the rest says. An invite lets one in, also
-        of many who come at once. Raises InvalidInvite (unknown, used or expired), and then
-        UsernameTaken: without an invite one does not learn who exists, and a taken name does not
-        cost the invite.
+        If the user_id exists, that user is returned, whatever the rest says. An invite is good for
+        one user, even if many use it at once. Raises InvalidInvite (unknown, used or expired), and
+        only then UsernameTaken: without an invite a caller does not learn which names exist, and a
+        taken name does not use the invite up.
         """
         ...
 
@@ -48,7 +48,7 @@ class CredentialStore(Protocol):
         ...
 
     async def credentials(self, username: str) -> Credentials | None:
-        """The user of this name and what the password is checked against, of one instant."""
+        """The user of this name and the hash of the password, of one instant."""
         ...
 
     async def credentials_of(self, user_id: UserId) -> Credentials | None:
@@ -64,10 +64,10 @@ class CredentialStore(Protocol):
         keep: SessionId | None,
         now_ms: int,
     ) -> list[SessionId]:
-        """Give a user another password and end all the user's logins but one; those that ended.
+        """Set a user's password and end all logins of the user but `keep`. Returns the ended ones.
 
         Bots keep their sessions: they never knew the password. With `expected_hash`, only if that
-        is still what is stored, else raises InvalidCredentials. Raises UserNotFound.
+        is still the stored hash, else raises InvalidCredentials. Raises UserNotFound.
         """
         ...
 
@@ -80,34 +80,34 @@ class CredentialStore(Protocol):
     ) -> User:
         """The user of an external identity, made from `user` if it is seen for the first time.
 
-        If the name is taken, the user is called `fallback_username`. Two that come at
-        once find the same user.
+        If the name is taken, the user is called `fallback_username`. Two calls at once return the
+        same user.
         """
         ...
 
     async def disable_user(self, user_id: UserId, *, now_ms: int) -> list[SessionId]:
-        """Keep a user from logging in and end all the user's sessions, bots' too; those that ended.
+        """Keep a user from logging in and end all sessions, bots' too; returns the ended ones.
 
         Again changes nothing. Raises UserNotFound.
         """
         ...
 
     async def enable_user(self, user_id: UserId, *, now_ms: int) -> User:
-        """Let a user log in again, and note when: later than the last time and than the account was
-        made, whatever the clock says. Of one who is not disabled it changes nothing. Raises
-        UserNotFound, and what `users.check_enable` does."""
+        """Let a user log in again, and note when: always later than the last such time and than the
+        creation of the account, whatever the clock says. Changes nothing for a user who is not
+        disabled. Raises UserNotFound, and what `users.check_enable` raises."""
         ...
 
 
 class DeletionStore(Protocol):
-    """Accounts that are deleted, in steps that may be repeated: marked first, then freed of their
-    groups and blocks by the caller, then done."""
+    """The deletion of accounts, in steps that may be repeated: the account is marked, the caller
+    removes it from its groups and removes its blocks, and then the deletion is finished."""
 
     async def begin_deletion(
         self, user_id: UserId, *, now_ms: int, erases: bool = False
     ) -> list[SessionId]:
         """Mark a user as deleted (`users.as_deleted`), forget the password and known places, and
-        end all sessions, bots' too, in one act; those that ended. `erases` is kept with it.
+        end all sessions, bots' too, in one act. Returns the ended ones. `erases` is stored, too.
 
         From here on the user cannot log in, cannot be added to a chat (UserNotFound) and cannot be
         renamed; the user name and an external identity stay taken. `pending_deletions` names the
@@ -125,20 +125,21 @@ class DeletionStore(Protocol):
         ...
 
     async def finish_deletion(self, user_id: UserId) -> None:
-        """Nothing is left to do for this user. Again changes nothing."""
+        """Note that nothing is left to do for this user. Again changes nothing."""
         ...
 
 
 class SessionStore(Protocol):
-    """Logins. A session that is not there, or has expired, is over."""
+    """Logins. A session that does not exist, or has expired, is over."""
 
     async def open_session(
         self, command: OpenSession, *, sessions_max: int, now_ms: int
     ) -> OpenedSession:
-        """Open a session, in place of one of the same device, and of the oldest beyond the bound.
+        """Open a session. It ends one of the same device and, if there are more than
+        `sessions_max`, those that were not in use for the longest time.
 
-        Bots' sessions are not counted and not ended. The same session_id again is found instead.
-        With a password, `places` are added to those of the account in the same act
+        Bots' sessions are not counted and not ended. If the session_id exists, that session is
+        returned. With a password, `places` are added to those of the account in the same act
         (`login_places.remember_places`). Raises UserNotFound; Forbidden for a disabled user;
         InvalidCredentials if the password was changed since it was checked.
         """
@@ -161,7 +162,7 @@ class SessionStore(Protocol):
         the previous one later                          → RefreshReused; the session is deleted
         anything else                                   → RefreshUnknown with the session
 
-        Of two that come at once with one token, one rotates and the other is repeated.
+        If two calls come at once with one token, one rotates and the other is repeated.
         """
         ...
 
@@ -170,17 +171,17 @@ class SessionStore(Protocol):
         ...
 
     async def revoke_sessions(self, user_id: UserId, *, keep: SessionId | None) -> list[SessionId]:
-        """End all logins of a user but one, not the bots'; those that ended."""
+        """End all logins of a user but `keep`, and no bots' sessions. Returns the ended ones."""
         ...
 
     async def touch_sessions(self, session_ids: Sequence[SessionId], *, now_ms: int) -> None:
-        """Note that these were in use. Never moves back; what does not exist is passed over."""
+        """Note that these were in use. The time never moves back; unknown sessions are skipped."""
         ...
 
 
 class BlockStore(Protocol):
-    """Who does not want to hear from whom. A block acts on the pair's direct chat: the blocked
-    one's sends are refused (`MessageStore.append`), and neither can begin one."""
+    """Blocks between users. A block acts on the pair's direct chat: the sends of the blocked user
+    are refused (`MessageStore.append`), and neither of the two can begin one."""
 
     async def block(self, user_id: UserId, blocked_id: UserId, *, now_ms: int) -> BlockChange:
         """Block a user. Again changes nothing.
@@ -192,13 +193,13 @@ class BlockStore(Protocol):
         ...
 
     async def unblock(self, user_id: UserId, blocked_id: UserId) -> BlockChange:
-        """Undo it. Of a user who is not blocked it changes nothing."""
+        """Undo a block. Changes nothing for a user who is not blocked."""
         ...
 
     async def blocked_users(
         self, user_id: UserId, *, after: UserId | None, count_max: int
     ) -> list[UserId]:
-        """Whom the user blocks, by id from above `after`."""
+        """The users whom the user blocks, by id, from above `after`."""
         ...
 
 
@@ -209,10 +210,10 @@ class RequestStore(Protocol):
     async def claim_request(
         self, key: RequestKey, body_hash: bytes, *, resource_id: str | None, now_ms: int
     ) -> RequestClaim:
-        """Take a request on, or learn what became of it. Of equal ones at once, one is claimed.
+        """Claim a request, or learn its state. If equal requests come at once, one gets the claim.
 
-        `resource_id` is what the caller would make; one that resumes gets the first one's instead.
-        Another body is RequestMismatch, whatever the state.
+        `resource_id` is the id that the caller would use; a caller that resumes a request gets the
+        id of the first caller instead. Another body is RequestMismatch, whatever the state.
         """
         ...
 
@@ -233,6 +234,6 @@ class AccountStore(
     """All of it: what an engine provides."""
 
     async def sweep_accounts(self, *, now_ms: int, count_max: int) -> int:
-        """Delete some of what has expired: sessions, invites, request keys. At most `count_max`
-        rows of each; how many rows went. They counted as absent before."""
+        """Delete some expired sessions, invites and request keys, at most `count_max` rows of each.
+        Returns how many rows were deleted. They counted as absent before."""
         ...

@@ -21,11 +21,11 @@ class Origin(msgspec.Struct, frozen=True):
     address: str | None = None
     """The client's IP address, behind trusted proxies too."""
     client: str | None = None
-    """What the client calls itself, as it came: to be cleaned before it is kept or shown."""
+    """The client's name for itself, as it came: clean it before it is stored or shown."""
 
 
 NOWHERE: Final = Origin()
-"""Of what no client asked for."""
+"""The origin of work that no client asked for."""
 
 ORIGIN: Final[ContextVar[Origin]] = ContextVar("ORIGIN", default=NOWHERE)
 """The origin of the request that is being carried out."""
@@ -33,7 +33,7 @@ ORIGIN: Final[ContextVar[Origin]] = ContextVar("ORIGIN", default=NOWHERE)
 
 @contextmanager
 def origin_noted(origin: Origin) -> Iterator[None]:
-    """What is begun inside is of this origin."""
+    """Work that begins inside has this origin."""
     before = ORIGIN.set(origin)
     try:
         yield
@@ -42,7 +42,7 @@ def origin_noted(origin: Origin) -> Iterator[None]:
 
 
 class AuditFields(TypedDict, total=False):
-    """Of `domain.audit.AuditRecord`: what a caller may add."""
+    """The fields of `domain.audit.AuditRecord` that a caller may add."""
 
     target: str | None
     chat_id: ChatId | None
@@ -54,12 +54,12 @@ class AuditFields(TypedDict, total=False):
 
 
 class AuditTrail(Protocol):
-    """Takes records. To be called after the act is durable, or has failed."""
+    """Takes records. Call it after the act is durable, or has failed."""
 
     def record(
         self, action: AuditAction, *, actor: str | None, **fields: Unpack[AuditFields]
     ) -> None:
-        """Note that it was done, now, from the origin of the current request.
+        """Note that the action was done now, from the origin of the current request.
 
         Never raises and never waits.
         """
@@ -70,7 +70,7 @@ class NoTrail:
     """Keeps nothing: for tests and tools."""
 
     def record(self, *_: object, **__: object) -> None:
-        """Forget it."""
+        """Does nothing."""
 
 
 NO_TRAIL: Final[AuditTrail] = NoTrail()

@@ -26,7 +26,7 @@ from tidewire.ports.router import Registrar, Router
 from tidewire.ports.storage import Storage
 
 Progress = Callable[[int, int], None]
-"""Is told how many of how many are done."""
+"""Called with the number that is done and the number of all."""
 Decide = Callable[[CounterEvidence], NewCounter | None]
 
 
@@ -34,20 +34,20 @@ class SharedStore(Storage, Outbox, Protocol):
     """The store of a cluster."""
 
     on_overtaken: Callable[[ChatId], None]
-    """Is told of a chat into which another process has just committed before this one could. It
+    """Called with a chat when another process has just committed to it before this one could. It
     returns at once, and must not raise."""
 
     async def agree(self, name: str, value: str) -> str:
-        """The value of the process that was first to give one."""
+        """Agree with the other processes on a value. Returns that of the process that was first."""
         ...
 
     async def agree_anew(self, name: str, expected: str, value: str) -> None:
-        """Replace what was agreed, if it is still what is expected."""
+        """Replace the agreed value, if it is still the expected one."""
         ...
 
     async def standings(self, chat_ids: Sequence[ChatId]) -> list[ChatStanding | None]:
-        """Chats with their members and where those stand, in the same order, each read strongly,
-        its head first; None where there is no such chat."""
+        """Chats with their members and positions, in the same order, each read strongly, its head
+        first; None where there is no such chat."""
         ...
 
     async def unread(
@@ -58,8 +58,8 @@ class SharedStore(Storage, Outbox, Protocol):
         ...
 
     def heard_head(self, chat_id: ChatId, head: int, membership_version: int) -> None:
-        """A process has said, after its commit, that the chat has this head, under this version
-        (0: nothing is said about it)."""
+        """Note what a process has told after its commit: the chat has this head, under this version
+        (0: the process has not told the version)."""
         ...
 
 
@@ -86,12 +86,12 @@ class SharedRouter(Router, Part, Protocol):
         ...
 
     def forget_roster(self, chat_id: ChatId) -> None:
-        """Tell the other processes that a chat's members are others."""
+        """Tell the other processes to read a chat's members again."""
         ...
 
     def spread(self, news: ChatNews, user_ids: Sequence[UserId]) -> None:
-        """Tell the other processes to which one of these users is connected. Lossless or told, and
-        in order, as pushes are."""
+        """Send news to the other processes that have a connection of one of these users. Lossless
+        or told, and in order, as pushes are."""
         ...
 
 
@@ -99,8 +99,8 @@ class SharedInbox(Registrar, Protocol):
     """Brings the pushes of all processes to the connections of this one."""
 
     def routed_at_ms(self, user_id: UserId) -> int | None:
-        """Since when what concerns this user reaches this process for sure, because a route of the
-        user is known (by the monotonic clock); None: it does not."""
+        """The time (monotonic clock) since which everything for this user surely reaches this
+        process, because a route of the user is known; None: it may not reach this process."""
         ...
 
     async def start(self) -> None: ...
@@ -109,7 +109,7 @@ class SharedInbox(Registrar, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """What an engine is called, what can be set, and what it offers; None: it does not offer that.
+    """An engine's name, its settings and its abilities; None: it does not have that ability.
 
     Each ability takes the engine's options first.
     """
@@ -124,45 +124,45 @@ class Engine:
     vendor: str | None = None
     """The module that has to be installed for it."""
     is_chosen: Callable[[Any], bool] = lambda options: False
-    """Whether its settings ask for it, where several engines offer the same."""
+    """Whether its settings choose it, where several engines have the same ability."""
     is_default: bool = True
-    """It is taken where no other one is chosen."""
+    """It is used where no other engine is chosen."""
     needs: Callable[[Any], Sequence[str]] = lambda options: ()
     """The settings that it cannot work without and that are not set."""
     append_sends_max: int | None = None
     """How many sends fit into one append; None: as many as the plane gathers."""
     metrics: Mapping[str, str] = field(default_factory=dict)
-    """Tables of metrics (`runtime.metrics`) by the ability that made what they are about."""
+    """Tables of metrics (`runtime.metrics`), by the ability that makes the measured object."""
 
     store: Callable[[Any, Path, CommitListener], Awaitable[Storage]] | None = None
     """Opens the store. Raises StoreUnusable."""
     live_repair: Callable[[Any, ChatId, Decide], Awaitable[CounterEvidence]] | None = None
-    """Puts a missing counter back in a store (instead of the options) that is open."""
+    """Puts a missing counter back in an open store, which it takes instead of the options."""
     inspect: Callable[[Any, Path], Inspector] | None = None
     repair: Callable[[Any, Path], CounterRepair] | None = None
     named: Callable[[Any, Path], Path] | None = None
-    """What `inspect` looks at, for people; where it is not shared, the file of the database."""
+    """The name, for people, of what `inspect` reads; if not shared, the file of the database."""
     backup: Callable[[Path, Path, Progress], None] | None = None
     """Copies the store of a data directory into a file."""
     restore: Callable[[Path, Path, bool], str] | None = None
-    """Puts a file into a data directory, with or without its sessions; the new epoch."""
+    """Puts a file into a data directory, with or without its sessions. Returns the new epoch."""
     compact: Callable[[Path, Progress], tuple[int, int]] | None = None
-    """Writes the store of a data directory anew, without what was deleted; its bytes before and
-    after. No server may use it meanwhile."""
+    """Writes the store of a data directory anew, without what was deleted. Returns its bytes before
+    and after. No server may use it meanwhile."""
     copies: Callable[[Path], list[Path]] | None = None
-    """Backups and other copies of the store below its data directory: what was deleted since they
-    were made is in them."""
+    """Backups and other copies of the store below its data directory. They still contain what was
+    deleted after they were made."""
     make: Callable[[Any], list[str]] | None = None
-    """Makes what is missing before a cluster can start; what was made."""
+    """Makes what is missing before a cluster can start. Returns what was made."""
     check: Callable[[Any], list[str]] | None = None
-    """What differs from what is needed."""
+    """Returns how the existing setup differs from the one that is needed."""
     upgrade: Callable[[Any], list[str]] | None = None
-    """Brings older rows to this release and lets what only it knows be written, while the store is
-    in use; what was done."""
+    """Brings older rows to this release, and then allows the writing of rows that only this release
+    knows. The store may be in use. Returns what was done."""
     forget_agreed: Callable[[Any, str], None] | None = None
     """Lets the next process agree on something else (`SharedStore.agree`)."""
     after_restore: Callable[[Any, int, bool, Progress], tuple[str, int]] | None = None
-    """Makes what was restored agree again; what was done, and how many sessions ended."""
+    """Makes restored tables agree again. Returns what was done, and how many sessions ended."""
 
     event_log: Callable[..., SharedLog] | None = None
     log_reader: Callable[..., SharedLogReader] | None = None

@@ -19,7 +19,7 @@ from tidewire.domain.outbox import LeaseTable, OutboxKey, OutboxRow
 
 
 class CommitListener(Protocol):
-    """Is told what was committed."""
+    """Called with the events of every commit."""
 
     def __call__(self, events: Sequence[Event]) -> None:
         """Take the events of one commit, in the order in which they happened.
@@ -31,7 +31,7 @@ class CommitListener(Protocol):
 
 
 def ignore_commits(events: Sequence[Event]) -> None:
-    """The listener of a process that tells no other part."""
+    """The listener of a process in which no other part needs the events."""
 
 
 LOGGED: Final[tuple[type[LoggedEvent], ...]] = get_args(LoggedEvent)
@@ -39,11 +39,11 @@ Kind = TypeVar("Kind")
 
 
 class CommitBus:
-    """The commit listener of a server: what a commit means to others hangs on it.
+    """The commit listener of a server: it passes the events of a commit on to all subscribers.
 
-    Every subscriber is told the events of its kinds, in their order; the subscribers one after the
-    other, in the order in which they subscribed. `runtime.bootstrap` wires them, before a plane has
-    the store. A subscriber returns soon and does not raise. It may publish in its turn.
+    Every subscriber gets the events of its kinds, in their order; the subscribers are called one
+    after the other, in the order in which they subscribed. `runtime.bootstrap` wires them, before a
+    plane has the store. A subscriber returns soon and does not raise. It may publish events itself.
     """
 
     __slots__ = ("_subscribers",)
@@ -59,16 +59,16 @@ class CommitBus:
         for kinds, take in self._subscribers:
             if found.isdisjoint(kinds):
                 continue
-            # The events of a commit are of one kind as a rule.
+            # The events of a commit are usually of one kind.
             is_all = found <= kinds
             take(list(events) if is_all else [event for event in events if type(event) in kinds])
 
 
 Publish = Callable[[Sequence[Event | Notice]], None]
-"""How a plane tells others through the bus."""
+"""How a plane publishes events on the bus."""
 
 PublishDone = Callable[[LogUnavailable | None], None]
-"""Is told, once and on the event loop, that the log has all events, or why that is not known."""
+"""Called once, on the event loop: None if the log has all events, else why that is not known."""
 
 
 class EventLog(Protocol):
@@ -78,35 +78,36 @@ class EventLog(Protocol):
         """Put events into the log without waiting; at least one.
 
         `done` is never called before this returns. It gets None when the log has all of them for
-        good, LogUnavailable when one may be missing: also at once, if too many wait already. Then
-        some may be in it: publishing them again is safe.
+        good, or LogUnavailable when one may be missing, which comes at once if too many wait
+        already. In that case some may be in the log: publishing them again is safe.
         """
         ...
 
     def withdraw(self, deletions: Sequence[Message]) -> None:
-        """These deletions are committed, and will be acknowledged next.
+        """Keep deleted texts out of the log. Called when deletions are committed, before their ack.
 
-        From now on nothing that is published here has the texts of the messages that they delete,
-        their edits included. What was published before and is not in the log yet gets there within
-        a moment, or is taken back, with whatever else waits: that is told as LogUnavailable.
+        From now on no event that is published here has the texts of the messages that they delete,
+        their edits included. An event that was published before and is not in the log yet gets
+        there within a moment, or is taken back together with all other waiting events; then `done`
+        gets LogUnavailable.
         """
         ...
 
 
 class LateLog(Protocol):
-    """Knows what of this process waits in the log for its readers."""
+    """Knows which events of this process wait in the log for its readers."""
 
     async def late(self, late_ms: int) -> Behind | None:
-        """The chats of events that were published here so long ago, are in the log, and as far as
-        is known have not been dealt with by its readers; None: it may be any chat. Takes a few
-        seconds at most, and never raises: a log that does not answer is late."""
+        """The chats of events that were published here at least `late_ms` ago, are in the log, and
+        as far as is known have not been handled by its readers; None: it may be any chat. Takes a
+        few seconds at most, and never raises: a log that does not answer counts as late."""
         ...
 
 
 def publishing(
     log: EventLog, events: Sequence[LoggedEvent]
 ) -> asyncio.Future[LogUnavailable | None]:
-    """`publish_nowait` for a caller that waits: what `done` would be told."""
+    """`publish_nowait` for a caller that waits; the result is what `done` would get."""
     answer: asyncio.Future[LogUnavailable | None] = asyncio.get_running_loop().create_future()
 
     def done(error: LogUnavailable | None) -> None:
@@ -122,7 +123,7 @@ Place = tuple[str, int]
 
 
 class LogRecord(msgspec.Struct, frozen=True, gc=False):
-    """What lies at one place in the log. Other programs may write anything into a topic."""
+    """One record of the log and its place. Other programs may write anything into a topic."""
 
     topic: str
     partition: int
@@ -148,77 +149,77 @@ class LogReader(Protocol):
 
     async def read(self) -> Sequence[LogRecord]:
         """The next records, those of a partition in order, at most a batch; empty now and then when
-        there are none. Faults of the log are waited out here. Raises if it can never be read."""
+        there are none. Waits until faults of the log are over. Raises if it can never be read."""
         ...
 
     async def commit(self, handled: Sequence[LogRecord]) -> None:
-        """These records are dealt with: who reads their partitions next starts behind them.
+        """Mark these records as handled: the next reader of their partitions starts after them.
 
         They are all that was read of their partitions up to the last of them. The log is told at
-        once or a moment later, and again if it does not take it; until then they may be read twice.
+        once or a moment later, and again if that fails; until then they may be read twice.
         """
         ...
 
     async def stay(self) -> None:
-        """Remain a reader for a moment without reading: others do not take the partitions over."""
+        """Remain a reader for a moment without reading, so that no other gets the partitions."""
         ...
 
     def take_lost(self) -> Collection[Place]:
-        """The partitions that were given to others since this was asked last: they read what was
-        not committed. What `read` returned last was read after that."""
+        """The partitions that were given to other readers since the last call of this: those read
+        everything that was not committed. What `read` returned last was read after that."""
         ...
 
     def lag(self) -> Mapping[Place, int]:
-        """How many records wait, by topic and partition of those that this reader looks after."""
+        """How many records wait in the partitions that are assigned to this reader."""
         ...
 
 
 class DeadLetters(Protocol):
-    """Where records go that cannot be read."""
+    """The store for records that cannot be read."""
 
     async def bury(self, key: bytes | None, letter: bytes) -> None:
-        """Keep a letter for people to look at. Raises LogUnavailable if it may not be kept."""
+        """Store a letter for people to examine. Raises LogUnavailable if that is not certain."""
         ...
 
 
 class Outbox(Protocol):
-    """Which commits the log may not have yet. Raises StoreUnavailable, as the store does.
+    """The commits that the log may not have yet. Raises StoreUnavailable, as the store does.
 
-    Leases keep relays from doing the same work twice; nothing rests on them, because publishing a
-    row twice is safe. So they go by the wall clocks of their holders.
+    Leases keep relays from doing the same work twice. No promise depends on them, because
+    publishing a row twice is safe. So they use the wall clocks of their holders.
     """
 
     async def outbox_rows(
         self, shard: int, *, after: str | None, count_max: int
     ) -> list[OutboxRow]:
-        """Rows of one shard by their name, above one; those of a chat in the order of commits.
+        """Rows of one shard by their name, from above `after`; those of a chat in commit order.
 
-        One that cannot be read is among them, as Unreadable: it must not hide those behind it.
+        A row that cannot be read is among them, as Unreadable: it must not hide the rows after it.
         """
         ...
 
     async def outbox_events(self, row: OutboxRow) -> list[LoggedEvent] | None:
-        """All events of a row; None if one of its messages does not show itself (yet), or the row
-        cannot be read."""
+        """All events of a row; None if one of its messages is not found (yet), or the row cannot be
+        read."""
         ...
 
     async def forget_published(self, keys: Sequence[OutboxKey]) -> None:
-        """Delete rows whose events the log has. One that is gone already is no fault."""
+        """Delete rows whose events the log has. A row that is gone already is no error."""
         ...
 
     def take_doubtful(self) -> set[int]:
-        """The shards into which this process may have committed without hearing of it, since this
-        was asked last: a row may lie there that no publisher knows of."""
+        """The shards into which this process may have committed without getting an answer, since
+        the last call of this: there may be a row that no publisher knows of."""
         ...
 
     async def lease_table(self, relay_id: str, *, until_ms: int, now_ms: int) -> LeaseTable:
-        """Say that this relay is there until a time; who is there, this one included, and who holds
-        what."""
+        """Register this relay as running until a time. Returns the running relays, this one
+        included, and the leases."""
         ...
 
     async def lease_shard(self, shard: int, relay_id: str, *, until_ms: int, now_ms: int) -> bool:
-        """Take or keep a shard until a time, and as long as this relay says that it is there; False
-        if another relay holds it."""
+        """Take or keep a shard until a time, and longer while this relay is registered as running.
+        False if another relay holds it."""
         ...
 
     async def release_shards(self, shards: Sequence[int], relay_id: str) -> None:
@@ -226,5 +227,5 @@ class Outbox(Protocol):
         ...
 
     async def leave_relays(self, relay_id: str) -> None:
-        """Say that this relay is there no longer."""
+        """Note that this relay has stopped."""
         ...

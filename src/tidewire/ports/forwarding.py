@@ -7,18 +7,18 @@ from tidewire.domain.ids import ChatId
 
 
 class Between(Protocol):
-    """Nothing that is told here is sure to arrive, or to arrive once. A gateway that tells
-    something knows what to do without an answer."""
+    """A message between gateways may get lost, or arrive more than once. A gateway that sends one
+    must be able to go on without an answer."""
 
     async def leases(self, wishes: Sequence[tuple[ChatId, str]], life_ms: int) -> list[str]:
-        """Ask for the leases of chats; who has each now, in the same order: this gateway, if it was
-        free, for so long; empty if the holder cannot be read. One that the gateway named beside its
-        chat has may be taken from it. Raises Unavailable."""
+        """Ask for the leases of chats. Returns the holder of each, in the same order: this gateway,
+        for `life_ms`, if the lease was free; empty if the holder cannot be read. A wish is a chat
+        and a gateway; if that gateway has the lease, it may be taken over. Raises Unavailable."""
         ...
 
     async def hand(self, gateway_id: str, body: bytes) -> bool:
-        """Tell a gateway something. False: it is not there, and was not told. Raises Unavailable:
-        it may have been told."""
+        """Send a message to a gateway. False: the gateway is not there, and nothing was sent.
+        Raises Unavailable: the message may have been sent."""
         ...
 
     async def close(self) -> None: ...

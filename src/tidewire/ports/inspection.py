@@ -3,12 +3,12 @@
 Synchronous on purpose: an operator's command reads at its own pace, beside a running server or
 without one. Rows come as plain tuples in bounded chunks, because a verification reads millions.
 
-Why growth meanwhile gives no false alarm. What can change (members, counters, heads, positions) is
-handed out together with everything it is compared with, as of one instant: one `ChatRow`, one
-`PositionRow`. What cannot change (messages and their keys) is read afterwards, and only what was
-there when the inspection began; such a message lies at or below every head and counter read later.
-An edit, a deletion or a reaction changes what is kept of a message: that, too, is handed out
-together with the entries that it is of.
+Writes during the inspection give no false alarm. Data that can change (members, counters, heads,
+positions) is returned together with everything it is compared with, as of one instant: one
+`ChatRow`, one `PositionRow`. Data that cannot change (messages and their keys) is read afterwards,
+and only if it was there when the inspection began; such a message is at or below every head and
+counter that is read later. An edit, a deletion or a reaction changes rows beside the message: they,
+too, are returned together with the entries that they belong to.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -40,13 +40,13 @@ class ChatRow(NamedTuple):
     chat_type: str | None
     """None: rows name this chat, but it does not exist."""
     member_count: int
-    """As the chat says; `members` are the rows."""
+    """The number in the chat's own row; `members` are the member rows."""
     members: Sequence[MemberRow]
     counter: int | None
     head: int
-    """The sequence of the last message, 0 if there is none."""
+    """The sequence of the last entry, 0 if there is none."""
     pair_key: str | None
-    """What the index of direct chats calls it."""
+    """Its key in the index of direct chats."""
     floor_delivered: int | None
     floor_read: int | None
     """The lowest effective positions as the store's own index gives them; None: it has no entry."""
@@ -81,7 +81,7 @@ class PositionRow(NamedTuple):
 
 
 class TargetRow(NamedTuple):
-    """What stands at the sequence that an entry names."""
+    """The row at the sequence that an entry names."""
 
     is_message: bool
     has_text: bool
@@ -89,8 +89,8 @@ class TargetRow(NamedTuple):
 
 
 class ChangeRow(NamedTuple):
-    """An entry that concerns other rows, with what those say, as of one instant: an amendment, a
-    reply, a mention, or what was deleted."""
+    """An entry that is linked to other rows, with the values of those, as of one instant: an
+    amendment, a reply, a message with mentions, or a deleted entry."""
 
     sequence: int
     sender_id: str
@@ -102,25 +102,25 @@ class ChangeRow(NamedTuple):
     has_text: bool
     deleted_by: int | None
     target: TargetRow | None = None
-    """What stands at the target, or at what is replied to; None: nothing."""
+    """The row of the target, or of the message that is replied to; None: there is none."""
     deletes: int | None = None
-    """The target of the entry `deleted_by`; None: that is no deletion, or not there."""
+    """The target of the entry `deleted_by`; None: that is not a deletion, or does not exist."""
     kept: int | None = None
-    """Of an edit, and of a reaction by this user with this emoji: the sequence of the row that is
-    kept of it beside the log; None: there is no row."""
+    """Of an edit, and of a reaction by this user with this emoji: the sequence in the row that the
+    store keeps for it beside the log; None: there is no row."""
     on_count: int | None = None
-    """Of the last reaction with its emoji: how many users have the emoji on by the kept rows; None:
-    it is not the last one."""
+    """Of the last reaction with its emoji: how many users have set the emoji according to the kept
+    rows; None: it is not the last one."""
     told: tuple[int, int] | None = None
-    """The same as the target itself tells it, and the entry that this is of; 0 and 0: it tells
-    nothing, as no user has it on. None: the store keeps no count there, or as for `on_count`."""
+    """The same count in the target's own row, and the entry that it comes from; 0 and 0: no count
+    there, as no user has set it. None: the store keeps no count there, or as for `on_count`."""
     found_mentions: Sequence[str] = ()
     """Those of its mentions that the index of mentions has."""
     message_before: int | None = None
-    """The last message before it as the store keeps it, for an entry that is no message; in a store
-    that keeps it for the end of a chat alone, the last message up to the last entry."""
+    """For an entry that is not a message: the last message before it, as the store keeps it. If the
+    store keeps it only for the end of a chat: the last message up to the last entry."""
     chained_before: int | None = None
-    """The same as the entry before it, or the log, says."""
+    """The same, according to the entry before it or to the log."""
 
 
 class KeptRow(NamedTuple):
@@ -133,13 +133,13 @@ class KeptRow(NamedTuple):
     user_id: str
     """Who reacts, or who is mentioned; empty for an edit."""
     amends: Amendment | None
-    """What the row repeats of an amendment; None: of a mention."""
+    """The row's copy of the amendment; None: the row is for a mention."""
     entry: ChangeRow | None
-    """The entry, without what is said of others; None: there is none."""
+    """The entry, without the values of other rows; None: there is none."""
     is_target_deleted: bool
     """Whether the message that it is about is deleted."""
     counted: int | None = None
-    """Of a count that is kept of reactions: the users; None: the row is no count."""
+    """If the row is a count of reactions: the number of users; None: the row is no count."""
 
 
 class Damaged(Exception):
@@ -159,16 +159,16 @@ class Damaged(Exception):
 
 
 class Inspector(Protocol):
-    """Reads a whole store without holding it up.
+    """Reads a whole store without slowing it down.
 
-    Every read is short (one chunk, one read transaction), takes no lock that a server would feel,
-    and writes nothing. Each iterator may raise Damaged where the store cannot be read; it is then
-    over, the others still work.
+    Every read is short (one chunk, one read transaction), takes no lock that a server waits for,
+    and writes nothing. Each iterator may raise Damaged where the store cannot be read; that
+    iterator ends then, the others still work.
     """
 
     @property
     def epoch(self) -> str:
-        """Which life of the store this is."""
+        """The epoch of the store."""
         ...
 
     def messages_estimate(self) -> int:
@@ -201,17 +201,17 @@ class Inspector(Protocol):
     def changes(
         self, chat: ChatRow, is_sound: Callable[[ChangeRow], bool]
     ) -> Iterator[Sequence[ChangeRow]] | None:
-        """The entries of a chat that concern others, in sequence order, in chunks, as far as they
-        were there when the inspection began; None if the store cannot say. One that is damaged is
+        """The entries of a chat that are linked to others, in sequence order, in chunks, as far as
+        they were there when the inspection began; None if the store cannot say. Damaged entries are
         left out.
 
-        A store that cannot read all of them as of one instant at a bearable price does so for those
-        that do not seem sound otherwise."""
+        If it costs too much to read all of them as of one instant, a store reads them otherwise
+        first, and reads only those that are not `is_sound` again as of one instant."""
         ...
 
     def kept(self, is_sound: Callable[[KeptRow], bool]) -> Iterator[Sequence[KeptRow]] | None:
         """Every row that is kept beside the logs of all chats, in chunks; None if the store cannot
-        say. `is_sound` as for `changes`; a row that is gone meanwhile is left out."""
+        say. `is_sound` as for `changes`; a row that is deleted meanwhile is left out."""
         ...
 
     def positions(self) -> Iterator[Sequence[PositionRow]]:
@@ -226,7 +226,7 @@ class Inspector(Protocol):
 
 
 class CounterEvidence(NamedTuple):
-    """What a store knows about how far a chat's sequences have gone, as of one instant."""
+    """What a store knows about the highest sequence given out in a chat, as of one instant."""
 
     chat_exists: bool
     counter: int | None
@@ -255,9 +255,9 @@ class CounterRepair(Protocol):
     def repair_counter(
         self, chat_id: ChatId, decide: Callable[[CounterEvidence], NewCounter | None]
     ) -> CounterEvidence:
-        """Read the evidence, ask `decide` what to put, and put it; the evidence is returned.
+        """Read the evidence, call `decide`, and put the counter it returns. Returns the evidence.
 
-        Refuses while a server uses the store, if that server could write what is not seen here.
+        Refuses while a server uses the store, if that server could make writes not seen here.
         Atomicity: evidence and put are one transaction where the store can; in any case the put
         happens only if the row is still absent, and nothing else is written. Durable on return.
         `decide` may raise: then nothing is written. Raises StoreUnusable or StoreUnavailable.

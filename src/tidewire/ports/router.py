@@ -11,16 +11,16 @@ from tidewire.domain.resync import ResyncReason
 
 
 class Push(msgspec.Struct, frozen=True):
-    """A framed frame, and whose connections get it."""
+    """A framed frame, and the users whose connections get it."""
 
     user_ids: Sequence[UserId]
     frame_type: str
-    """What the wire calls the frame. An `entry` goes to connections that do not know entries in the
-    form that they know; who has the connection makes it."""
+    """The `type` of the frame. Connections that do not know entries get an `entry` in the form that
+    they know; the process that has the connection makes that form."""
     framed: bytes
     except_connection: ConnectionId | None = None
     news: ChatNews | None = None
-    """What the frame's commit says of its chat, for the processes that bring it to connections."""
+    """The news of the frame's commit about its chat, for the processes with the connections."""
 
 
 class Router(Protocol):
@@ -43,13 +43,13 @@ class Router(Protocol):
         ...
 
     async def presence(self, user_ids: Sequence[UserId]) -> Mapping[UserId, int]:
-        """How many connections those of the users have who are connected, as far as is known.
+        """The users who are connected, and how many connections each has, as far as is known.
         Raises Unavailable if that is not known now."""
         ...
 
     async def settled(self) -> None:
-        """Wait until everything pushed before is out of this process's hands: handed on, or given
-        up with those concerned told to sync again."""
+        """Wait until this process has finished everything pushed before: handed it on, or given it
+        up and told the recipients to sync again."""
         ...
 
 
@@ -65,29 +65,29 @@ class Registrar(Protocol):
     """Makes the routes of this process known to the others of a cluster."""
 
     async def register(self, route: Route) -> int:
-        """Make a route known. Pushes reach the connection from when this returns, or it is told to
-        sync again later: so this is awaited before its digest is read.
+        """Make a route known. After this returns, pushes reach the connection, or it is told to
+        sync again later: so await this before the connection's digest is read.
 
-        Answers how many connections its user has on other devices at other servers, as far as is
+        Returns how many connections its user has on other devices at other servers, as far as is
         known. An older connection of the same device elsewhere is closed. Takes a second or so at
         most, and never raises.
         """
         ...
 
     def unregister(self, route: Route) -> None:
-        """The connection takes no pushes any more."""
+        """Remove a route: the connection takes no pushes any more."""
         ...
 
 
 class LocalRouter(Router, Protocol):
-    """The connections of this process, for what brings the pushes of other processes."""
+    """The connections of this process, for the code that brings the pushes of other processes."""
 
     def resync_connections(
         self, connection_ids: Sequence[ConnectionId], reason: ResyncReason
     ) -> None:
-        """Tell exactly these connections."""
+        """As `resync`, for exactly these connections."""
         ...
 
     def close_duplicate(self, connection_id: ConnectionId) -> None:
-        """The same device has connected elsewhere."""
+        """Close a connection whose device has connected elsewhere."""
         ...

@@ -18,11 +18,11 @@ class Clock(Protocol):
     """Two clocks that never mix."""
 
     def wall_ms(self) -> int:
-        """What the calendar says. May jump, also back: for stamps, never for lengths."""
+        """The time of day. May jump, also back: for timestamps, never for durations."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Only goes forward: for lengths and deadlines, meaningless as a date."""
+        """Only goes forward: for durations and deadlines, meaningless as a date."""
         ...
 
 
@@ -37,7 +37,7 @@ class IdSource(Protocol):
 
 
 class RequestKind(StrEnum):
-    """What is done for one caller, connection or chat: its failure stays theirs.
+    """A kind of work for one caller, connection or chat: its failure concerns only these.
 
     The values are labels of the metric `request_failures`: kinds are added, never renamed.
     """
@@ -65,27 +65,27 @@ class RequestKind(StrEnum):
     STATUS = "status"
     """Telling the members of one chat about ticks."""
     SESSION = "session"
-    """Looking whether one session has ended."""
+    """Checking whether one session has ended."""
     LINK = "link"
-    """What one process of the server does for another."""
+    """Work that one process of the server does for another."""
     HOUSEKEEPING = "housekeeping"
     """One round of sweeping accounts; the next round tries again."""
 
 
 FLOOD_KEY: Final = "flood_key"
-"""Field of a log line that a peer can cause at will: whom it counts for (an address, a user). Only
-so many lines a minute are written for each; the next one says how many were not."""
+"""Field of a log line that a peer can cause at will: the address or user that it counts for. The
+lines a minute are limited for each; the next one that is written says how many were left out."""
 
 NO_NAMES: Final[Mapping[str, object]] = {}
 
 
 class Tasks(Protocol):
-    """Starts tasks and owns them: none is lost, none dies unseen.
+    """Starts tasks and owns them: no task is lost, and no failure goes unnoticed.
 
-    There are two kinds. A promise rests on a *service* (writing, publishing, pushing): one that
-    fails is logged, and the process ends, because it cannot be trusted to do its work without it. A
-    *request* is work for one caller: its failure is logged once and counted, its caller is told,
-    and everything else goes on.
+    There are two kinds. The server's promises depend on a *service* (writing, publishing, pushing):
+    if one fails, that is logged, and the process ends, because it cannot be trusted to do its work
+    without it. A *request* is work for one caller: its failure is logged once and counted, its
+    caller is told, and everything else goes on.
     """
 
     def start_service(self, name: str, work: Work) -> None:
@@ -113,11 +113,11 @@ class Tasks(Protocol):
 
 
 class RunBlocking(Protocol):
-    """Runs work that holds its thread up (a password hash) elsewhere than on the event loop."""
+    """Runs blocking work (such as a password hash) outside the event loop."""
 
     def __call__(self, work: Callable[[], Result]) -> Awaitable[Result]:
-        """What the work returns or raises. A thread in production, inline in a simulation. If the
-        caller is cancelled, this ends when the work has ended."""
+        """Returns or raises what the work does. It runs in a thread in production, inline in a
+        simulation. If the caller is cancelled, this ends when the work has ended."""
         ...
 
 
@@ -129,8 +129,7 @@ class RandomBytes(Protocol):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Service:
-    """What the services of the planes have in common. Must be made on the event loop that it is to
-    serve."""
+    """The common base of the planes' services. It must be made on the event loop that it serves."""
 
     clock: Clock
     tasks: Tasks
@@ -167,7 +166,7 @@ class EarliestTimer:
 
 
 def resolve(answer: "asyncio.Future[Result]", outcome: Result | BaseException | None) -> None:
-    """Tell a caller who waits, and who may have gone away."""
+    """Give a waiting caller its outcome; does nothing if the caller has gone away."""
     if answer.done():
         return
     if isinstance(outcome, BaseException):
@@ -177,19 +176,19 @@ def resolve(answer: "asyncio.Future[Result]", outcome: Result | BaseException | 
 
 
 async def pause(delay_ms: int) -> None:
-    """Wait so long, on the loop's clock.
+    """Wait for `delay_ms`, on the loop's clock.
 
     `asyncio.sleep` itself is banned in the planes (TID251), because there is nearly always a
-    condition to wait for instead. What is left is a service that does not answer and is asked again
-    later: that goes through here, where it can be found and, in a simulation, replaced.
+    condition to wait for instead. The exception is the pause before a retry, when a service does
+    not answer: it calls this function, which can be found and, in a simulation, replaced.
     """
-    # Not a timer of our own: one that sets a future's result complains when the task is cancelled
-    # in the very turn in which the time is over.
+    # Not a timer of our own: a timer that sets a future's result fails if the task is cancelled in
+    # the same turn of the loop in which the time is over.
     await asyncio.sleep(delay_ms / 1000)  # noqa: TID251 - see above
 
 
 def sync_file(path: Path) -> None:
-    """Put a file, or a directory's list of names, on stable storage."""
+    """Sync a file, or a directory's list of names, to stable storage."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""What one plane asks of another, without knowing it: the gateway's view of the rest."""
+"""What one plane needs from another that it does not import: the gateway's view of the rest."""
 
 from collections.abc import Callable
 from typing import Protocol, TypedDict
@@ -11,7 +11,7 @@ from tidewire.domain.messages import Amendment, AppendOutcome, MessageBody
 
 
 class SendFacts(TypedDict, total=False):
-    """What may be said of a send beside its text, its chat and its key."""
+    """The optional facts of a send, beside its text, its chat and its key."""
 
     seen_sequence: int | None
     origin_connection_id: ConnectionId | None
@@ -38,9 +38,9 @@ class MessageIntake(Protocol):
         amends: Amendment | None = None,
         base: int | None = None,
     ) -> None:
-        """Have an entry stored: a message, or what it `amends`. `done` is called once, later, with
-        what became of it. `is_checked`: what it says and its ids have passed the codec. `base`: the
-        edit that the author of an edit saw last."""
+        """Have an entry stored: a message, or an amendment (`amends`). `done` is called once,
+        later, with the outcome. `is_checked`: the codec has checked the content and the ids.
+        `base`: the edit that the author of an edit saw last."""
         ...
 
 
@@ -52,8 +52,8 @@ class Acknowledger(Protocol):
         ...
 
     def hasten(self, user_id: UserId, chat_id: ChatId) -> None:
-        """This user is about to send to this chat: write what they have acknowledged there first,
-        so that the message reads it."""
+        """Write first what this user has acknowledged in this chat, because the user is about to
+        send there: so the message marks it as read."""
         ...
 
 

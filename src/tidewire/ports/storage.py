@@ -33,7 +33,7 @@ EXIT_STORE_IN_DOUBT: Final = 74
 
 
 class Appends(Protocol):
-    """The way of messages into the store, once and in order."""
+    """Appends messages to the store, once and in order."""
 
     @property
     def appends_per_chat(self) -> bool:
@@ -44,12 +44,13 @@ class Appends(Protocol):
     def append_nowait(
         self, sends: Sequence[SendMessage], *, now_ms: int, done: "AppendDone"
     ) -> None:
-        """Store messages and give each its place in its chat; one outcome a send, same order.
+        """Store messages and give each its place in its chat; one outcome per send, same order.
 
-        `done` is called once, later, on the event loop, with the outcomes or with what went wrong.
-        Raises only if the store takes nothing in, and then `done` is not called.
+        `done` is called once, later, on the event loop, with the outcomes or with the error.
+        Raises only if the store accepts nothing, and then `done` is not called.
         Atomicity: dedup, membership, sequence, message, counter, the author's positions and the
-        event's place are one act; a batch is stored together with its survivors or not at all.
+        event's place are one act; the sends of a batch that are not refused are stored together or
+        not at all.
         Order: sends of one chat are stored in the order given. Sequences of a chat only grow, in
         commit order; `prev_sequence` is exact.
         Idempotency: one (chat_id, client_message_id) is one message. Verdicts, first that fits:
@@ -62,16 +63,16 @@ class Appends(Protocol):
           what `judge_amendment` refuses       → that: targets, edits, reactions, mentions
           otherwise                            → Appended
         Amendments: the mark of an edit on its target, the row of a reaction and the erasure of what
-        is deleted are of the same act. After it no read gives out what was erased; the chain keeps
-        its numbers. The key of an erased entry goes on answering. The answer to a deletion that is
-        stored now says whose message it was (`moderated_by`).
-        A send of SYSTEM is no member's: it is stored past membership and blocks, and moves no
-        positions.
+        is deleted are part of the same act. After it no read returns what was erased; the chain
+        keeps its numbers. A retry of an erased entry still gets its answer. The answer to a
+        deletion that is stored now says whose message it was (`moderated_by`).
+        A send of SYSTEM has no member as author: it is stored without checks of membership and
+        blocks, and moves no positions.
         The author's positions move as `author_move` says, before `done` is called.
         StoreUnavailable or StoreFull concern the batch as a whole.
         Concurrency: may be called again before `done` is; with `appends_per_chat` a batch is of
         one chat.
-        Bounds: at most APPEND_SENDS_MAX sends, each key at most once (the batcher sees to both).
+        Bounds: at most APPEND_SENDS_MAX sends, each key at most once (the batcher ensures both).
         """
         ...
 
@@ -82,7 +83,7 @@ class MessageStore(Appends, Protocol):
     async def takes_entries(self) -> bool:
         """Whether more than plain messages can be appended: edits, deletions, reactions, replies
         and mentions. False while a store of an earlier release is not upgraded yet; then it may be
-        asked again and again, at little cost. Once True, it is so for good."""
+        called again and again, at little cost. Once True, it stays True."""
         return True
 
     async def append(self, sends: Sequence[SendMessage], *, now_ms: int) -> list[AppendOutcome]:
@@ -98,7 +99,7 @@ class MessageStore(Appends, Protocol):
 
         Membership, head and messages are of one instant. The page ends at `count_max` messages or
         when one more would pass `bytes_max` of content, but has at least one message if there is
-        one. It is never cut inside: a reader who has it and everything up to `after` is complete
+        one. It has no gaps: a reader who has it and everything up to `after` is complete
         to `synced_through`, which is the last message's sequence, or `after` if there is none.
         Raises NotAMember; CursorAhead if `after` is above the head.
         """
@@ -121,11 +122,11 @@ class MessageStore(Appends, Protocol):
     async def messages_now(
         self, reader: UserId, chat_id: ChatId, sequences: Sequence[int]
     ) -> dict[int, MessageNow]:
-        """What has become of these messages, by sequence; those that are as they were written are
-        left out, and so are sequences that are no messages.
+        """The current states of these messages, by sequence. Messages that are as they were written
+        are left out, and so are sequences that are not messages.
 
-        At most PAGE_MESSAGES_MAX of them. Each part names the sequence that it is of (`fold`): it
-        is at least as new as a page that was read before. Raises NotAMember.
+        At most PAGE_MESSAGES_MAX of them. Each part has the sequence of its entry (`fold`): it is
+        at least as new as a page that was read before. Raises NotAMember.
         """
         ...
 
@@ -139,12 +140,12 @@ class MessageStore(Appends, Protocol):
         self, user_id: UserId, chat_id: ChatId, *, after: int, count_max: int
     ) -> list[int]:
         """The sequences above `after` of the user's messages that are not deleted, ascending.
-        For the erasure of a person: membership is not asked for."""
+        For the erasure of a person: membership is not checked."""
         ...
 
 
 AppendDone = Callable[[list[AppendOutcome] | Exception], None]
-"""Is told the outcomes of an append, or why there are none."""
+"""Called with the outcomes of an append, or with the error."""
 
 
 class ChatStore(Protocol):
@@ -155,8 +156,8 @@ class ChatStore(Protocol):
     async def create_direct(self, command: chats.CreateDirect, *, now_ms: int) -> chats.CreatedChat:
         """The one chat of a pair, made with its counter and both members if it was not there.
 
-        Two that create at once get the same chat. One that is there is found, blocks or not; if
-        the actor has hidden it, the actor sees it again.
+        Two calls at once get the same chat. An existing chat is returned, blocks or not; if the
+        actor has hidden it, the actor sees it again.
         Raises UserNotFound, InvalidOperation (oneself), and what `access.check_begin_direct` does.
         """
         ...
@@ -173,8 +174,8 @@ class ChatStore(Protocol):
         ...
 
     async def change_chat(self, request: ChangeRequest, *, now_ms: int) -> Changed:
-        """Change who is in a chat, their roles or its name. The methods that follow are made of
-        this one, here, once; engines inherit them as they stand."""
+        """Change who is in a chat, their roles or its name. The methods from `add_member` to
+        `rename` call this one; engines inherit them unchanged."""
         ...
 
     async def add_member(
@@ -199,7 +200,7 @@ class ChatStore(Protocol):
     async def remove_member(
         self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
     ) -> None:
-        """Remove a user: who can neither send nor read from then on. The positions stay."""
+        """Remove a user, who can neither send nor read from then on. The positions stay."""
         decide = partial(chat_changes.remove_member, user_id=user_id, now_ms=now_ms)
         await self.change_chat(ChangeRequest(actor, chat_id, decide, user_id), now_ms=now_ms)
 
@@ -224,7 +225,7 @@ class ChatStore(Protocol):
         self, actor: UserId, chat_id: ChatId, user_id: UserId, *, now_ms: int
     ) -> chats.Member:
         """Make another member the owner, and the owner an admin, in one act: two changes of roles.
-        The new owner. One who is the owner already: nothing changes. Raises what
+        Returns the new owner. Changes nothing if the user is the owner already. Raises what
         `access.check_hand_over` raises."""
         decide = partial(chat_changes.hand_over, user_id=user_id, now_ms=now_ms)
         request = ChangeRequest(actor, chat_id, decide, user_id)
@@ -242,14 +243,14 @@ class ChatStore(Protocol):
     async def rename(
         self, actor: UserId, chat_id: ChatId, name: str, *, now_ms: int
     ) -> chats.ChatAccess:
-        """Give a group another name (InvalidOperation for a bad one). The same changes nothing."""
+        """Give a group another name (InvalidOperation if it is bad). The same name: no change."""
         decide = partial(chat_changes.rename, name=name, now_ms=now_ms)
         changed = await self.change_chat(ChangeRequest(actor, chat_id, decide), now_ms=now_ms)
         return chats.ChatAccess(changed.chat, changed.actor)
 
     async def readmit(self, user_id: UserId, chat_id: ChatId) -> None:
-        """Let the user be added to a group again that was left for good. If it was not, nothing
-        changes, whether there is such a group or not."""
+        """Allow again that the user is added to a group that the user has left for good. Else
+        nothing changes, whether there is such a group or not."""
         ...
 
     async def refused_groups(
@@ -285,8 +286,8 @@ class ChatStore(Protocol):
         ...
 
     async def roster(self, chat_id: ChatId) -> chats.Roster | None:
-        """All members of a chat with the version that is true of, for the fan-out; None if there is
-        no such chat."""
+        """All members of a chat, with the membership version for which that is true, for the
+        fan-out; None if there is no such chat."""
         ...
 
     async def share_group(self, one: UserId, other: UserId) -> bool:
@@ -321,19 +322,19 @@ class PositionStore(Protocol):
     async def advance(
         self, advances: Sequence[delivery.Advance], *, now_ms: int
     ) -> list[delivery.AdvanceOutcome]:
-        """Move positions forward; one outcome an advance, same order.
+        """Move positions forward; one outcome per advance, same order.
 
-        `read N` also delivers N. What is not higher than what is stored does not move it and is no
-        error. Membership is checked first (NotAMember), then the bound (SequenceAboveHead: above
-        the last stored message, nothing moves). Each advance is atomic by itself; a batch is
-        durable together.
+        `read N` also delivers N. A position that is not above the stored one moves nothing and is
+        no error. Membership is checked first (NotAMember), then the bound (SequenceAboveHead: above
+        the last stored entry, nothing moves). Each advance is atomic by itself; a batch is durable
+        together.
         """
         ...
 
     async def floors(self, chat_ids: Sequence[ChatId]) -> list[delivery.Floors | None]:
         """The lowest positions among the current members of each chat, in the same order; None
-        where there is no such chat. They carry the version of those members, or an older one: who
-        is not in the roster of it has joined since.
+        where there is no such chat. They carry the version of those members, or an older one: a
+        member who is not in the roster of that version has joined since.
 
         Costs the same for ten members and for a thousand.
         """
@@ -366,7 +367,7 @@ class UserStore(Protocol):
     """People."""
 
     async def add_user(self, user: User) -> User:
-        """Store a new user; the same user_id again is found instead. Raises UsernameTaken."""
+        """Store a new user. If the user_id exists, returns that user. Raises UsernameTaken."""
         ...
 
     async def users(self, user_ids: Sequence[UserId]) -> list[User]:
@@ -386,7 +387,7 @@ class UserStore(Protocol):
         ...
 
     async def set_display_name(self, user_id: UserId, display_name: str, *, now_ms: int) -> User:
-        """Call a user something else. Raises UserNotFound."""
+        """Give a user another display name. Raises UserNotFound."""
         ...
 
 
@@ -395,7 +396,7 @@ class Storage(MessageStore, ChatStore, PositionStore, UserStore, AccountStore, P
 
     @property
     def epoch(self) -> str:
-        """Which life of the store this is; a restore begins another one."""
+        """The epoch of the store; a restore begins another one."""
         ...
 
     async def check_room(self) -> None:
@@ -404,5 +405,5 @@ class Storage(MessageStore, ChatStore, PositionStore, UserStore, AccountStore, P
         ...
 
     async def close(self) -> None:
-        """Finish what was taken in, then let go of everything. Later calls: StoreUnavailable."""
+        """Finish the accepted work, then release everything. Later calls: StoreUnavailable."""
         ...

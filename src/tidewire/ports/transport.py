@@ -35,11 +35,11 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     client_ip: str
     subprotocol: str | None = None
     token_round: int = 0
-    """Which tokens were good when this one was checked: the hub's `token_round` at that time."""
+    """The hub's `token_round` when the token was checked. In a later one it may have ended."""
     features: tuple[str, ...] = ()
-    """What the client has offered and this server knows."""
+    """The features that the client has offered and this server knows."""
     withheld: tuple[str, ...] = ()
-    """Of these, what is not possible yet: the client is not told of it."""
+    """Those features that are not possible yet: the client is not told of them."""
 
 
 class HandshakeRefusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class SocketTransport(Protocol):
         ...
 
     def unsent_bytes(self) -> int:
-        """What was written and has not left this process yet."""
+        """How many of the written bytes have not left this process yet."""
         ...
 
     def ping(self) -> None:
@@ -79,14 +79,14 @@ class SocketListener(Protocol):
     """One conversation, as the edge feeds it."""
 
     def text_received(self, payload: bytes | memoryview) -> int:
-        """A whole text message; how many frames were in it, for each of them has its price.
+        """Take a whole text message. Returns its number of frames, because limits count each one.
 
         A memoryview is good only until this returns.
         """
         ...
 
     def pong_received(self) -> None:
-        """A sign of life."""
+        """The peer has sent a pong: a sign of life."""
         ...
 
     def overrun(self) -> None:
@@ -97,7 +97,7 @@ class SocketListener(Protocol):
     def lost(self, *, is_closed_by_peer: bool = False) -> None:
         """The socket is gone, closed by either side. Called once; nothing is received after it.
 
-        `is_closed_by_peer`: the peer said goodbye of its own accord.
+        `is_closed_by_peer`: the peer closed the connection of its own accord.
         """
         ...
 
