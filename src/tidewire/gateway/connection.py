@@ -1,10 +1,10 @@
-"""One connection's conversation: what comes of every frame, answer, tick and push. PURE.
+"""The core of one connection: decides what follows from each frame, answer, tick and notice. PURE.
 
-Events go in as calls, effects come out as values (`effects`), and nothing is done here. `now_ms` is
-a clock that only goes forward, for lengths and deadlines; `wall_ms` is the calendar's, for stamps.
+Events go in as calls, effects come out as values (`effects`); the shell carries them out. `now_ms`
+is a monotonic clock, for durations and deadlines; `wall_ms` is the wall clock, for timestamps.
 
-Every request gets exactly one answer while the connection lives (a digest: one in pages), a frame
-that is one-way gets none, and what comes unasked has no request_id. What a peer sends never raises.
+Every request gets exactly one answer while the connection lives (a digest: one in pages). A one-way
+frame gets none. A frame sent unasked has no request_id. Input of a peer never raises.
 """
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
@@ -78,7 +78,7 @@ _DIGEST_AGAIN_MS: Final = 2_000
 
 
 class Rules:
-    """What all connections of a process have in common."""
+    """The options and limits that all connections of a process share."""
 
     __slots__ = ("control_rate", "epoch", "options", "sends")
 
@@ -91,7 +91,7 @@ class Rules:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Connection:
-    """The state of one conversation. There may be ten thousand: what few use is made when used."""
+    """The state of one conversation. There may be ten thousand: rare parts are made on use."""
 
     _rules: Rules
     _: KW_ONLY
@@ -99,20 +99,20 @@ class Connection:
     user_id: UserId
     device_id: str
     token_ends_at_ms: InitVar[int]
-    """On the clock of `now_ms`, not on the calendar's."""
+    """On the clock of `now_ms`, not on the wall clock."""
     now_ms: InitVar[int]
     features: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
-    """The features that the client is not told of."""
+    """Those of `features` that are not possible yet: the client is not told of them."""
 
     state: State = field(default=CONNECTING, init=False)
     close_reason: str | None = field(default=None, init=False)
     """Why we closed or are closing it; None if we did not."""
     is_backlogged: bool = field(default=False, init=False)
-    """The peer is slow: `outbound` wants to be told also when it gets better."""
+    """The peer is slow: `outbound` must be called also when fewer bytes wait."""
     _lane: PageLane = field(default_factory=PageLane, init=False)
     _pulse: Pulse = field(init=False)
-    # Requests whose answers are still to come, and those of them that are being stored.
+    # How many requests have no answer yet, and how many of them are being stored.
     _requests_waiting: int = field(default=0, init=False)
     _sends_waiting: int = field(default=0, init=False)
     _sends_count: int = field(default=0, init=False)
@@ -129,25 +129,25 @@ class Connection:
         self._pulse = Pulse(self._rules.options, now_ms)
         age_ms_max = self._rules.options.connection_age_ms_max
         if age_ms_max is not None:
-            # Those that came together must not all leave at once.
+            # Connections that were opened together must not all end at once.
             early_ms = age_ms_max * (crc32(self.connection_id.encode()) % 1000) // 4000
             self._returns_at_ms = now_ms + age_ms_max - early_ms
 
     # The beginning and the end.
 
     def opened(self) -> Effects:
-        """The route is registered. Only now the digest is read, so that nothing falls between."""
+        """Read the first digest. The route is registered by now, so no push is lost in between."""
         assert self.state is CONNECTING
         return self._fetch(self._lane.offer(self._lane.begin_digest(None)))
 
     def end(
         self, reason: CloseReason, now_ms: int, wall_ms: int, *, delay_ms: int | None = None
     ) -> Effects:
-        """Close for a reason, after saying so. `delay_ms` is when the client may come back."""
+        """Close, after telling the reason. `delay_ms`: how soon the client may come back."""
         if self.state is CLOSED:
             return NOTHING
         if self.state is CLOSING:
-            # What may not wait overrules what lingers.
+            # A reason that may not wait overrides one that lingers.
             is_urgent = self._linger_until_ms is not None and reason not in LINGERING
             return self._close(reason) if is_urgent else NOTHING
         self._transition(CLOSING)
@@ -160,7 +160,7 @@ class Connection:
         return UNROUTE, closing, *self._close(reason)
 
     def lost(self) -> Effects:
-        """The socket is gone. What is being stored will be stored; there is no peer to be told."""
+        """The socket is gone. Sends under way are still stored; there is no peer to answer."""
         if self.state is CLOSED:
             return NOTHING
         is_routed = self.state is not CLOSING
@@ -170,8 +170,8 @@ class Connection:
         return (UNROUTE,) if is_routed else NOTHING
 
     def broken(self, wall_ms: int) -> Effects:
-        """Something in this conversation failed that no code expected. What was decided may be half
-        done, so the connection ends; a new one begins from a clean state."""
+        """End the connection after an unexpected exception: its effects may be half carried out,
+        and a new connection begins from a clean state."""
         if self.state is CLOSED:
             return NOTHING
         self.close_reason = ErrorCode.INTERNAL_ERROR
@@ -199,7 +199,7 @@ class Connection:
         return deadline_ms if self._returns_at_ms is None else min(deadline_ms, self._returns_at_ms)
 
     def tick(self, now_ms: int, wall_ms: int) -> Effects:
-        """A deadline may have passed."""
+        """Act on any deadline that has passed."""
         if self.state is CLOSED:
             return NOTHING
         if self.state is CLOSING:
@@ -220,10 +220,10 @@ class Connection:
     # From the peer.
 
     def receive(self, frame: ClientFrame | FrameRefusal, now_ms: int, wall_ms: int) -> Received:
-        """What the peer said, or why it could not be understood."""
+        """Handle a frame of the peer, or the refusal of one that could not be decoded."""
         self._pulse.heard_at_ms = now_ms
         if self.state is READY:
-            # What is frequent comes first: this is on the path of every message.
+            # Frequent frames come first: this is on the path of every message.
             match frame:
                 case SendMessageFrame():
                     return self._receive_send(frame, now_ms, wall_ms)
@@ -318,7 +318,7 @@ class Connection:
     def _receive_early(
         self, frame: ClientFrame | FrameRefusal, now_ms: int, wall_ms: int
     ) -> Effects:
-        """A client is silent until connection_established. Heartbeats do no harm."""
+        """Refuse frames before connection_established, except heartbeats, which do no harm."""
         request_id: str | None
         match frame:
             case FrameRefusal():
@@ -342,7 +342,7 @@ class Connection:
         now_ms: int,
         wall_ms: int,
     ) -> Answered:
-        """What became of an entry."""
+        """Answer a frame whose entry was stored or refused."""
         assert self._sends_waiting > 0
         self._requests_waiting -= 1
         self._sends_waiting -= 1
@@ -429,13 +429,13 @@ class Connection:
         return self._fetch(self._lane.next())
 
     def outbound(self, unsent_bytes: int, now_ms: int, wall_ms: int) -> Effects:
-        """So much waits for the peer to read it, pages aside."""
+        """`unsent_bytes`, pages aside, wait for the peer to read them."""
         if self.state is CLOSING or self.state is CLOSED:
             return NOTHING
         options = self._rules.options
         bytes_max = options.outbound_bytes_max
         if unsent_bytes > bytes_max:
-            # Said at once and closed at once: a grace would let the buffer grow (N-01).
+            # Tell the peer and close at once: a grace would let the buffer grow (N-01).
             payload = frames.slow_consumer_payload(unsent_bytes, bytes_max)
             unrouted, *rest = self.end(CloseReason.SLOW_CONSUMER, now_ms, wall_ms)
             return Report.SLOW_CONSUMER, unrouted, _error(None, payload, wall_ms), *rest
@@ -460,7 +460,7 @@ class Connection:
     def _send_refused(
         self, frame: SubmitFrame, number: int, error: TidewireError, now_ms: int
     ) -> ErrorPayload:
-        """What the author is told. If the message may be sent again, its line closes."""
+        """The error for the author. If the message may be sent again, its line closes."""
         if ERROR_TABLE[error.code].retryable:
             earlier = self._close_line(frame.payload, number, now_ms, error.code)
             if earlier is not None:
@@ -478,7 +478,7 @@ class Connection:
         if self.state is CONNECTING:
             if error.code is ErrorCode.INTERNAL_ERROR:
                 return self.broken(wall_ms)
-            # Nothing was promised yet: come back later (N-08).
+            # Nothing was promised yet: the client comes back later (N-08).
             self._transition(CLOSING)
             self._lane.clear()
             self.close_reason = error.code
@@ -527,8 +527,8 @@ class Connection:
     def _count_throttled(self, now_ms: int, wall_ms: int) -> Effects:
         is_spent = self._offences_made().throttled(now_ms)
         if self._lines is not None and len(self._lines) > LINES_MAX:
-            # Which of its messages waits for which can be kept no longer; a new connection begins
-            # without any of it.
+            # Too many lines to remember which message waits for which; a new connection begins
+            # without any.
             is_spent = True
         return self.end(CloseReason.RATE_LIMITED, now_ms, wall_ms) if is_spent else NOTHING
 
@@ -543,7 +543,7 @@ class Connection:
         return self._offences
 
     def _spend_control(self, now_ms: int) -> int:
-        """Count a small frame: 0, or how long to wait with the next."""
+        """Count a control frame and return 0, or return how long to wait, in ms."""
         full_at_us = self._rules.control_rate.taken(self._control_full_at_us, now_ms)
         if full_at_us < 0:
             return -full_at_us

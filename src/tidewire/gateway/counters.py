@@ -9,7 +9,7 @@ SEND_LATENCY_BOUNDS_MS: Final = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000,
 
 
 class Histogram:
-    """How many values were at most so high; the last count is of those above every bound."""
+    """Counts values by upper bound; the last count is of values above every bound."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -25,11 +25,11 @@ class Histogram:
 
 @dataclass(slots=True)
 class GatewayCounters:
-    """Everything only grows. Texts in the keys are ours, never a peer's."""
+    """All numbers only grow. Texts in the keys come from this code, never from a peer."""
 
     connections_by_status: dict[str, int] = field(default_factory=dict)
-    """`accepted`, `established`, and at the end why: a close reason, an error code,
-    `closed_by_client` (the peer said goodbye) or `lost` (it went without a word)."""
+    """`accepted`, `established`, and why a connection ended: a close reason, an error code,
+    `closed_by_client` (the peer closed it) or `lost` (the socket ended without a close)."""
     handshakes_refused_by_error: dict[str, int] = field(default_factory=dict)
     auth_failures_by_reason: dict[str, int] = field(default_factory=dict)
     frames_received: dict[type, int] = field(default_factory=dict)
@@ -53,11 +53,11 @@ class GatewayCounters:
     acks_not_a_member: int = 0
     acks_without_room: int = 0
     send_latency_ms: Histogram = field(default_factory=lambda: Histogram(SEND_LATENCY_BOUNDS_MS))
-    """From a send_message frame to its answer."""
+    """From a frame that submits an entry (a message, edit, deletion or reaction) to its answer."""
 
     @property
     def frames_received_by_type(self) -> dict[str, int]:
-        """Valid frames, those that are not known, and those that are not valid."""
+        """Valid frames by type, frames of unknown type, and invalid frames."""
         counts = by_type(self.frames_received)
         counts["unknown"] = self.frames_unknown
         counts["invalid"] = self.frames_invalid
@@ -73,7 +73,7 @@ class GatewayCounters:
 
 
 def by_type(counts: Mapping[type[Any], int]) -> dict[str, int]:
-    """Counts of frame classes under the names that the wire has for them."""
+    """Counts of frame classes under their names on the wire."""
     return {str(frame.__struct_config__.tag): count for frame, count in counts.items()}
 
 

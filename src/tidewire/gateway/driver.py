@@ -1,10 +1,10 @@
 """The shell of one connection: feeds its core and carries out what the core wants.
 
-There may be ten thousand of these, most of them quiet: no task, no timer and no buffer of its own.
-What is to be written is gathered for one turn of the loop, by the hub, and goes out in one write.
+There may be ten thousand drivers, most of them quiet, so none has a task, timer or buffer of its
+own. The frames of one turn of the loop are gathered; then the hub has them sent in one write.
 
-An exception that no code expected ends this connection, with 1011, and no other: the caller of a
-driver catches it and calls `failed`, or the driver does so itself where the caller is the edge.
+An unexpected exception ends this connection, with 1011, and no other: the caller of a driver
+catches it and calls `failed`, or the driver does so itself where the caller is the edge.
 """
 
 import asyncio
@@ -71,20 +71,20 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Shared = dict[tuple[int, ...], tuple[bytes, list[bytes]]]
-"""What is written in one turn, by the identities of the frames in it: many recipients are due the
-same ones. With the frames, because an identity means something only while its object lives."""
+"""Cache of the arrays written in one turn, by the `id()` of each frame in them, because many
+recipients get the same frames. It keeps the frames: an `id()` holds only while its object lives."""
 
 PAGE_BYTES_MIN: Final = 4096
-"""What reading a page counts beside what is sent of it."""
+"""What reading a page costs of the page budget, besides the bytes that are sent."""
 CONFIRMED_CHATS_MAX: Final = 512
-"""In how many chats a connection's first ack is remembered; then it counts as the first again."""
+"""How many first acks and reads of chats a connection remembers; then it forgets all of them."""
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """What all connections of a process work with."""
+    """The services and options that all connections of a process use."""
 
     hub: "Hub"
     intake: MessageIntake
@@ -96,9 +96,9 @@ class Desk:
     tasks: Tasks
     options: GatewayOptions
     outbound_warning_bytes: int = field(init=False)
-    """Of the options, computed once: it is looked at with every write."""
+    """From the options, computed once, because every write compares with it."""
     counters: GatewayCounters = field(init=False)
-    """Those of the hub."""
+    """The hub's counters."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "outbound_warning_bytes", self.options.outbound_warning_bytes)
@@ -106,7 +106,7 @@ class Desk:
 
 
 class ConnectionDriver:
-    """Between one socket and one core. All of it happens on one event loop."""
+    """Connects one socket with one core. Runs on one event loop."""
 
     __slots__ = (
         "_confirmed",
@@ -131,24 +131,24 @@ class ConnectionDriver:
         self.core = core
         self.admission = admission
         self.out: list[bytes] | None = None
-        """Frames of this turn. Who puts the first one in marks the connection at the hub."""
+        """Frames of this turn. Code that adds the first one must mark this driver at the hub."""
         self.wheel_slot = -1
-        """The hub's: in which of its places on the wheel this connection is to be found."""
+        """Set by the hub: the one slot of its wheel that is valid for this driver; -1: none."""
         self.has_entries = Feature.ENTRIES in core.features
         """The peer knows entries that are no messages."""
         self._desk = desk
         self._transport = transport
         self._opened_at_ms = desk.clock.monotonic_ms()
-        # Frames go together in arrays, and may come so.
+        # Frames are sent in arrays, and may arrive in arrays.
         self._is_batching = Feature.BATCH in core.features
-        # Frames that wait for connection_established; None once it was sent.
+        # Frames held back until connection_established is sent; None afterwards or if it ended.
         self._held: list[bytes] | None = []
         self._held_bytes = 0
-        # The page that was written and has not drained yet; 0 if there is none.
+        # The size of the page that was written and has not drained yet; 0 if there is none.
         self._page_bytes = 0
-        # When all pages of this connection are paid for, at the rate that they may go out.
+        # When the page budget has paid for all pages so far, at `page_bytes_per_second`.
         self._pages_paid_at_ms = 0
-        # (chat, is it a read): acknowledged on this connection before.
+        # The (chat, is_read) pairs that were acknowledged on this connection before.
         self._confirmed: set[tuple[ChatId, bool]] | None = None
 
     # From the edge (`ports.transport.SocketListener`).
@@ -165,7 +165,7 @@ class ConnectionDriver:
         count = 0
         for frame in frames:
             count += 1
-            # `isinstance` of what it is not takes four times as long.
+            # An `isinstance` that is False takes four times as long.
             if type(frame) is FrameRefusal:
                 self._count_refusal(frame)
             else:
@@ -183,7 +183,7 @@ class ConnectionDriver:
             except Exception as error:  # noqa: BLE001 - it concerns this connection alone
                 self.failed(error)
             if core.state is CLOSING:
-                # The rest of an array would not be heard.
+                # The core would ignore the rest of an array.
                 break
         return count
 
@@ -215,7 +215,7 @@ class ConnectionDriver:
     # From the hub.
 
     def failed(self, error: Exception) -> None:
-        """Log and count what no code expected, and end this connection."""
+        """Log and count an unexpected exception, and end this connection."""
         self._desk.tasks.request_failed(RequestKind.CONNECTION, error, self._names())
         self.break_off(error)
 
@@ -224,7 +224,7 @@ class ConnectionDriver:
         clock = self._desk.clock
         try:
             self._run(self.core.broken(clock.wall_ms()), clock.monotonic_ms())
-        except Exception as error:  # noqa: BLE001 - then without its core
+        except Exception as error:  # noqa: BLE001 - then close without the core
             self._desk.tasks.request_failed(RequestKind.CONNECTION, error, self._names())
             self._desk.hub.unroute(self)
             self.out = self._held = None
@@ -232,12 +232,12 @@ class ConnectionDriver:
             self._transport.close(CloseCode.INTERNAL_ERROR, ErrorCode.INTERNAL_ERROR)
 
     def begin(self) -> None:
-        """The route is registered."""
+        """Begin the conversation: the route is registered."""
         self._run(self.core.opened(), self._opened_at_ms)
         self._desk.hub.schedule(self)
 
     def is_connecting(self) -> bool:
-        """True until it has begun, or is to end."""
+        """True until the connection is established or ends."""
         return self.core.state is CONNECTING
 
     def end(self, reason: CloseReason, *, delay_ms: int | None = None) -> None:
@@ -245,11 +245,11 @@ class ConnectionDriver:
         clock = self._desk.clock
         now_ms = clock.monotonic_ms()
         self._run(self.core.end(reason, now_ms, clock.wall_ms(), delay_ms=delay_ms), now_ms)
-        # It may linger, and then not longer than its grace.
+        # If it lingers, `tick` must end it after its grace.
         self._desk.hub.schedule(self)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
-        """Its deadline may have passed."""
+        """Act on a deadline that may have passed."""
         effects = self.core.tick(now_ms, wall_ms)
         if effects:
             self._run(effects, now_ms)
@@ -264,7 +264,7 @@ class ConnectionDriver:
         self._run(self.core.position_refused(refusal, clock.wall_ms()), clock.monotonic_ms())
 
     def is_first_confirmation(self, chat_id: ChatId, *, is_read: bool) -> bool:
-        """True the first time that this is asked."""
+        """True at the first call for this chat and kind, as far as remembered."""
         confirmed = self._confirmed
         if confirmed is None or len(confirmed) >= CONFIRMED_CHATS_MAX:
             confirmed = self._confirmed = set()
@@ -278,7 +278,7 @@ class ConnectionDriver:
         return self._held_bytes + self._transport.unsent_bytes()
 
     def flush(self, shared: Shared) -> None:
-        """Write what this turn has gathered, and see if the peer keeps up."""
+        """Write the frames of this turn, and check whether the peer keeps up."""
         out = self.out
         if out is None:
             return
@@ -289,10 +289,10 @@ class ConnectionDriver:
         if len(out) == 1:
             framed = out[0]
         elif not self._is_batching or self.core.state is not READY:
-            # From connection_closing on frames go alone.
+            # From connection_closing on, frames are not put into arrays.
             framed = b"".join(out)
         elif SEAM in out:
-            # A page is due to one connection only.
+            # A page goes to one connection only, so it is not shared.
             framed = frame_together(out)
         else:
             key = tuple(map(id, out))
@@ -380,7 +380,7 @@ class ConnectionDriver:
             )
             return
         body, amends, base = amendment_of(payload)
-        # For the audit trail: a deletion may be a moderator's.
+        # For the audit trail, because a moderator may be the one who deletes.
         with origin_noted(Origin(self.admission.client_ip)):
             desk.intake.submit_nowait(
                 body,
@@ -445,7 +445,7 @@ class ConnectionDriver:
         self._run(self.core.digest_fetched(page, desk.clock.wall_ms()), desk.clock.monotonic_ms())
 
     async def _is_due(self) -> bool:
-        """Wait until the budget of pages allows another one; False if it is not wanted any more."""
+        """Wait until the page budget allows another page; False if the connection ended."""
         desk = self._desk
         now_ms = desk.clock.monotonic_ms()
         wait_ms = self._pages_paid_at_ms - now_ms - desk.options.page_slack_ms
@@ -455,7 +455,7 @@ class ConnectionDriver:
         return self.core.state is CONNECTING or self.core.state is READY
 
     def _pay(self, page_bytes: int, now_ms: int) -> None:
-        """Count what a page costs: its bytes, and reading it."""
+        """Charge the page budget for a page's bytes, or for reading a page."""
         paid_at_ms = max(self._pages_paid_at_ms, now_ms)
         cost_ms = -(-page_bytes * 1000 // self._desk.options.page_bytes_per_second)
         self._pages_paid_at_ms = paid_at_ms + cost_ms
@@ -463,7 +463,7 @@ class ConnectionDriver:
     async def _within_time(
         self, kind: RequestKind, reading: Coroutine[object, object, Result]
     ) -> Result | TidewireError:
-        """What was read, or the error to answer with: INTERNAL_ERROR if no code expected it."""
+        """What was read, or the error to answer with: INTERNAL_ERROR for an unexpected one."""
         try:
             async with asyncio.timeout(self._desk.options.store_timeout_ms / 1000):
                 return await reading
@@ -517,7 +517,7 @@ class ConnectionDriver:
             self._desk.hub.mark(self)
 
     def _hold(self, out: list[bytes], held: list[bytes]) -> None:
-        """Keep frames until connection_established went out before them, within the bound."""
+        """Keep frames, within the bound, until connection_established has gone out first."""
         held += out
         self._held_bytes += sum(map(len, out))
         if self._held_bytes > self._desk.options.outbound_bytes_max:
@@ -531,7 +531,7 @@ class ConnectionDriver:
     def _unroute(self) -> None:
         self._desk.hub.unroute(self)
         if self._held is not None:
-            # Nothing was established, so nothing that was held back is owed to the peer.
+            # The connection was never established, so the peer is not owed the held frames.
             self._held = None
             self._held_bytes = 0
             self.out = None
@@ -588,7 +588,7 @@ class ConnectionDriver:
         )
 
     def _names(self) -> dict[str, object]:
-        """Whom a line in the log is about."""
+        """The fields of a log line that identify this connection."""
         return {
             "connection_id": self.core.connection_id,
             "user_id": self.core.user_id,

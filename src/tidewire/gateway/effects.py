@@ -1,5 +1,5 @@
-"""The states of a conversation, and what a connection wants done: small frozen values that its
-shell carries out. PURE."""
+"""The states of a conversation, and the effects that its core returns: small frozen values that
+the shell carries out. PURE."""
 
 from enum import Enum, StrEnum
 from typing import Final
@@ -20,7 +20,7 @@ from tidewire.wire.server_frames import (
 
 
 class State(Enum):
-    """How a conversation goes on.
+    """The state of a conversation, and what it allows.
 
     CONNECTING   the route is registered and the first digest is being read; only heartbeats
     READY        connection_established was sent; everything
@@ -65,14 +65,14 @@ class SendPage(msgspec.Struct, frozen=True):
 
 
 class Establish(msgspec.Struct, frozen=True):
-    """Write these before anything else, then what was held back; the page as with SendPage."""
+    """Write both frames before all others, then the held ones; the page as with SendPage."""
 
     frame: ConnectionEstablishedFrame
     first_page: ChatDigestFrame
 
 
 class Typing(msgspec.Struct, frozen=True, gc=False):
-    """Tell the others of the chat."""
+    """Tell the other members of the chat that the user types, or has stopped."""
 
     chat_id: ChatId
     is_typing: bool
@@ -85,7 +85,7 @@ class FetchPage(msgspec.Struct, frozen=True, gc=False):
 
 
 class FetchDigest(msgspec.Struct, frozen=True, gc=False):
-    """Read the state of the chats above this one, and call `digest_fetched`."""
+    """Read the state of the chats after `after`, and call `digest_fetched`."""
 
     after: ChatId | None
 
@@ -99,14 +99,14 @@ class Unroute(msgspec.Struct, frozen=True, gc=False):
 
 
 class Close(msgspec.Struct, frozen=True, gc=False):
-    """Write what is to be written, then close the socket."""
+    """Write the frames that wait, then close the socket."""
 
     code: CloseCode
     reason: str
 
 
 class Report(StrEnum):
-    """What is counted and not told to the peer."""
+    """Facts that are counted but not told to the peer."""
 
     TYPING_DROPPED = "typing_dropped"
     FLOOD_DROPPED = "flood_dropped"
@@ -119,7 +119,7 @@ Effect = (
 )
 Effects = tuple[Effect, ...]
 
-# What is wanted for every message is no effect but a plain value: half the cost of one.
+# For every message the core returns a plain value, not an effect: it costs half as much.
 Received = Effects | int | Advance
 """A number: have the message of this frame stored, and call `submitted` with frame, number and
 outcome. It rises with every send of the connection.

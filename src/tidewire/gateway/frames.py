@@ -61,7 +61,7 @@ def established_frame(
 def closing_frame(
     reason: CloseReason, *, delay_ms: int | None, wall_ms: int
 ) -> ConnectionClosingFrame:
-    """`delay_ms` is when the client may come back; None for what is usual with this reason."""
+    """`delay_ms`: how soon the client may come back; None for the usual delay of this reason."""
     return ConnectionClosingFrame(
         timestamp=format_time_ms(wall_ms),
         payload=ConnectionClosingPayload(
@@ -117,7 +117,7 @@ def server_busy_payload() -> ErrorPayload:
 
 
 def behind_payload(line: ClosedLine, now_ms: int) -> ErrorPayload:
-    """What a send is told whose line waits for an earlier one."""
+    """The error for a send whose line waits for an earlier one."""
     details: dict[str, object] = {"after": line.key}
     if line.code is ErrorCode.RATE_LIMITED:
         details["retry_after_seconds"] = max(1, -(-(line.retry_at_ms - now_ms) // 1000))

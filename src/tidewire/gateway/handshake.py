@@ -1,4 +1,4 @@
-"""What a request to connect says about itself, before anything is looked up. PURE.
+"""Reads the credentials in a request to connect, before any lookup. PURE.
 
 Browsers cannot set headers on a WebSocket, so they send their token and device as subprotocols
 (`tidewire.v1`, `bearer.<jwt>`, `device.<uuid>`); the answer names `tidewire.v1` only. Others send
@@ -29,7 +29,7 @@ _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Who a client says it is. `subprotocol` is what the answer has to name."""
+    """The identity that a client claims. The answer must name `subprotocol`."""
 
     token: str
     device_id: str
@@ -64,14 +64,14 @@ def read_credentials(
         return invalid_request("the token is not one")
     if not is_uuid(device_id):
         return invalid_request("the device id is missing or not a UUID")
-    # A UUID has many spellings, and a device one connection.
+    # A UUID has several spellings, and a device may have only one connection.
     return Credentials(token, device_id.lower(), subprotocol, _features(request))
 
 
 def _find(
     request: UpgradeRequest, options: GatewayOptions
 ) -> tuple[str, str, str | None] | HandshakeRefusal:
-    """Token, device and subprotocol, wherever they stand; not looked at yet."""
+    """Token, device and subprotocol, from wherever they stand; not validated yet."""
     headers = request.headers
     try:
         query = dict(parse_qsl(request.query, max_num_fields=_QUERY_FIELDS_MAX))
@@ -101,7 +101,7 @@ def _find(
 
 
 def _features(request: UpgradeRequest) -> tuple[Feature, ...]:
-    """What is offered, by header or by subprotocol, and known here."""
+    """The features that are offered, by header or by subprotocol, and known here."""
     offered = _names(request, FEATURES_HEADER.lower())
     offered += (
         name.removeprefix(FEATURE_PREFIX)

@@ -1,9 +1,9 @@
 """All connections of this process: who is connected where, and pushes to many at once.
 
 The hub is the router of one process (`ports.router`), and the registry by user, session and id. It
-owns the few things that connections share so that none needs one of its own: one flush per turn of
-the loop, one timer for all deadlines, one for pages that drain. A connection that fails in one of
-them ends, and the others get their turn (`_each`).
+owns what connections share so that none needs its own: one flush per turn of the loop, one timer
+for all deadlines, one timer for pages that drain. A connection that fails in one of them ends, and
+the others still get their turn (`_each`).
 """
 
 import asyncio
@@ -42,14 +42,15 @@ Drivers = tuple[ConnectionDriver, ...]
 Item = TypeVar("Item")
 
 SLOT_MS: Final = 500
-"""Deadlines are met this much late at worst."""
+"""The length of a slot, and of the timer: a deadline is met at most about twice this late."""
 
 
 class Wheel(Generic[Item]):
     """Many deadlines, one timer: items lie in slots of time until their slot has passed.
 
-    A deadline that moves away is left where it is: an item found too early is put in again. One
-    that comes nearer is put in once more, and the item itself knows which of its places is valid.
+    When a deadline moves later, the item stays where it is: if it comes out too early, it is put in
+    again. When a deadline moves earlier, the item is put in a second time; the item itself knows
+    which slot is valid.
     """
 
     def __init__(self, now_ms: int) -> None:
@@ -57,7 +58,7 @@ class Wheel(Generic[Item]):
         self._next_slot = now_ms // SLOT_MS
 
     def put(self, item: Item, at_ms: int) -> int:
-        """Have the item come out when this instant has passed; the slot it lies in."""
+        """Keep the item until this instant has passed; return its slot."""
         slot = max(at_ms // SLOT_MS, self._next_slot)
         items = self._slots.get(slot)
         if items is None:
@@ -67,7 +68,7 @@ class Wheel(Generic[Item]):
         return slot
 
     def take(self, now_ms: int) -> list[tuple[int, list[Item]]]:
-        """The slots that have passed wholly, with what is in them, earliest first."""
+        """Take out the slots that have fully passed, with their items, earliest first."""
         end_slot = now_ms // SLOT_MS
         taken = []
         while self._next_slot < end_slot:
@@ -79,7 +80,7 @@ class Wheel(Generic[Item]):
 
 
 class Hub:
-    """Must be made on the event loop that it is to serve."""
+    """The connections of one process. Must be made on the event loop that it serves."""
 
     def __init__(
         self,
@@ -89,11 +90,11 @@ class Hub:
         publish: Publish,
         chance: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`publish` is the commit bus's; `chance` says a number from 0 to 1."""
+        """`publish` is the commit bus's; `chance` returns a random number from 0 to 1."""
         self.counters = GatewayCounters()
         self.is_shutting_down = False
         self.token_round = 0
-        """How often tokens that had been good were ended (`end_tokens`)."""
+        """How often valid tokens became invalid (`end_tokens`)."""
         self._publish = publish
         self._chance = chance
         self._reminders = Reminders()
@@ -120,15 +121,15 @@ class Hub:
         self._drain_timer: asyncio.TimerHandle | None = None
 
     def use_registrar(self, registrar: Registrar, tasks: Tasks) -> None:
-        """Have every route made known to other processes, before the digest is read. To be called
-        before the first connection joins; without it this process is the only one."""
+        """Register every route with the other processes, before the digest is read. Call this
+        before the first connection joins. Without a registrar this process is the only one."""
         self._registrar, self._tasks = registrar, tasks
 
     # The router (`ports.router.LocalRouter`).
 
     def push(self, push: Push) -> None:
-        """Give its bytes to every connection of its users but one; those of an entry in the form
-        that the connection knows."""
+        """Queue the bytes of a push for every connection of its users except `except_connection`;
+        an entry in the form that the connection understands."""
         framed = push.framed
         frame_type = push.frame_type
         is_entry = frame_type == ENTRY_TYPE
@@ -168,8 +169,8 @@ class Hub:
             add(counters.pushes_by_type, MESSAGE_TYPE, plain_count)
 
     def resync(self, user_ids: Sequence[UserId] | None, reason: ResyncReason) -> None:
-        """Tell connections to ask for a digest, spread so that they do not all do so at once. What
-        is said again and again, while the log is behind, is told less and less often."""
+        """Tell connections to ask for a digest, spread so that they do not all do so at once.
+        LOG_BEHIND is repeated while the log is behind, and told less and less often."""
         if reason is ResyncReason.LOG_BEHIND:
             self._remind(user_ids)
         elif user_ids is None:
@@ -199,12 +200,12 @@ class Hub:
         return self.counts(user_ids)
 
     def counts(self, user_ids: Iterable[UserId]) -> dict[UserId, int]:
-        """How many connections of this process those of the users have who are connected to it."""
+        """How many connections to this process each user has; users without one are left out."""
         by_user = self._by_user
         return {user_id: len(by_user[user_id]) for user_id in user_ids if user_id in by_user}
 
     async def settled(self) -> None:
-        """Nothing waits here: a push is with its connections when `push` returns."""
+        """Return at once: `push` queues its bytes at the connections before it returns."""
 
     # Who is here.
 
@@ -215,7 +216,7 @@ class Hub:
 
     @property
     def unsent_bytes(self) -> int:
-        """What all connections together have not sent yet. Asks every one."""
+        """How many bytes all connections together have not sent yet. Asks each of them."""
         return sum(driver.unsent_bytes() for driver in self._by_id.values())
 
     @property
@@ -229,7 +230,7 @@ class Hub:
         return sum(driver.core.device_id != device_id for driver in drivers)
 
     def join(self, driver: ConnectionDriver) -> None:
-        """Take a new connection in, or end it at once. An older one of its device makes room."""
+        """Add a new connection, or end it at once. An older one of the same device ends."""
         self._open_count += 1
         self._is_empty.clear()
         add(self.counters.connections_by_status, "accepted")
@@ -271,54 +272,55 @@ class Hub:
             _each(self._by_session.get(session_id, ()), _revoke)
 
     def end_tokens(self) -> None:
-        """Tokens that were good are so no more, and which ones is not known here: all connections
-        end, also those that are just being made, to come back with a good one, not all at once."""
+        """End all connections, also those that are just being made: valid tokens became invalid,
+        and the hub does not know which. Clients come back with a valid one, not all at once."""
         self.token_round += 1
         self._end_all(CloseReason.TOKEN_EXPIRED)
 
     def end_withheld(self) -> None:
-        """What was withheld from connections is possible now: they come back and are told of it,
-        not all at once."""
+        """End the connections with withheld features, because these are possible now: the clients
+        come back, not all at once, and are told of them."""
         drivers = [driver for driver in self._by_id.values() if driver.core.withheld]
         self._end(drivers, CloseReason.SERVER_SHUTDOWN)
 
     def close_duplicate(self, connection_id: ConnectionId) -> None:
-        """The same device has connected to another process."""
+        """End a connection whose device has connected to another process."""
         driver = self._by_id.get(connection_id)
         if driver is not None:
             _each((driver,), lambda one: one.end(CloseReason.DUPLICATE_CONNECTION))
 
     def shutdown(self) -> None:
-        """Take no connection in any more, and tell all to come back later, not all at once.
+        """Accept no more connections, and tell all clients to come back later, not all at once.
 
-        A connection closes when the messages it has sent are answered, at the latest after its
-        grace: so have the ingest drained next, then wait for `empty`.
+        A connection closes when its sent messages are answered, at the latest after its grace.
+        So drain the ingest next, then wait for `empty`.
         """
         self.is_shutting_down = True
         self._end_all(CloseReason.SERVER_SHUTDOWN)
 
     def abandon(self) -> None:
-        """No answer can be given any more: all come back and ask again, without a refusal."""
+        """End all connections, because no answer can be given any more. Pending requests get no
+        refusal: the clients come back and ask again."""
         drivers = list(self._by_id.values())
         self.shutdown()
-        # As if their grace were over.
+        # Tick as if the grace were over.
         late_ms = self._clock.monotonic_ms() + self._options.closing_grace_ms
         wall_ms = self._clock.wall_ms()
         _each(drivers, lambda driver: driver.tick(late_ms, wall_ms))
 
     async def empty(self) -> None:
-        """Wait until no connection is open. Peers may take their time: wait with a timeout."""
+        """Wait until no connection is open. Peers may be slow: wait with a timeout."""
         await self._is_empty.wait()
 
     def close(self) -> None:
-        """Stop the timers. Nothing may be asked of the hub after this."""
+        """Stop the timers. Do not use the hub after this."""
         for timer in (self._timer, self._drain_timer):
             if timer is not None:
                 timer.cancel()
         self._timer = self._drain_timer = None
 
     def acknowledged(self, events: Sequence[Acknowledged]) -> None:
-        """What became of acknowledgements that moved nothing (a subscriber of the bus)."""
+        """Handle acknowledgements that moved no position (a subscriber of the bus)."""
         for event in events:
             driver = self._by_id.get(event.connection_id)
             wish, outcome = event.wish, event.outcome
@@ -334,20 +336,20 @@ class Hub:
                 and driver is not None
                 and driver.is_first_confirmation(wish.chat_id, is_read=wish.read > 0)
             ):
-                # A connection that came back: the last status may have been lost with the one
-                # before, so it is told once more.
+                # The client has reconnected: its earlier connection may have lost the last status,
+                # so the status is sent once more.
                 self._publish((StatusMissed(wish.chat_id, wish.user_id),))
 
     # For connections.
 
     def mark(self, driver: ConnectionDriver) -> None:
-        """It has something to write: have `flush` called once in the next turn of the loop."""
+        """Have `flush` called once in the next turn of the loop: the driver has frames to write."""
         if not self._marked:
             self._loop.call_soon(self._flush)
         self._marked.append(driver)
 
     def unroute(self, driver: ConnectionDriver) -> None:
-        """No more pushes to it. Safe to call again."""
+        """Stop pushes to this connection. Safe to call again."""
         if self._by_id.pop(driver.core.connection_id, None) is None:
             return
         _take_out(self._by_user, driver.core.user_id, driver)
@@ -361,7 +363,7 @@ class Hub:
         driver.wheel_slot = -1 if deadline_ms is None else self._wheel.put(driver, deadline_ms)
 
     def watch_drain(self, driver: ConnectionDriver) -> None:
-        """Have `check_drained` called now and then until it says True."""
+        """Have `check_drained` called every `drain_check_ms` until it returns True."""
         self._draining[driver] = None
         if self._drain_timer is None:
             self._drain_timer = self._loop.call_later(
@@ -369,7 +371,7 @@ class Hub:
             )
 
     def ended(self, driver: ConnectionDriver) -> None:
-        """Its socket is gone."""
+        """Forget a connection whose socket is gone."""
         self._draining.pop(driver, None)
         self._open_count -= 1
         if self._open_count == 0:
@@ -378,7 +380,7 @@ class Hub:
     # Time.
 
     def tick(self) -> None:
-        """Look after every connection whose deadline has passed."""
+        """Tick every connection whose deadline has passed."""
         for slot, drivers in self._wheel.take(self._clock.monotonic_ms()):
             self._due.extend(driver for driver in drivers if driver.wheel_slot == slot)
         self._tick_due()
@@ -436,9 +438,9 @@ class Hub:
         _each(drivers, lambda one: one.end(reason, delay_ms=next(delays_ms)))
 
     async def _register(self, driver: ConnectionDriver, registrar: Registrar) -> None:
-        """Begin when the other processes know the route, so that nothing falls between."""
+        """Begin when the other processes know the route, so that no push is lost in between."""
         if not driver.is_connecting():
-            # Its route was taken back before it was made known.
+            # It ended before its route was registered.
             return
         elsewhere = await registrar.register(_route_of(driver))
         if not driver.is_connecting():
@@ -457,7 +459,7 @@ class Hub:
         self._by_session[session_id] = (*self._by_session.get(session_id, ()), driver)
 
     def _return_delays_ms(self, count: int) -> Iterator[int]:
-        """When each of so many is to come back."""
+        """After how many ms each of `count` clients comes back, evenly spread."""
         options = self._options
         spread_ms = min(
             count * 1000 // options.return_rate_per_second, options.return_spread_ms_max
@@ -466,7 +468,7 @@ class Hub:
 
 
 def _each(drivers: Iterable[ConnectionDriver], act: Callable[[ConnectionDriver], None]) -> None:
-    """Do it for all of them. One that fails ends, and keeps no other from its turn."""
+    """Call `act` for each driver. One that fails ends; the others still get their turn."""
     for driver in drivers:
         try:
             act(driver)

@@ -1,4 +1,4 @@
-"""What a connection may do: sends, offences, typing, silence. Rates: `domain.rates`. PURE."""
+"""Limits of a connection: sends, offences, typing, silence. Rates: `domain.rates`. PURE."""
 
 from collections import deque
 from enum import Enum
@@ -12,9 +12,9 @@ FLOOD_TOLD_EVERY_MS: Final = 1_000
 
 
 class SendLimiter:
-    """How fast users may send: per user and chat, and per user. Reactions count as all else does,
-    and per user besides: one costs a finger, and reaches all members. Shared by all connections of
-    a user."""
+    """Limits how fast users send: per user and chat, and per user. A reaction counts as any send
+    does, and also against a limit of its own per user, because it costs one tap and reaches all
+    members. All connections of a user share the limits."""
 
     __slots__ = ("_by_chat", "_by_user", "_reactions")
 
@@ -27,7 +27,7 @@ class SendLimiter:
         return len(self._by_chat) + len(self._by_user) + len(self._reactions)
 
     def share(self) -> dict[str, SharedView]:
-        """Hold users also to what they have sent through other processes."""
+        """Count also what users have sent through other processes."""
         return {
             "send_chat": self._by_chat.share(" ".join),
             "send_user": self._by_user.share(),
@@ -45,7 +45,7 @@ class SendLimiter:
         return wait_ms
 
     def take(self, user_id: UserId, chat_id: ChatId, now_ms: int) -> int:
-        """0 if the user may send to the chat now, and it is counted; or how long to wait, in ms."""
+        """Count a send and return 0 if the user may send to the chat now; else the wait in ms."""
         by_user, by_chat, key = self._by_user, self._by_chat, (user_id, chat_id)
         wait_ms = by_chat.take(key, now_ms)
         if wait_ms:
@@ -57,7 +57,7 @@ class SendLimiter:
 
 
 class Offences:
-    """What one connection did wrong: few do anything, so it is made at the first time."""
+    """Counts the offences of one connection. Made at the first one, because most have none."""
 
     __slots__ = (
         "_flood_told_at_ms",
@@ -70,7 +70,7 @@ class Offences:
 
     def __init__(self, *, invalid_max: int, throttled_max: int, window_ms: int) -> None:
         self._window_ms = window_ms
-        # The last invalid frames; when it is full, the first of them tells how close they were.
+        # Times of the last invalid frames; when it is full, the oldest tells how dense they are.
         self._invalid_at_ms: deque[int] = deque(maxlen=invalid_max)
         self._throttled_max = throttled_max
         self._throttled_count = 0
@@ -78,14 +78,14 @@ class Offences:
         self._flood_told_at_ms: int | None = None
 
     def invalid(self, now_ms: int) -> bool:
-        """A frame was not valid; True if that was the last one too many within the window."""
+        """Count an invalid frame; True if the limit within the window is reached."""
         at_ms = self._invalid_at_ms
         at_ms.append(now_ms)
         return len(at_ms) == at_ms.maxlen and now_ms - at_ms[0] < self._window_ms
 
     def throttled(self, now_ms: int) -> bool:
-        """A frame was above a limit; True if that was the last one too many. There may be many, so
-        they are counted anew in every window."""
+        """Count a frame above a limit; True if too many have come. There may be many, so only a
+        number is kept, which begins at zero in every window."""
         if now_ms >= self._window_ends_at_ms:
             self._window_ends_at_ms = now_ms + self._window_ms
             self._throttled_count = 0
@@ -93,8 +93,8 @@ class Offences:
         return self._throttled_count >= self._throttled_max
 
     def flooded(self, now_ms: int) -> bool:
-        """A one-way frame was above its limit; True if the peer is to be told. None waits for an
-        answer to such a frame, so now and then is enough."""
+        """Note a one-way frame above its limit; True if the peer must be told. No peer waits for
+        an answer to such a frame, so one notice per `FLOOD_TOLD_EVERY_MS` is enough."""
         told_at_ms = self._flood_told_at_ms
         if told_at_ms is not None and now_ms < told_at_ms + FLOOD_TOLD_EVERY_MS:
             return False
@@ -103,7 +103,8 @@ class Offences:
 
 
 class TypingGate:
-    """Which typing frames are passed on: starts now and then, in few chats; stops after a start.
+    """Decides which typing frames are passed on: one start per interval, in few chats; a stop only
+    after a start.
 
     So stops need no limit of their own, and a client cannot make a large group busy.
     """
@@ -113,7 +114,7 @@ class TypingGate:
     def __init__(self, *, interval_ms: int, chats_max: int) -> None:
         self._interval_ms = interval_ms
         self._chats_max = chats_max
-        # When typing was last passed on in a chat, oldest first, and if it still goes on.
+        # By chat, oldest first: when a start was last passed on, and whether typing still goes on.
         self._started: dict[ChatId, tuple[int, bool]] = {}
 
     def __len__(self) -> int:
@@ -159,22 +160,22 @@ class Pulse:
         self._options = options
         self.heard_at_ms = now_ms
         """The last sign of life. Set by the connection, once per frame."""
-        # When the last ping was sent, and which silence it was for.
+        # When the last ping was sent, and the `heard_at_ms` of the silence that it was for.
         self._asked_at_ms = -1
         self._asked_for_ms = -1
 
     def next_deadline_ms(self) -> int:
-        """When to look again."""
+        """When to call `look` again."""
         options = self._options
         if self._is_asked:
             return self._asked_at_ms + options.pong_timeout_ms
         return self.heard_at_ms + (options.ping_interval_ms or options.idle_timeout_ms)
 
     def look(self, now_ms: int) -> Verdict:
-        """What follows from the silence so far. After ASK a ping must be sent."""
+        """Judge the silence so far. After ASK the caller must send a ping."""
         if now_ms < self.next_deadline_ms():
             return Verdict.ALIVE
-        # However late we are, no peer is given up that has not been asked.
+        # However late this call is: while pings are on, no peer is given up before a ping.
         if self._is_asked or not self._options.ping_interval_ms:
             return Verdict.DEAD
         self._asked_for_ms = self.heard_at_ms

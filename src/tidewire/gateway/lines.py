@@ -2,13 +2,13 @@
 
 A line is what one connection sends to one chat. Its messages are stored in the order in which they
 were sent. So a send that is refused and may succeed later closes its line: if the sends after it
-were stored, its retry would come after them. What arrives on a closed line is refused with the same
-code, and is told after which `client_message_id`. The line opens again when that one arrives again,
-when a send says `is_first`, or by itself after a while (decision 0008).
+were stored, its retry would come after them. A send that arrives on a closed line is refused with
+the same code, and told which `client_message_id` it waits for. The line opens again when that
+message arrives again, when a send says `is_first`, or by a timeout (decision 0008).
 
-Sends are numbered by the connection. An answer of the store may come after later sends were refused
-by a limit: then the earlier send is the one that the line waits for. A refused send that comes
-again keeps the place of its first number.
+The connection numbers its sends. The store may refuse a send after a limit has refused later ones:
+then the line waits for the earlier send. A refused send that comes again keeps its first number as
+its place.
 """
 
 from typing import Final
@@ -21,11 +21,11 @@ from tidewire.domain.limits import LINE_CLOSED_MS
 from tidewire.wire.client_frames import SubmitPayload
 
 LINES_MAX: Final = 1_000
-"""How many chats of a connection are kept here. Those that were refused long ago are forgotten; a
-connection with more than this within that time is closed."""
+"""How many lines of a connection are remembered. Lines with old refusals are forgotten; a
+connection with more recent ones than this is closed."""
 PLACES_MAX: Final = 256
 """How many refused sends of a line keep their places; those refused first are forgotten first. Only
-what is on its way can be refused again, and that is less (`requests_waiting_max`)."""
+sends under way can be refused again, and those are fewer (`requests_waiting_max`)."""
 _SWEEP_MIN: Final = 64
 
 
@@ -33,8 +33,8 @@ class ClosedLine(msgspec.Struct, eq=False):
     """The refusal that a line waits for. Changed by `Lines` alone."""
 
     first_number: int = 0
-    """Sends with lower numbers came before one that said `is_first`, or before the line opened by
-    itself: what becomes of them says nothing about it."""
+    """The number of the send that opened the line by `is_first` or after the timeout. Refusals of
+    sends with lower numbers do not close the line."""
     key: ClientMessageId | None = None
     """The refused `client_message_id`, as it was written; None while the line is open."""
     number: int = 0
@@ -47,11 +47,12 @@ class ClosedLine(msgspec.Struct, eq=False):
     """When this may be forgotten: the line is open from then on."""
 
     def waits_for(self, send: SubmitPayload) -> bool:
-        """One UUID is one key, however its letters are written."""
+        """True if this is the send that the line waits for. A UUID in upper or lower case is one
+        key."""
         return self.key is not None and self.key.lower() == send.client_message_id.lower()
 
     def place_of(self, send: SubmitPayload, number: int) -> int:
-        """Where a refused send stands in its line; from now on, if it comes again."""
+        """The place of a refused send in its line; remembered, so that a retry keeps it."""
         place = self.places.setdefault(send.client_message_id.lower(), number)
         if len(self.places) > PLACES_MAX:
             del self.places[next(iter(self.places))]
@@ -59,7 +60,7 @@ class ClosedLine(msgspec.Struct, eq=False):
 
 
 class Lines:
-    """Knows only chats of which a send was refused a short while ago."""
+    """The lines of one connection; only those that had a refused send a short while ago."""
 
     __slots__ = ("_lines", "_sweep_at")
 
@@ -76,7 +77,7 @@ class Lines:
         number: int,
         now_ms: int,
     ) -> ClosedLine | None:
-        """None if a new send may go on; or the refusal that it has to wait for."""
+        """None if a new send may proceed; otherwise the refusal that it must wait for."""
         line = self._lines.get(send.chat_id)
         if line is None or line.key is None:
             return None
@@ -99,8 +100,8 @@ class Lines:
         code: ErrorCode,
         retry_after_ms: int = 0,
     ) -> ClosedLine | None:
-        """A send was refused that may succeed later: it closes its line, and None is returned. If
-        an earlier one has done so already, that one is returned."""
+        """Close the line of a refused send that may succeed later, and return None. If an earlier
+        send has closed it already, return that refusal."""
         line = self._lines.get(send.chat_id)
         if line is None or now_ms >= line.until_ms:
             self._sweep(now_ms)
@@ -118,7 +119,7 @@ class Lines:
         return None
 
     def _sweep(self, now_ms: int) -> None:
-        """Forget what is out of date, now and then."""
+        """Forget expired lines, each time that their number has doubled."""
         if len(self._lines) < self._sweep_at:
             return
         self._lines = {one: line for one, line in self._lines.items() if now_ms < line.until_ms}

@@ -1,4 +1,4 @@
-"""What an operator may tune about connections. Nothing here passes `domain.limits`."""
+"""Settings of connections that an operator may change. None exceeds `domain.limits`."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -30,12 +30,12 @@ class GatewayOptions:
     """After how much silence the peer is pinged; 0 means never."""
 
     pong_timeout_ms: int = 30_000
-    """How long a pinged peer may stay silent. With the interval it stays under a minute: that is
-    how soon a half-open connection is found."""
+    """How long a pinged peer may stay silent. A half-open connection is found after
+    `ping_interval_ms` and this time; by default together less than a minute."""
 
     connection_age_ms_max: int | None = None
-    """After what time at most a connection is asked to come back, each at a time of its own in the
-    last quarter of it; None means never."""
+    """The age at which a connection is asked to reconnect at the latest; each is asked at a time of
+    its own in the last quarter before that age. None means never."""
 
     closing_grace_ms: int = 5_000
     """How long a connection that is told to leave stays open for answers that it is still owed."""
@@ -62,10 +62,11 @@ class GatewayOptions:
     """How many acks, reads, typing frames and heartbeats a connection may send at once."""
 
     typing_interval_ms: int = 1_000
-    """How often a connection may say that its user types in a chat; more is dropped in silence."""
+    """At most once in this time a connection may say that its user types in a chat; more is dropped
+    without an error."""
 
     typing_chats_max: int = 8
-    """In how many chats at once a connection may say so: people type in one."""
+    """In how many chats at once a connection may say that its user types: people type in one."""
 
     invalid_frames_max: int = 10
     """How many invalid frames within the window end a connection."""
@@ -89,7 +90,7 @@ class GatewayOptions:
     """How many bytes may be unsent on a connection, pages aside; at this bound it is closed."""
 
     outbound_warning_percent: int = 80
-    """From which part of that bound on a connection is reported as slow."""
+    """The part of `outbound_bytes_max` from which on a connection is reported as slow."""
 
     drained_bytes_max: int = 64 * 1024
     """The next page is read when no more than this is unsent."""
@@ -105,7 +106,7 @@ class GatewayOptions:
     next page waits; it is never refused. Reading a page counts 4096 bytes more."""
 
     page_burst_bytes: int = 16 * 1024 * 1024
-    """How much of that a connection may get at once: a device that was away for long."""
+    """How many bytes of pages a connection may get at once, for a device that was away for long."""
 
     digest_chats_max: int = DIGEST_CHATS_MAX
     """How many chats a digest page has at most."""
@@ -118,7 +119,7 @@ class GatewayOptions:
     many do so in a second."""
 
     return_spread_ms_max: int = 30_000
-    """The longest of those delays, however many there are."""
+    """The longest of those delays, however many connections there are."""
 
     # Who may connect.
 
@@ -135,13 +136,13 @@ class GatewayOptions:
     """How often an address may try to connect, with or without success."""
 
     handshakes_max: int = 1_000
-    """How many requests to connect may be looked at at the same time; beyond it: 503."""
+    """How many requests to connect may be checked at the same time; beyond it: 503."""
 
     handshake_timeout_ms: int = 5_000
     """How long checking a token may take."""
 
     retry_after_seconds: int = 5
-    """After how many seconds a client that was refused for want of room may come again."""
+    """After how many seconds a client may try again if it was refused because there is no room."""
 
     revoked_sessions_max: int = 10_000
     """How many sessions that were just revoked are remembered, for handshakes still under way."""

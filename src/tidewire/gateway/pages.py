@@ -1,7 +1,7 @@
 """Large answers of a connection, one after the other: pages of messages and of digests. PURE.
 
-One page at a time is read, sent and drained; only then the next is read. So a connection that reads
-slowly is served slowly, and holds one page of our memory, whatever it asks for (D-07). A digest of
+One page at a time is read, sent and drained; only then is the next one read. So a slow reader is
+served slowly, and holds one page of the server's memory, whatever it asks for (D-07). A digest of
 many pages takes turns with the syncs that wait.
 """
 
@@ -14,7 +14,7 @@ from tidewire.wire.client_frames import SyncRequestFrame
 
 
 class DigestRun(msgspec.Struct, frozen=True, gc=False):
-    """One digest on its way, and how far it has got. Without a `request_id` it comes unasked."""
+    """One digest being sent, and how far it has got. Without a `request_id` it comes unasked."""
 
     request_id: str | None
     digest_id: str
@@ -30,7 +30,7 @@ PageWork = SyncRequestFrame | DigestRun
 
 
 class PageLane:
-    """What is being read or drained now, and what waits behind it."""
+    """The work being read or drained now, and the queue behind it."""
 
     __slots__ = ("_digests_begun", "_queue", "current", "is_draining")
 
@@ -43,17 +43,17 @@ class PageLane:
         self._digests_begun = 0
 
     def __len__(self) -> int:
-        """How much work is here, the current one included."""
+        """The number of work items, the current one included."""
         queued_count = len(self._queue) if self._queue else 0
         return queued_count + (self.current is not None)
 
     def begin_digest(self, request_id: str | None) -> DigestRun:
-        """A digest with an id of its own on this connection."""
+        """Make a digest run with an id that is unique on this connection."""
         self._digests_begun += 1
         return DigestRun(request_id, f"digest_{self._digests_begun}")
 
     def offer(self, work: PageWork) -> PageWork | None:
-        """Take work in; it is returned if it is to be read now."""
+        """Add work; return it if it must be read now."""
         if self.current is None:
             self.current = work
             return work
@@ -63,7 +63,7 @@ class PageLane:
         return None
 
     def next(self) -> PageWork | None:
-        """The current work is done with: what is to be read now, if anything."""
+        """Finish the current work, and return the work to read now, if any."""
         assert self.current is not None
         self.is_draining = False
         self.current = self._queue.popleft() if self._queue else None

@@ -1,9 +1,9 @@
-"""Whom to tell, again, to sync while the event log is behind. PURE.
+"""Decides which users to remind to sync while the event log is behind. PURE.
 
-That the log is behind with a chat is heard every few seconds for as long as it lasts, from several
-processes and of several chats of one user. A sync covers all chats of a user, so what is heard of
-one user is one matter: the user is told at once, then after 5 s, and each time after twice as long,
-up to a minute. When nothing is heard any more it is over, and the next time begins at once.
+While the log is behind with a chat, a notice comes every few seconds, from several processes and
+for several chats of one user. A sync covers all chats of a user, so all notices about a user are
+treated as one: the user is told at once, then after 5 s, and then each time after twice as long, up
+to a minute. When notices stop, the lag is over, and the next one is told at once again.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,12 +16,12 @@ from tidewire.domain.ids import UserId
 FIRST_MS: Final = 5_000
 MOST_MS: Final = 60_000
 OVER_MS: Final = 15_000
-"""After so long without a word it is over: it is spoken of every 5 s while it lasts."""
+"""After so long without a notice the lag is over: a notice comes every 5 s while it lasts."""
 EARLY: Final = 0.1
-"""It is heard at intervals, so a user is told with what is heard so much before the time: else with
-what comes after it, nearly one interval late."""
+"""The part of the interval by which a user may be told early. Notices come at intervals, so a user
+who is told only by the first notice after the time is told nearly one notice late."""
 SPREAD: Final = 0.2
-"""How much of the interval the clients may wait before they ask, each as long as chance says."""
+"""The part of the interval over which clients spread their syncs, each by a random delay."""
 USERS_MAX: Final = 200_000
 
 
@@ -32,12 +32,12 @@ class _Told(msgspec.Struct):
 
 
 class Reminders:
-    """Bounded; the user who was heard of longest ago is forgotten first, and told at once if heard
-    of again."""
+    """When each user was told, and is told next. Bounded: the user with the oldest notice is
+    forgotten first, and told at once at the next notice."""
 
     def __init__(self, *, users_max: int = USERS_MAX) -> None:
         self._users_max = users_max
-        # Those heard of longest ago first.
+        # The users with the oldest notice first.
         self._told: dict[UserId, _Told] = {}
 
     def __len__(self) -> int:
@@ -46,8 +46,8 @@ class Reminders:
     def due(
         self, user_ids: Iterable[UserId], now_ms: int, chance: Callable[[], float]
     ) -> dict[UserId, int]:
-        """Of these users the log is behind with something: who is told now, and how long they are
-        to wait before they ask. `chance` says a number from 0 to 1."""
+        """The log is behind for these users: return those to tell now, and for how many ms each
+        waits before it syncs. `chance` returns a random number from 0 to 1."""
         self._forget(now_ms)
         due: dict[UserId, int] = {}
         for user_id in user_ids:

@@ -1,8 +1,8 @@
-"""The gateway towards the edge: says who may connect, and begins the conversations.
+"""The gateway as the edge sees it: decides who may connect, and begins the conversations.
 
-A request is read, its token is checked, then limits, then room. What remains
-open until the connection is made (the session was revoked meanwhile, the same user came twice
-at the same instant) is decided again by the hub.
+It reads a request and checks its token, then the limits, then the room. Some facts can change
+until the connection is made (a session is revoked meanwhile, a user connects twice at the same
+instant), so the hub checks them again.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ _logger = logging.getLogger(__name__)
 
 
 def send_limiter(options: GatewayOptions) -> SendLimiter:
-    """How fast users may send; one for the process, whatever edge a message comes over."""
+    """Make the limiter of sends: one for the process, shared by all edges that take messages."""
     in_chat, burst = options.send_chat_rate_per_second, options.send_chat_burst
     return SendLimiter(
         per_chat=Rate(in_chat, burst=burst),
         per_user=Rate(options.send_user_rate_per_second, burst=options.send_user_burst),
-        # To all chats together half as fast as messages to one.
+        # Reactions to all chats together have half the rate of messages to one chat.
         reactions=Rate(in_chat, per_ms=2_000, burst=burst),
         keys_max=options.limiter_keys_max,
     )
@@ -68,7 +68,7 @@ class Gateway:
         self._authenticator = authenticator
         self._messages = desk.messages
         self._takes_entries = False
-        """As far as is known; once True, it is so for good."""
+        """Whether the store takes entries, as far as known; once True, it stays True."""
         self._ids = ids
         self._clock = desk.clock
         self._options = options
@@ -98,7 +98,7 @@ class Gateway:
                 self._handshakes_count -= 1
         if isinstance(outcome, HandshakeRefusal):
             add(self._hub.counters.handshakes_refused_by_error, outcome.error)
-            # Neither the URL nor the headers: they may hold a token.
+            # Log neither the URL nor the headers: they may hold a token.
             _logger.info(
                 "handshake refused",
                 extra={
@@ -136,7 +136,7 @@ class Gateway:
         credentials = read_credentials(request, self._options)
         if isinstance(credentials, HandshakeRefusal):
             return self._charge(request) or credentials
-        # Before the token is looked at: its key may go while it is.
+        # Read before the token is checked: its key may be removed during the check.
         token_round = self._hub.token_round
         identity = await self._identify(credentials)
         if isinstance(identity, HandshakeRefusal):
@@ -157,8 +157,9 @@ class Gateway:
         )
 
     async def _withheld(self, features: Sequence[Feature]) -> tuple[Feature, ...]:
-        """A store that is not upgraded yet is looked at with each handshake, as often as it allows.
-        Until then no client is told that it may send what would be refused."""
+        """The features that the store cannot serve yet. A store that is not upgraded is asked again
+        at each handshake, as often as the store allows. Until then no client is told that it may
+        send frames that would be refused."""
         if self._takes_entries or Feature.ENTRIES not in features:
             return ()
         try:
