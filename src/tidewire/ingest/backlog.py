@@ -1,11 +1,11 @@
-"""What a relay has seen of the outbox: where to read on, what is due, how old the oldest is. PURE.
+"""A relay's view of the outbox: where to read on, which rows are due, how old the oldest is. PURE.
 
 A shard is read in pages. A pass goes through all of them, also over rows that have to stay, so that
-those cannot hide the ones behind them.
+those cannot hide the rows behind them.
 
-Which relay looks after which shard stands in a table of leases: all have the same share. The table
-is read, then changed shard by shard under a condition, so a plan may be overtaken; the next one
-starts from what has become of it.
+A table of leases says which relay looks after which shard: all have the same share. The table is
+read, then changed shard by shard under a condition, so another relay may change it in between; the
+next plan starts from the result.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ def due_rows(
     after_ms: int,
     is_publishing: Callable[[OutboxKey], bool],
 ) -> list[OutboxRow]:
-    """Rows that will hardly be published otherwise: old enough, and not on their way here. One
-    from far in the future was stamped by a clock that was wrong, so its age is not known."""
+    """Rows that this relay must publish: old enough, and not being published by this process. A row
+    from far in the future is due too: its clock was wrong, so its age is not known."""
     return [
         row
         for row in rows
@@ -36,16 +36,16 @@ def due_rows(
 
 
 def pause_ms(failures: int, *, poll_ms: int, pause_ms_max: int) -> int:
-    """How long to leave log and store alone: as long as ever, or longer after each failure."""
+    """The time until the next step: the usual one, or longer after each failure in a row."""
     return min(poll_ms << min(failures, 16), max(poll_ms, pause_ms_max))
 
 
 class Backlog:
-    """What was seen of the shards that this relay looks after."""
+    """How far this relay has read its shards, and the age of the rows that stayed there."""
 
     def __init__(self) -> None:
         self._after: dict[int, str] = {}
-        # The oldest row that stayed, by shard: of the pass before, and of this one so far.
+        # When the oldest row that stayed was made, by shard: in the last pass, and in this one.
         self._oldest: dict[int, int] = {}
         self._oldest_in_pass: dict[int, int] = {}
 
@@ -54,7 +54,7 @@ class Backlog:
         return self._after.get(shard)
 
     def saw(self, shard: int, page: Sequence[OutboxRow], *, count_max: int) -> bool:
-        """A page was read and dealt with; True if the shard has more."""
+        """Note that a page was read and handled; True if the shard has more."""
         has_more = len(page) >= count_max
         if has_more:
             self._after[shard] = page[-1].key.row
@@ -63,7 +63,7 @@ class Backlog:
         return has_more
 
     def stayed(self, shard: int, rows: Sequence[OutboxRow], *, has_more: bool) -> None:
-        """These rows of the page are still there."""
+        """Note which rows of the page are still there."""
         times = [row.created_at_ms for row in rows]
         if shard in self._oldest_in_pass:
             times.append(self._oldest_in_pass[shard])
@@ -78,33 +78,33 @@ class Backlog:
             self._oldest.pop(shard, None)
 
     def forget(self, shard: int) -> None:
-        """Another relay looks after it now."""
+        """Forget a shard, because another relay looks after it now."""
         self._after.pop(shard, None)
         self._oldest.pop(shard, None)
         self._oldest_in_pass.pop(shard, None)
 
     def oldest_ms(self, now_ms: int) -> int:
-        """How old the oldest row is that was seen and stayed; 0 if there is none."""
+        """The age of the oldest row that was seen and stayed; 0 if there is none."""
         oldest = min([*self._oldest.values(), *self._oldest_in_pass.values()], default=now_ms)
         return max(0, now_ms - oldest)
 
 
 class Looks:
-    """When to look at which shard: at once to begin with, a poll later while there is something
-    that waits, and after twice as long each time while there is nothing."""
+    """When to look at which shard: first at once, then after `poll_ms` while a row waits there, and
+    after twice the last interval, up to `most_ms`, while none does."""
 
     def __init__(self, *, shards: int, poll_ms: int, most_ms: int) -> None:
         self._shards = shards
         self._poll_ms = poll_ms
         self._most_ms = max(poll_ms, most_ms)
-        # The time of the next look, and how long after the one before that is.
+        # By shard: the time of the next look, and the interval before it.
         self._next: dict[int, tuple[int, int]] = {}
 
     def __contains__(self, shard: int) -> bool:
         return shard in self._next
 
     def begin(self, shard: int, now_ms: int) -> None:
-        """There may be something: look now, and soon again."""
+        """A shard may have rows: look now, and again after `poll_ms`."""
         self._next[shard] = (now_ms, 0)
 
     def forget(self, shard: int) -> None:
@@ -114,8 +114,8 @@ class Looks:
         return sorted(shard for shard, (at_ms, _) in self._next.items() if at_ms <= now_ms)
 
     def looked(self, shard: int, now_ms: int, *, waits: bool) -> bool:
-        """A shard was looked at; `waits`: something in it is late. True if nothing was for so many
-        looks that the next one is as far away as any."""
+        """Plan the next look at a shard; `waits`: a row in it is late. True if no row was late for
+        so many looks that the interval has reached its maximum."""
         _, before_ms = self._next.get(shard, (0, 0))
         after_ms = self._poll_ms if waits or not before_ms else min(2 * before_ms, self._most_ms)
         wait_ms = after_ms
@@ -131,13 +131,13 @@ class LeasePlan(msgspec.Struct, frozen=True):
     """Shards that no relay holds."""
     renew: list[int]
     release: list[int]
-    """More than a fair share, for relays that have less."""
+    """Shards above this relay's fair share, for relays that have less."""
 
 
 def plan_leases(
     table: LeaseTable, relay_id: str, *, shards: int, now_ms: int, lease_ms: int
 ) -> LeasePlan:
-    """What this relay does about its leases now. A lease is renewed when half of it is over."""
+    """The leases to take, renew and release now. A lease is renewed when half of it is over."""
     relays = sorted({*table.relays, relay_id})
     share = -(-shards // len(relays))
     own = sorted(
@@ -154,7 +154,7 @@ def plan_leases(
 
 
 def _from(start: int, shards: int) -> Sequence[int]:
-    """All shards, each relay starting elsewhere: so they seldom want the same one."""
+    """All shards. Each relay starts at another one, so that two rarely want the same shard."""
     return [(start + step) % shards for step in range(shards)]
 
 

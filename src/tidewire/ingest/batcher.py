@@ -7,14 +7,14 @@ store wants it (`MessageStore.appends_per_chat`). Two rules shape a batch (decis
   behind it as its follower; when the first is stored, followers that say the same are answered
   with it, and otherwise the next follower takes its place and is asked of the store.
 - A line is what one connection sends to one chat. Its sends are appended in arrival order, and a
-  failure that may be retried takes the later ones along (P-13): else m2 would be stored before the
+  failure that may be retried also fails the later ones (P-13): else m2 would be stored before the
   retry of m1. Sends without a connection (REST) have no line. The gateway keeps a line closed
-  after such a failure (decision 0008), but it learns of it only when it is answered: until then
-  the line takes nothing in here.
+  after such a failure (decision 0008), but it learns of the failure only by the answer: until then
+  the batcher refuses new sends of the line.
 
-- An append that fails for a reason that no code expected may have one guilty send among many, and
-  that one comes again. So the chats of such a batch are suspects: their sends are appended one by
-  one, until it is clear that they do no harm. A chat that is damaged is one, too.
+- If an append fails unexpectedly, one faulty send among many may be the cause, and its retry will
+  come. So the chats of such a batch become suspects: their sends are appended one by one, until
+  enough of them have been stored. A damaged chat is a suspect, too.
 
 Every send is answered exactly once, with the token it was offered with. This is on the path of
 every message: nothing here walks a queue per send. Only `failed`, `expire` and `abandon` do.
@@ -47,13 +47,13 @@ SUSPECTS_MAX: Final = 1_024
 """How many chats are suspects at most; then the first of them is trusted again."""
 _SUCCESSES_OF_THE_ACCUSED: Final = 1
 _SUCCESSES_OF_THE_GUILTY: Final = 100
-"""How many sends of a suspect have to be stored before it is trusted again: one that was in a batch
-that failed, and one that failed alone."""
+"""How many sends of a suspect must do no harm before it is trusted again: the first number if it
+was in a batch that failed, the second if it failed alone."""
 
 
 class Entry(msgspec.Struct, Generic[Token], gc=False, eq=False):
-    """A send on its way. Not followed by the garbage collector: it refers to nothing that refers
-    back to it, and there is one for every message."""
+    """A queued or appended send. The garbage collector does not track it (`gc=False`): it refers to
+    nothing that refers back to it, and there is one for every message."""
 
     send: SendMessage
     token: Token
@@ -64,7 +64,7 @@ class Entry(msgspec.Struct, Generic[Token], gc=False, eq=False):
     followers: "deque[Entry[Token]] | None" = None
     """Queued sends of the same key, in arrival order; only the first of a key has any."""
     is_answered: bool = False
-    """Answered already. In a queue: gone, to be skipped. In flight: to be answered no more."""
+    """Answered already. In a queue it must be skipped; in flight it must not be answered again."""
 
 
 class Lane(msgspec.Struct, Generic[Token], eq=False):
@@ -89,7 +89,7 @@ Answers = list[tuple[Token, AppendOutcome]]
 class Batcher(Generic[Token]):
     """Sends in (`offer`), batches out (`take`), outcomes in (`completed`, `failed`), answers out.
 
-    Time is milliseconds of a clock that only goes forward.
+    Time is milliseconds of a monotonic clock.
     """
 
     def __init__(self, options: IngestOptions, *, per_chat: bool) -> None:
@@ -106,9 +106,9 @@ class Batcher(Generic[Token]):
         self._first_by_key: dict[Key, Entry[Token]] = {}
         self._queued_count = 0
         self._in_flight_count = 0
-        # Chats whose sends are appended one by one, and how often that has still to go well.
+        # Chats whose sends are appended one by one, and how many more must do no harm.
         self._suspects: dict[ChatId, int] = {}
-        # Lines with a failure that was decided, and of which the gateway does not know yet.
+        # Lines with a failure that is decided but not yet told to the gateway.
         self._failed_lines: dict[Line | None, Unavailable] = {}
         # No later than the earliest deadline; made exact by `expire`.
         self._deadline_at_ms_min = _NEVER_MS
@@ -133,8 +133,8 @@ class Batcher(Generic[Token]):
         return bool(self._ready) and self._in_flight_count < self._appends_in_flight_max
 
     def offer(self, send: SendMessage, token: Token, deadline_at_ms: int) -> None:
-        """Take a send in. At the bound raises Overloaded, and nothing was taken in. Raises what an
-        earlier send of its line has failed with, until `answers_given`."""
+        """Queue a send. At the bound raises Overloaded, and queues nothing. Until `answers_given`,
+        raises the error that an earlier send of the same line has failed with."""
         if self._failed_lines and (line := _line(send)) in self._failed_lines:
             raise self._failed_lines[line].with_traceback(None)
         chat_id = send.chat_id
@@ -166,7 +166,7 @@ class Batcher(Generic[Token]):
             self._deadline_at_ms_min = deadline_at_ms
 
     def answers_given(self) -> None:
-        """All that was decided so far is being told to the senders."""
+        """The senders are being told all answers so far: failed lines may take sends again."""
         if self._failed_lines:
             self._failed_lines = {}
 
@@ -188,7 +188,7 @@ class Batcher(Generic[Token]):
                 continue
             send = entry.send
             if entry.is_follower or (held_lines and _line(send) in held_lines):
-                # Whatever comes after it in its line has to wait as well.
+                # The later sends of its line have to wait as well.
                 held.append(entry)
                 if (line := _line(send)) is not None:
                     held_lines.add(line)
@@ -209,7 +209,7 @@ class Batcher(Generic[Token]):
             sends.append(send)
         if held:
             queue.extendleft(reversed(held))
-        # A lane that is ready has a first send, which follows no other and has none before it.
+        # A ready lane has a first send, which is no follower and has no earlier send in its line.
         assert entries
         self._queued_count -= queued_before - len(queue)
         self._in_flight_count += 1
@@ -218,7 +218,7 @@ class Batcher(Generic[Token]):
         return batch
 
     def completed(self, batch: Batch[Token], outcomes: Sequence[AppendOutcome]) -> Answers[Token]:
-        """The store has answered a batch, one outcome a send: who is to be told what."""
+        """The answers after the store has answered a batch with one outcome per send."""
         assert batch.lane.in_flight is batch
         assert len(outcomes) == len(batch.entries)
         answers: Answers[Token] = []
@@ -228,7 +228,7 @@ class Batcher(Generic[Token]):
                 entry.is_answered = True
                 answers.append((entry.token, outcome))
             if isinstance(outcome, StoreDamaged):
-                # Every append with one of its sends would be done again in parts.
+                # Otherwise the store would redo in parts every append that has a send of this chat.
                 self._suspect(entry.send.chat_id, _SUCCESSES_OF_THE_GUILTY)
             elif self._suspects:
                 self._acquit(entry.send.chat_id)
@@ -247,8 +247,8 @@ class Batcher(Generic[Token]):
     def failed(
         self, batch: Batch[Token], error: Unavailable, *, is_unexpected: bool = False
     ) -> Answers[Token]:
-        """The append failed as a whole, and what was stored is unknown: who is to be told what.
-        `is_unexpected`: for a reason that may lie in one of the sends."""
+        """The answers after an append failed as a whole; it is unknown what was stored.
+        `is_unexpected`: one of the sends may be the reason."""
         if is_unexpected:
             is_alone = len(batch.sends) == 1
             successes = _SUCCESSES_OF_THE_GUILTY if is_alone else _SUCCESSES_OF_THE_ACCUSED
@@ -269,13 +269,13 @@ class Batcher(Generic[Token]):
         return answers
 
     def next_deadline_ms(self) -> int | None:
-        """When to call `expire` next; it may then find nothing, but never too much."""
+        """When to call `expire` next; it may find nothing then, but no deadline is missed."""
         return None if self._deadline_at_ms_min == _NEVER_MS else self._deadline_at_ms_min
 
     def expire(self, now_ms: int) -> Answers[Token]:
-        """Answer what has waited too long.
+        """Answer the sends that have waited too long.
 
-        What is queued leaves, with the later ones of its line. What is in flight is answered and
+        A queued send leaves, with the later ones of its line. A send in flight is answered and
         stays in flight: a deadline does not undo a commit, and a retry gets the stored answer.
         """
         answers: Answers[Token] = []
@@ -300,7 +300,7 @@ class Batcher(Generic[Token]):
         return answers
 
     def abandon(self, error: Unavailable) -> Answers[Token]:
-        """Answer everything with the error and empty the queues. What is in flight stays so."""
+        """Answer all sends with the error and empty the queues. Sends in flight stay in flight."""
         answers: Answers[Token] = []
         for lane in list(self._lanes.values()):
             _answer_in_flight(lane, _NEVER_MS, error, answers)
@@ -315,14 +315,14 @@ class Batcher(Generic[Token]):
         failed_lines: dict[Line | None, Unavailable],
         answers: Answers[Token],
     ) -> None:
-        """The batch is out of flight; its failures take the later ones of their lines along."""
+        """End the flight of a batch; a failure also fails the later sends of its line."""
         lane = batch.lane
         lane.in_flight = None
         self._in_flight_count -= 1
         if failed_lines:
             self._sweep(lane, lambda entry: failed_lines.get(_line(entry.send)), answers)
         queue = lane.queue
-        # Followers that were answered with their first one are at the front as a rule.
+        # Followers that were answered with the first of their key are usually at the front.
         while queue and queue[0].is_answered:
             queue.popleft()
             self._queued_count -= 1
@@ -334,14 +334,14 @@ class Batcher(Generic[Token]):
                 self._deadline_at_ms_min = _NEVER_MS
 
     def _suspect(self, chat_id: ChatId, successes: int) -> None:
-        """Append the sends of this chat one by one, until so many did no harm."""
+        """Append the sends of this chat one by one, until `successes` of them did no harm."""
         suspects = self._suspects
         suspects[chat_id] = max(successes, suspects.pop(chat_id, 0))
         if len(suspects) > SUSPECTS_MAX:
             del suspects[next(iter(suspects))]
 
     def _acquit(self, chat_id: ChatId) -> None:
-        """A send of this chat has done no harm."""
+        """Count a send of this chat that has done no harm."""
         left = self._suspects.get(chat_id)
         if left is None:
             return
@@ -351,17 +351,17 @@ class Batcher(Generic[Token]):
             del self._suspects[chat_id]
 
     def _fail_line(self, send: SendMessage, error: Unavailable) -> Unavailable:
-        """The line of a send takes nothing in until its sender knows. Returns the error."""
+        """Refuse the line of a send until its sender is told of the error. Returns the error."""
         if send.origin_connection_id is not None:
             self._failed_lines.setdefault(_line(send), error)
         return error
 
     def _leave_key(self, entry: Entry[Token]) -> None:
-        """The entry no longer stands for its key: if it was the first, the next takes its place."""
+        """Remove the entry from its key: if it was the first, the next follower takes its place."""
         if entry.is_follower:
             followers = self._first_by_key[entry.key].followers
             assert followers is not None
-            # In arrival order, as a sweep goes, it is found at the front.
+            # A sweep goes in arrival order, so the entry is found at the front.
             followers.remove(entry)
         elif entry.followers:
             successor = entry.followers.popleft()
@@ -377,7 +377,8 @@ class Batcher(Generic[Token]):
         fate: Callable[[Entry[Token]], Unavailable | None],
         answers: Answers[Token],
     ) -> None:
-        """Walk a queue in arrival order: what `fate` gives an outcome is answered and leaves."""
+        """Walk a queue in arrival order: a send for which `fate` returns an error is answered with
+        it and leaves the queue."""
         kept: deque[Entry[Token]] = deque()
         for entry in lane.queue:
             if entry.is_answered:
@@ -419,7 +420,7 @@ def _line(send: SendMessage) -> Line | None:
 def _answer_in_flight(
     lane: Lane[Token], until_ms: int, error: TidewireError, answers: Answers[Token]
 ) -> None:
-    """Answer what is in flight and due by then. It stays in flight, for its followers' sake."""
+    """Answer the sends in flight that are due by then. They stay in flight for their followers."""
     for entry in lane.in_flight.entries if lane.in_flight is not None else ():
         if entry.deadline_at_ms <= until_ms and not entry.is_answered:
             entry.is_answered = True
@@ -427,8 +428,8 @@ def _answer_in_flight(
 
 
 def _answer_equal_followers(first: Entry[Token], stored: Appended, answers: Answers[Token]) -> None:
-    """Followers that say the same as the stored one get its answer; they leave the queue when
-    their turn comes. The others stay: the store knows whether it is their key and their chat."""
+    """Give the stored answer to followers with the same content; they leave the queue when their
+    turn comes. The others stay: the store checks whether it is their key and their chat."""
     assert first.followers is not None
     repeated = msgspec.structs.replace(stored, deduplicated=True)
     others: deque[Entry[Token]] = deque()

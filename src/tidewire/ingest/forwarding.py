@@ -1,12 +1,12 @@
-"""Appends what another gateway appends better there, and takes in what others forward here.
+"""Forwards batches of hot chats to the gateway that has the lease, and takes in those of others.
 
 It stands between the ingest service and the store of a cluster. A batch of a hot chat goes to the
-gateway that has its lease (`hot_chats`, PURE), into that one's batches; every other batch goes
-straight to the store. What comes back without a verdict, or does not come back, is appended here,
-under the same keys, which makes it safe whatever the other has stored.
+gateway that has its lease (`hot_chats`, PURE), and into the batches of that gateway; every other
+batch goes straight to the store. Sends that come back without a verdict, or not at all, are
+appended here under the same keys, which is safe whatever the other gateway has stored.
 
-The batcher has one batch of a chat in flight. So all lines of a chat have one way at a time, and
-change it only when each of their sends has its answer. What was forwarded is never forwarded again.
+The batcher has one batch of a chat in flight. So all lines of a chat take the same way, and change
+it only when each of their sends has its answer. A forwarded send is never forwarded again.
 """
 
 import asyncio
@@ -41,21 +41,21 @@ FORWARD_MS: Final = 4_000
 and shorter than a send waits for its own (`IngestOptions.send_deadline_ms`)."""
 FORWARDS_MAX: Final = 64
 FORWARDS_BYTES_MAX: Final = 4 * 1024 * 1024
-"""How many batches, and how much of them, may be under way to other gateways; one more is appended
-here."""
+"""How many batches, and how many bytes, may be under way to other gateways; beyond it a batch is
+appended here."""
 FOREIGN_SENDS_MAX: Final = 4_096
-"""How many sends of others may wait here; one more, and they append their batch themselves."""
+"""How many sends of other gateways may wait here; beyond it they append their batch themselves."""
 
 
 class ForwardingCounters:
-    """What has happened so far, in batches; `foreign` in sends."""
+    """Plain numbers for the metrics, in batches; `foreign` in sends."""
 
     forwarded = answered = undecided = unanswered = foreign = unsealed = 0
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A batch that is with another gateway."""
+    """A batch that was forwarded to another gateway and has no answer yet."""
 
     to: str
     chat_id: ChatId
@@ -68,7 +68,7 @@ class _Waiting:
 
 @dataclass(slots=True, eq=False)
 class _Taken:
-    """A batch that another gateway waits for."""
+    """A batch taken in from another gateway, which waits for the answer."""
 
     number: int
     origin: str
@@ -91,8 +91,8 @@ class Forwarding:
         ids: IdSource,
         tasks: Tasks,
     ) -> None:
-        """`seal` and `unseal` take the gateway that something is for. Must be made on the event
-        loop that it is to serve."""
+        """`seal` and `unseal` take the gateway that a body is for. Must be made on the event loop
+        that it serves."""
         self.counters = ForwardingCounters()
         self.hot = HotChats(gateway_id)
         self._gateway_id = gateway_id
@@ -108,12 +108,12 @@ class Forwarding:
         self._waiting: dict[int, _Waiting] = {}
         self._bytes_count = 0
         self._number = 0
-        # What others have forwarded and is not answered yet.
+        # Sends that other gateways have forwarded and that are not answered yet.
         self._foreign: set[MessageId] = set()
         self._wake = asyncio.Event()
 
     def use(self, ingest: IngestService) -> None:
-        """What others forward is taken in there, and shares the batches of this gateway."""
+        """Take forwarded sends in through `ingest`, so that they share this gateway's batches."""
         self._ingest = ingest
 
     # `ports.storage.Appends`.
@@ -130,14 +130,14 @@ class Forwarding:
     # The lease.
 
     def overtaken(self, chat_id: ChatId) -> None:
-        """A commit of this gateway came too late."""
+        """A commit of this gateway came too late: ask for the lease of the chat."""
         if self.hot.overtaken(chat_id, self._clock.monotonic_ms()):
             self._wake.set()
 
     async def run(self) -> None:
         """Ask for leases while there are hot chats."""
         while True:
-            # Without any there is nothing to wake up for.
+            # Without hot chats only `_wake` ends the wait.
             with suppress(TimeoutError):
                 async with asyncio.timeout(ASK_MS / 1000 if self.hot else None):
                     await self._wake.wait()
@@ -157,7 +157,7 @@ class Forwarding:
         told = {wish[0]: holder for wish, holder in zip(wishes, holders, strict=True)}
         for chat_id, holder in told.items():
             self.hot.told(chat_id, holder, now_ms)
-        # Whoever has died does not have its leases for long.
+        # A gateway that has died soon loses its leases, so its batches are taken back here.
         self._take_back(lambda one: told.get(one.chat_id, one.to) != one.to)
 
     # At the origin.
@@ -165,7 +165,7 @@ class Forwarding:
     def _way(self, sends: Sequence[SendMessage]) -> str | None:
         own = [send for send in sends if send.message_id not in self._foreign]
         to = self.hot.way(sends[0].chat_id, self._clock.monotonic_ms()) if own else None
-        # An amendment that had to be tried again would not tell whose message it has deleted.
+        # If an amendment is tried again, its outcome does not tell whose message it has deleted.
         if len(own) < len(sends) or any(send.amends is not None for send in own):
             return None
         return to
@@ -173,7 +173,7 @@ class Forwarding:
     def _forward(
         self, to: str, sends: Sequence[SendMessage], now_ms: int, done: AppendDone
     ) -> bool:
-        """False: too much is under way."""
+        """Forward a batch; False if too much is under way."""
         number = self._number + 1
         forwarded = Forwarded(number, self._gateway_id, FORWARD_MS, list(sends))
         body = self._seal(to, encode_between(forwarded))
@@ -233,13 +233,14 @@ class Forwarding:
         return waiting
 
     def _append_rest(self, waiting: _Waiting, outcomes: Sequence[AppendOutcome | None]) -> None:
-        """Append here what has no verdict, and give all of them."""
+        """Append here the sends without a verdict, then give all outcomes to `done`."""
         rest = [index for index, outcome in enumerate(outcomes) if outcome is None]
         done = partial(_merge, outcomes, rest, waiting.done)
         if not rest:
             done([])
             return
-        # Each is a try of its own: if the other has stored one, that is the other's to tell.
+        # Each is a new try with a new message id: if the other gateway has stored a send, that
+        # gateway publishes it.
         wall_ms = self._clock.wall_ms()
         sends = [
             msgspec.structs.replace(waiting.sends[index], message_id=self._ids.message_id(wall_ms))
@@ -253,7 +254,7 @@ class Forwarding:
     # At the gateway that has the lease.
 
     def heard(self, sealed: bytes) -> None:
-        """Another gateway has told something."""
+        """Handle a message of another gateway: a forwarded batch, or an answer."""
         body = self._unseal(self._gateway_id, sealed)
         told = None if body is None else decode_between(body)
         match told:
@@ -295,7 +296,7 @@ class Forwarding:
         body = self._seal(origin, encode_between(answer))
 
         async def hand() -> None:
-            # Who gets no answer appends by itself.
+            # A gateway that gets no answer appends the batch itself.
             with suppress(Unavailable):
                 await self._between.hand(origin, body)
 
@@ -308,7 +309,7 @@ def _merge(
     done: AppendDone,
     appended: list[AppendOutcome] | Exception,
 ) -> None:
-    """What was told elsewhere, and what has become of the rest here."""
+    """Give `done` the outcomes of the other gateway, merged with those of the rest here."""
     if isinstance(appended, Exception):
         if not isinstance(appended, Unavailable) or len(rest) == len(outcomes):
             done(appended)

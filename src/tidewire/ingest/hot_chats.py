@@ -1,10 +1,10 @@
 """Which gateway appends to a chat that several write to: the lease of a hot chat. PURE.
 
-A gateway whose commit came too late in a chat asks for its lease. The one that has it appends; the
-others forward to it. The lease is only manners: fences decide what is stored, so one that is
-lost, stale or held by two costs time and never order. It is asked for again and again while it is
-of use, and lapses by itself: of use to its holder while others forward to it and it has messages
-of its own, to the others while they have any.
+A gateway whose commit in a chat came too late asks for the chat's lease. The holder appends, the
+others forward to it. The lease is advisory: fences decide what is stored, so a lease that is lost,
+stale or held by two costs time and never order. A gateway asks for it repeatedly while it is in
+use; else the lease expires. The holder uses it while others forward to it and it has messages of
+its own; another gateway uses it while it has messages of its own.
 """
 
 from typing import Final
@@ -14,14 +14,14 @@ import msgspec
 from tidewire.domain.ids import ChatId
 
 IN_USE_MS: Final = 3_000
-"""For so long a lease is kept by what has happened last."""
+"""How long a lease counts as in use after the last message."""
 LEASE_MS: Final = 2_000
-"""How long a lease lasts that is not asked for again: so long the others may wait for a gateway
-that has died."""
+"""How long a lease lasts that is not asked for again. Others may wait this long for a gateway that
+has died."""
 ASK_MS: Final = 500
-"""How often it is asked for."""
+"""How often a lease is asked for."""
 CHATS_MAX: Final = 1_000
-"""How many hot chats a gateway knows; the first of them is forgotten for one more."""
+"""How many hot chats a gateway knows; beyond it the first of them is forgotten."""
 
 _NEVER_MS: Final = -(1 << 60)
 
@@ -29,22 +29,22 @@ assert 3 * ASK_MS < LEASE_MS < IN_USE_MS
 
 
 class Chat(msgspec.Struct):
-    """What is known of a chat in which another gateway was quicker."""
+    """State of a hot chat: another gateway has committed first in it."""
 
     since_ms: int
-    """Since when the lease is asked for, or is with its holder."""
+    """Since when this gateway asks for the lease, or its holder has it."""
     holder: str = ""
     """The gateway that has the lease; empty: not known."""
     told_at_ms: int = _NEVER_MS
     own_at_ms: int = _NEVER_MS
     foreign_at_ms: int = _NEVER_MS
-    """When there was something to append of this gateway, and of others, last."""
+    """When this gateway (own), and others (foreign), last had messages to append."""
     avoided: str = ""
-    """A gateway that has the lease and does not do its work: it may be taken from it."""
+    """A gateway that has the lease but does not append: the lease may be taken from it."""
 
 
 class HotChats:
-    """The hot chats of one gateway. Time is milliseconds of a clock that only goes forward."""
+    """The hot chats of one gateway. Time is milliseconds of a monotonic clock."""
 
     def __init__(self, gateway_id: str, *, chats_max: int = CHATS_MAX) -> None:
         self._gateway_id = gateway_id
@@ -69,8 +69,8 @@ class HotChats:
         return True
 
     def way(self, chat_id: ChatId, now_ms: int) -> str | None:
-        """There is something of this gateway to append: the gateway to forward it to; None: it is
-        to be appended here."""
+        """The gateway to forward to, now that this one has messages to append; None: append them
+        here."""
         chat = self._chats.get(chat_id)
         if chat is None:
             return None
@@ -80,7 +80,7 @@ class HotChats:
         return chat.holder
 
     def foreign(self, chat_id: ChatId, now_ms: int) -> None:
-        """Another gateway has forwarded something to this one."""
+        """Another gateway has forwarded sends to this one."""
         chat = self._chats.get(chat_id)
         if chat is not None:
             chat.foreign_at_ms = now_ms
@@ -93,7 +93,7 @@ class HotChats:
         return [(chat_id, chat.avoided) for chat_id, chat in self._chats.items()]
 
     def told(self, chat_id: ChatId, holder: str, now_ms: int) -> None:
-        """Who has the lease now."""
+        """Note which gateway has the lease now."""
         chat = self._chats.get(chat_id)
         if chat is None:
             return
@@ -104,7 +104,7 @@ class HotChats:
         chat.avoided = ""
 
     def failed(self, chat_id: ChatId, holder: str) -> bool:
-        """A gateway did not append what it was forwarded. True: ask for the lease now."""
+        """A gateway did not append the sends forwarded to it. True: ask for the lease now."""
         chat = self._chats.get(chat_id)
         if chat is None or chat.holder != holder:
             return False
@@ -112,7 +112,7 @@ class HotChats:
         return True
 
     def forget(self) -> None:
-        """No gateway can be asked: everything is appended here."""
+        """Forget all hot chats: leases cannot be asked for, so everything is appended here."""
         self._chats.clear()
 
     def _is_in_use(self, chat: Chat, now_ms: int) -> bool:

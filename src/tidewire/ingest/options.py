@@ -1,4 +1,4 @@
-"""What an operator may tune about taking messages in. Nothing here passes `domain.limits`."""
+"""Settings of the ingest plane that an operator may change. None exceeds `domain.limits`."""
 
 from dataclasses import dataclass
 
@@ -25,12 +25,12 @@ class IngestOptions:
     """How many sends may wait for an append; beyond it a send is refused at once."""
 
     queue_chat_sends_max: int = 1024
-    """How many of them may be of one chat, where chats are appended side by side: a chat that the
+    """How many of them may be of one chat, where chats are appended in parallel: a chat that the
     store is slow with must not use up the room of all the others."""
 
     appends_in_flight_max: int = 20
-    """How many appends run at the same time, where chats are appended side by side. A process has
-    nothing left to give long before that; with more of them under way, a store that is at its limit
+    """How many appends run at the same time, where chats are appended in parallel. A process is at
+    its limit long before that number; with more of them under way, a store that is at its limit
     gets smaller batches and does less."""
 
     send_deadline_ms: int = 5_000
@@ -38,33 +38,33 @@ class IngestOptions:
     store's own budget of 3 s, so that the store's verdict comes first (P-12)."""
 
     drain_ms: int = 5_000
-    """How long a shutdown waits for what was taken in to be stored."""
+    """How long a shutdown waits until the sends that were taken in are stored."""
 
-    # In a cluster: what puts commits into the event log.
+    # In a cluster: how commits get into the event log.
 
     publishing_commits_max: int = 10_000
-    """How many commits may be on their way into the event log, and as many rows of the outbox wait
-    for their deletion; what finds no room is left to the relays."""
+    """How many commits may be on their way into the event log; also how many rows of the outbox may
+    wait for their deletion. Beyond it they are left to the relays."""
 
     relay_after_ms: int = 2_000
     """How old a row of the outbox is before a relay publishes it."""
 
     relay_poll_ms: int = 2_000
-    """How far apart two looks at a shard of the outbox are while something waits in it."""
+    """The time between two looks at a shard of the outbox while a row waits in it."""
 
     relay_idle_ms_max: int = 60_000
-    """How far apart two looks at a shard are at most, while nothing is found in it. A shard is
-    looked at at once when a gateway has come or gone, and by the gateway that could not publish."""
+    """The longest time between two looks at a shard, while nothing is found in it. A shard is
+    looked at at once when a gateway has come or gone, and by a gateway that could not publish."""
 
     relay_rows_max: int = 50
     """How many rows a relay publishes together."""
 
     relay_pause_ms_max: int = 4_000
-    """How long a relay leaves log and store alone at most after they have failed: so much later
-    than they are back it may go on with what waits."""
+    """The longest pause of a relay after the log or the store has failed. So when both are back, a
+    relay goes on at most this much later."""
 
     lease_ms: int = 15_000
-    """How long a shard stays with a relay that does not say that it is still there."""
+    """How long a shard stays with a relay that does not renew its lease."""
 
     def __post_init__(self) -> None:
         check_numbers(self, may_be_zero=("drain_ms", "relay_after_ms"))

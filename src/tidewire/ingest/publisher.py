@@ -1,7 +1,7 @@
 """Puts the events of this process's commits into the log at once, and deletes their outbox rows.
 
 A subscriber of the commit bus. Nothing waits for it: a sender is answered when the message is
-stored. Whatever goes wrong here leaves a row in the outbox, and the relays find it.
+stored. Any failure here leaves a row in the outbox, and the relays find it.
 """
 
 import asyncio
@@ -26,18 +26,18 @@ RETRY_MS: Final = 500
 
 
 class PublisherCounters:
-    """What has happened so far, as plain numbers for the metrics: commits that the log has, those
-    that it did not take in time, whose rows stay, and commits, or rows to delete, for which there
-    was no room."""
+    """Plain numbers for the metrics. `published`: commits that the log has. `failed`: commits that
+    it did not take in time; their rows stay. `left_to_relays`: commits, or rows to delete, for
+    which there was no room."""
 
     commits = events = published = failed = left_to_relays = rows_deleted = 0
 
 
 class Publisher:
-    """`committed` hangs on the commit bus; `run` is a task for as long as the process lives.
+    """`committed` subscribes to the commit bus; `run` is a task that lasts as long as the process.
 
-    Commits on their way into the log, and rows that can go, are bounded: what finds no room is left
-    to the relays, which find its row. Must be made on the event loop that it is to serve.
+    Commits on their way into the log, and rows that can be deleted, are bounded. If there is no
+    room, the relays find the row. Must be made on the event loop that it serves.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Publisher:
     ) -> None:
         self.counters = PublisherCounters()
         self.unlogged = Unlogged(commits_max=options.publishing_commits_max)
-        """Which commits the log may not have yet; the relay works on it, too."""
+        """Which commits the log may not have yet; the relay updates it, too."""
         self._log = log
         self._clock = clock
         self._outbox = outbox
@@ -60,7 +60,7 @@ class Publisher:
         self._left: set[int] = set()
 
     def committed(self, events: Sequence[LoggedEvent]) -> None:
-        """Take what one commit did. Returns at once."""
+        """Publish the events of one commit. Returns at once."""
         self.counters.commits += 1
         self.counters.events += len(events)
         deletions = [
@@ -69,7 +69,7 @@ class Publisher:
             if isinstance(event, MessageAppended) and event.message.kind is EntryKind.DELETE
         ]
         if deletions:
-            # Whether or not there is room for them: texts may be waiting.
+            # Even if there is no room below: the deleted texts may still wait to be published.
             self._log.withdraw(deletions)
         key = key_of_commit(events)
         self.unlogged.committed(key, *subject_of(events[0]), self._clock.monotonic_ms())
@@ -85,22 +85,22 @@ class Publisher:
         return len(self._publishing)
 
     def is_publishing(self, key: OutboxKey) -> bool:
-        """True while this process may still publish a row by itself: its relay leaves it alone."""
+        """True while this process may still publish a row itself; its relay then skips the row."""
         return key in self._publishing
 
     def take_left(self) -> set[int]:
-        """The shards in which this process has left rows since it was asked last."""
+        """The shards in which this process has left rows since the last call."""
         left, self._left = self._left, set()
         return left
 
     async def run(self) -> None:
-        """Delete the rows of what the log has."""
+        """Delete the rows of the commits that the log has."""
         while True:
             await self._has_rows.wait()
             await self._delete_rows()
 
     async def drain(self, patience_ms: int) -> bool:
-        """Wait until all is in the log and its rows are gone; False if that took too long."""
+        """Wait until the log has all commits and their rows are gone; False if out of time."""
         try:
             async with asyncio.timeout(patience_ms / 1000):
                 while not self._is_idle:
@@ -138,7 +138,7 @@ class Publisher:
         try:
             await self._outbox.forget_published(keys)
         except Unavailable:
-            # They are tried again, as far as there is room.
+            # Delete them later, as far as there is room.
             room = self._bound - len(published)
             published.extendleft(reversed(keys[:room]))
             self.counters.left_to_relays += max(0, len(keys) - room)

@@ -1,8 +1,8 @@
-"""Publishes what stays in the outbox: commits whose process died, or could not reach the log.
+"""Publishes commits left in the outbox, because their process died or could not reach the log.
 
-Every gateway has a relay; each looks after its share of the shards, by leases that run out, and
-after what its own process has left behind, wherever that is. While nothing is found it looks less
-and less often; when a gateway has come or gone, at once. The shell around the PURE leases, looks
+Every gateway has a relay. It looks after its share of the shards, by leases that expire, and after
+rows that its own process has left in any shard. While it finds nothing it looks less and less
+often; when a gateway has come or gone, it looks at once. The shell around the PURE leases, looks
 and backlog.
 """
 
@@ -23,17 +23,16 @@ from tidewire.ports.event_log import EventLog, Outbox, publishing
 from tidewire.ports.runtime import Clock, pause
 
 UNREADABLE_TOLD_MAX: Final = 1_000
-"""Of so many rows that cannot be read the log tells, once each; all are counted."""
+"""How many unreadable rows are logged, once each; all are counted."""
 
 _logger: Final = logging.getLogger(__name__)
 
 
 class RelayCounters:
-    """What has happened so far, as plain numbers for the metrics.
+    """Plain numbers for the metrics.
 
-    Rows are incomplete while their messages do not all show themselves; these, and those that
-    cannot be read, count each time they are looked at. `faults` are rounds that the store or the
-    log cut short.
+    Rows are incomplete while not all of their messages can be read; incomplete and unreadable rows
+    count at every look. `faults` are rounds that the store or the log cut short.
     """
 
     events = rows_published = rows_incomplete = rows_unreadable = faults = 0
@@ -41,14 +40,14 @@ class RelayCounters:
 
 @dataclass(kw_only=True, eq=False)
 class Relay:
-    """`run` is a task for as long as the process lives; `close` after it has ended."""
+    """`run` is a task that lasts as long as the process; call `close` after it has ended."""
 
     relay_id: str
     """New at each start of a process."""
     log: EventLog
     outbox: Outbox
     is_publishing: Callable[[OutboxKey], bool]
-    """The publisher's."""
+    """`Publisher.is_publishing`."""
     clock: Clock
     options: IngestOptions
     take_left: Callable[[], Collection[int]] = field(default=tuple)
@@ -66,7 +65,7 @@ class Relay:
         )
         self._relays: tuple[str, ...] = ()
         self._leases_at_ms = 0
-        # Shards that are looked at for what this process left there, also if others hold them.
+        # Shards in which this process left rows: looked at even if another relay holds them.
         self._left: set[int] = set()
         # The shards of this relay, and until when by the wall clock.
         self._held: dict[int, int] = {}
@@ -75,13 +74,13 @@ class Relay:
 
     @property
     def shards(self) -> list[int]:
-        """Those that this relay looks after now."""
+        """The shards that this relay looks after now."""
         now_ms = self.clock.wall_ms()
         return sorted(shard for shard, until_ms in self._held.items() if until_ms > now_ms)
 
     @property
     def outbox_oldest_seconds(self) -> float:
-        """How late the log is with what this relay looks after."""
+        """How late the log is with the shards that this relay looks after."""
         return self._backlog.oldest_ms(self.clock.wall_ms()) / 1000
 
     async def run(self) -> None:
@@ -95,7 +94,7 @@ class Relay:
             await pause(delay_ms)
 
     async def round(self) -> None:
-        """See to the leases, then publish what is due, in every shard."""
+        """Update the leases, then publish the due rows of every shard."""
         self._leases_at_ms = 0
         now_ms = self.clock.monotonic_ms()
         for shard in self._held:
@@ -103,7 +102,7 @@ class Relay:
         await self.step()
 
     async def step(self) -> None:
-        """The same as far as it is time for it."""
+        """Do the parts of a round whose time has come."""
         try:
             now_ms = self.clock.monotonic_ms()
             if now_ms >= self._leases_at_ms:
@@ -155,7 +154,8 @@ class Relay:
                 self._drop(shard)
         relays = tuple(sorted(table.relays))
         for shard in self._held:
-            # Who went may have left something, wherever it was; so may who came, the time before.
+            # A relay that went may have left rows in any shard; one that came may have left some
+            # in its process's earlier life.
             if relays != self._relays or shard not in self._looks:
                 self._looks.begin(shard, at_ms)
         self._relays = relays
@@ -169,12 +169,12 @@ class Relay:
     # Rows.
 
     async def _relay_shard(self, shard: int) -> None:
-        """Go on through a shard until its end, as long as the lease of it holds, or for what was
-        left there."""
+        """Publish the due rows of a shard, from the next page to its end. Stops when the lease
+        ends, unless this process has left rows there."""
         count_max = self.options.relay_rows_max
         has_more, waits = True, False
         is_whole = self._backlog.after(shard) is None
-        # What is known now and is not found was published by another relay.
+        # A commit that is known now and not found in the shard was published by another relay.
         unseen = dict.fromkeys(self.unlogged.keys_in(shard))
         while has_more and (shard in self._left or self._held.get(shard, 0) > self.clock.wall_ms()):
             page = await self.outbox.outbox_rows(
@@ -207,7 +207,7 @@ class Relay:
                 self._drop(shard)
 
     def _readable(self, page: Sequence[OutboxRow]) -> list[OutboxRow]:
-        """A row that cannot be read stays where it is: deleting it would lose what it was about."""
+        """The rows that can be read. The others stay: deleting them would lose their contents."""
         readable = []
         for row in page:
             if not isinstance(row.content, Unreadable):
@@ -226,7 +226,7 @@ class Relay:
         return readable
 
     async def _publish(self, due: Sequence[OutboxRow], published: list[OutboxKey]) -> None:
-        """Whole rows or nothing of them; `published` gets the keys of those that are gone."""
+        """Publish each row as a whole or not at all; `published` gets the keys of deleted rows."""
         outcomes = await asyncio.gather(*map(self._publish_row, due), return_exceptions=True)
         acked = [row.key for row, one in zip(due, outcomes, strict=True) if one is True]
         self.unlogged.gone(acked)
@@ -242,8 +242,8 @@ class Relay:
                 raise one
 
     async def _publish_row(self, row: OutboxRow) -> bool:
-        """Whether the log has it. It is published as soon as it is read: while it waited here for
-        other rows, another gateway could have taken the deletion of its text in."""
+        """Publish a row; True if the log has it. This happens as soon as the row is read: if it
+        waited for other rows, another gateway could take in the deletion of its text meanwhile."""
         events = await self.outbox.outbox_events(row)
         if events is None:
             self.counters.rows_incomplete += 1
@@ -257,7 +257,7 @@ class Relay:
 
 
 def _subject_of(row: OutboxRow) -> tuple[ChatId, Former]:
-    """Of a row that can be read."""
+    """The chat of a readable row, and its former members."""
     content = row.content
     assert not isinstance(content, Unreadable)
     if isinstance(content, PersistedMessages):

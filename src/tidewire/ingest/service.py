@@ -6,11 +6,11 @@ nothing about what goes together. All of it happens on one event loop.
 The first send of a loop turn has batches handed to the store in the next turn, so that all sends of
 a turn share a batch. Nothing waits for a batch to fill.
 
-A batch whose append raises something that no code expected is logged and counted, and its senders
-are told to send again: the key of a message makes that safe, whatever was stored. Their chats are
-then appended one send at a time, so that the guilty one takes no other along. The process ends
-only if the store says that it can no longer be trusted (`StoreUnusable`), breaks its contract, or
-the service itself fails.
+If the append of a batch raises an unexpected exception, the batch is logged and counted, and its
+senders are told to send again: the key of a message makes that safe, whatever was stored. The sends
+of their chats are then appended one at a time, so that the faulty one fails no other. The process
+ends only if the store says that it can no longer be trusted (`StoreUnusable`), breaks its contract,
+or the service itself fails.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ Done = Callable[[AppendOutcome], None]
 
 
 class Foreign:
-    """Who is told of a send that another gateway has taken in, and counts."""
+    """The callback of a send that another gateway has taken in; that gateway counts the send."""
 
     __slots__ = ("_tell",)
 
@@ -66,16 +66,16 @@ class Foreign:
 
 SERVICE: Final = "ingest"
 HELD_MS_MAX: Final = 10_000
-"""How long a stamp is held while the calendar is behind it."""
+"""How long a stamp is held while the wall clock is behind it."""
 
 
 class Stamps:
-    """The time that messages are stamped with: it follows the calendar, and does not jitter.
+    """The timestamps of messages: they follow the wall clock, and do not jitter.
 
     `created_at` is for people; the order of messages is that of their sequences. A clock that is
     set back a little (a correction, a leap second) must not make a message look older than the one
-    before it, so the last stamp is held. A clock that was far ahead and is set right again must not
-    leave its mark on every message: after a while the calendar is followed again, backwards too.
+    before it, so the last stamp is held. A clock that was far ahead and is corrected must not give
+    every later message a wrong time: after a while stamps follow the clock again, backwards too.
     """
 
     __slots__ = ("_held_since_ms", "_last_ms")
@@ -85,7 +85,7 @@ class Stamps:
         self._held_since_ms: int | None = None
 
     def next(self, wall_ms: int, now_ms: int) -> int:
-        """The stamp of what is stored now. `now_ms` is a clock that only goes forward."""
+        """The stamp of messages that are stored now. `now_ms` is of a monotonic clock."""
         if wall_ms < self._last_ms:
             if self._held_since_ms is None:
                 self._held_since_ms = now_ms
@@ -98,28 +98,28 @@ class Stamps:
 
 @dataclass(slots=True)
 class IngestCounters:
-    """What has happened so far, as plain numbers for the metrics. They count answers: what
-    was answered too late and stored all the same stands under refused."""
+    """Plain numbers for the metrics. They count answers: a send that missed its deadline but was
+    stored all the same counts as refused."""
 
     sends: int = 0
     stored: int = 0
     deduplicated: int = 0
     refused_by_code: dict[ErrorCode, int] = field(default_factory=dict)
     counter_missing: int = 0
-    """How many of them because the chat has lost its counter: an operator has to act."""
+    """Refusals because the chat has lost its counter: an operator has to act."""
     batches: int = 0
     last_batch_sends: int = 0
 
     @property
     def by_outcome(self) -> dict[str, int]:
-        """Answers by what they said."""
+        """The number of answers, by outcome."""
         refused = {code.value.lower(): count for code, count in self.refused_by_code.items()}
         return {"stored": self.stored, "deduplicated": self.deduplicated, **refused}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class IngestService(Service):
-    """The way into the store for every message, over whatever edge it came."""
+    """Takes every message into the store, from all edges."""
 
     store: Appends
     ids: IdSource
@@ -132,7 +132,7 @@ class IngestService(Service):
         super().__post_init__()
         self.counters = IngestCounters()
         self._batcher: Batcher[Done] = Batcher(self.options, per_chat=self.store.appends_per_chat)
-        # Answers that are decided and not yet given, in order.
+        # Answers that are decided but not given yet, in order.
         self._answers: Answers[Done] = []
         self._is_starting = False
         self._is_draining = False
@@ -166,15 +166,15 @@ class IngestService(Service):
         amends: Amendment | None = None,
         base: int | None = None,
     ) -> None:
-        """Have an entry stored, and `done` called with what became of it. It is a message, or what
-        it `amends`; `base` is the edit that the author of an edit saw last.
+        """Have an entry stored, and `done` called with the outcome. The entry is a message, or with
+        `amends` an amendment; `base` is the edit that the author of an edit saw last.
 
         `done` is called exactly once, on the event loop, never before this has returned. It gets a
         refusal as a value: invalid, too large, not a member, Overloaded (at once, when too much
         is waiting), DeadlinePassed, and so on.
         Sends with the same `origin_connection_id` to one chat are stored in the order of the calls.
         `deadline_at_ms` is an instant of `Clock.monotonic_ms`; the default is `send_deadline_ms`
-        from now. `is_checked`: `check_send` would find nothing, because the codec has not.
+        from now. `is_checked`: skip `check_send`, because the codec has checked the same.
         """
         self.counters.sends += 1
         clock = self.clock
@@ -205,8 +205,8 @@ class IngestService(Service):
         deadline_at_ms: int,
         is_checked: bool = False,
     ) -> None:
-        """As `submit_nowait`, for a send that has its id. One that another gateway has taken in was
-        limited there and is counted there."""
+        """As `submit_nowait`, for a send that has its id. A send that another gateway has taken in
+        was limited there and is counted there."""
         if self._is_draining:
             self._answer_soon([(done, _shutting_down())])
             return
@@ -235,7 +235,7 @@ class IngestService(Service):
     ) -> Appended:
         """As `submit_nowait`, but waits for the answer and raises the refusal.
 
-        A caller that is cancelled gives up the answer, not the message.
+        If the caller is cancelled, the answer is lost but the message may still be stored.
         """
         answer: asyncio.Future[AppendOutcome] = self._loop.create_future()
         self.submit_nowait(
@@ -249,17 +249,17 @@ class IngestService(Service):
         outcome = await answer
         if isinstance(outcome, Appended):
             return outcome
-        # One error may answer many sends: each of them starts with a clean traceback.
+        # One error may answer many sends, so each raise starts with a clean traceback.
         raise outcome.with_traceback(None)
 
     async def drain(self) -> None:
-        """Refuse new sends, have everything stored that was taken in, answer it.
+        """Refuse new sends, have all sends stored that were taken in, and answer them.
 
-        Takes at most `drain_ms`; what is not stored by then is answered with Unavailable. Returns
+        Takes at most `drain_ms`; sends not stored by then are answered with Unavailable. Returns
         when all senders have been answered. Safe to call again.
         """
         self._is_draining = True
-        # Normally nothing is left to start; a failure of ours may have left work behind.
+        # Normally no batch is left to start; a bug in this service may have left one.
         self._hand_over()
         if not self._is_done:
             try:
@@ -277,7 +277,7 @@ class IngestService(Service):
         return self._batcher.is_idle and not self._answers
 
     def _hand_over(self) -> None:
-        """Put the batches that may start into the hands of the store."""
+        """Hand the batches that may start to the store."""
         self._is_starting = False
         counters, clock = self.counters, self.clock
         try:
@@ -290,19 +290,19 @@ class IngestService(Service):
                     self.store.append_nowait(batch.sends, now_ms=now_ms, done=done)
                 except Exception as error:  # noqa: BLE001 - it concerns this batch alone
                     self._answer_soon(self._failed(batch, error))
-        except Exception as error:  # noqa: BLE001 - without it nothing is stored any more
+        except Exception as error:  # noqa: BLE001 - without the service nothing is stored any more
             self.tasks.service_failed(SERVICE, error)
 
     def _appended(self, batch: Batch[Done], outcome: list[AppendOutcome] | Exception) -> None:
-        """A batch came back. The next one is handed over before the answers are given, so that the
-        store never idles while we write acks. Never raises: that would be the store's trouble."""
+        """The store has answered a batch. The next one is handed over before the answers are given,
+        so that the store never idles while acks are written. Never raises into the store."""
         try:
             if isinstance(outcome, Exception):
                 self._answers += self._failed(batch, outcome)
             else:
                 self._answers += self._batcher.completed(batch, outcome)
-        except Exception as error:  # noqa: BLE001 - a bug of ours, or the store broke its contract
-            # The process ends. Until then no sender may hang.
+        except Exception as error:  # noqa: BLE001 - a bug here, or the store broke its contract
+            # The process ends. Until then no sender may be left without an answer.
             self.tasks.service_failed(SERVICE, error)
             if batch.lane.in_flight is batch:
                 self._answers += self._batcher.failed(batch, _broken_off())
@@ -310,7 +310,7 @@ class IngestService(Service):
         self._give_answers()
 
     def _failed(self, batch: Batch[Done], error: Exception) -> Answers[Done]:
-        """An append raised this: what its senders are told."""
+        """The answers for the senders of a batch whose append raised this error."""
         if isinstance(error, Unavailable):
             return self._batcher.failed(batch, error)
         if isinstance(error, StoreUnusable):
@@ -328,8 +328,8 @@ class IngestService(Service):
     def _deleted(
         self, send: SendMessage, done: Done, context: Context, outcome: AppendOutcome
     ) -> None:
-        """Note what a moderator has deleted; `context` is the request's, which knows its origin.
-        The erasure of a person is noted as the one command that it is."""
+        """Record a deletion by a moderator in the audit trail; `context` is the request's, which
+        knows its origin. The erasure of a person is recorded as one command instead."""
         is_noted = send.amends is not None and send.sender_id != SYSTEM
         if is_noted and isinstance(outcome, Appended) and outcome.moderated is not None:
             assert send.amends is not None
@@ -344,7 +344,7 @@ class IngestService(Service):
         done(outcome)
 
     def _answer_soon(self, answers: Answers[Done]) -> None:
-        """Give these answers in the next turn of the loop, or with the next that are given."""
+        """Give these answers in the next turn of the loop, or earlier with others."""
         if answers and not self._answers:
             self._loop.call_soon(self._give_answers)
         self._answers += answers
@@ -374,7 +374,7 @@ class IngestService(Service):
             self._drained.set()
 
     def _set_timer(self, at_ms: int) -> None:
-        """One timer for all deadlines: it is set anew only for one that is earlier."""
+        """One timer serves all deadlines; it is set again only for an earlier one."""
         if self._timer is not None:
             self._timer.cancel()
         delay_ms = max(0, at_ms - self.clock.monotonic_ms())
@@ -387,7 +387,7 @@ class IngestService(Service):
             answers = self._batcher.expire(self.clock.monotonic_ms())
             if (next_ms := self._batcher.next_deadline_ms()) is not None:
                 self._set_timer(next_ms)
-        except Exception as error:  # noqa: BLE001 - without it no send meets its deadline
+        except Exception as error:  # noqa: BLE001 - without the timer no send meets its deadline
             self.tasks.service_failed(SERVICE, error)
         else:
             self._answer_soon(answers)

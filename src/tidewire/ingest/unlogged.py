@@ -1,7 +1,7 @@
-"""Which commits the event log may not have yet, as far as this process knows, and since when. PURE.
+"""The commits that the event log may not have yet, as far as this process knows, with times. PURE.
 
-A commit is known here from when it is made, or from when the relay finds its row, until the log has
-it or its row is seen to be gone: another relay has published it then.
+A commit is kept here from when it is made, or from when the relay could not publish its row, until
+the log has it or its row is gone: then another relay has published it.
 """
 
 from collections.abc import Collection
@@ -21,8 +21,8 @@ class _Commit(msgspec.Struct, frozen=True):
 
 
 class Unlogged:
-    """Bounded: past it, it is not known any more which chats wait, until all is in the log that
-    waited then."""
+    """Bounded: a commit beyond the bound is not kept, and the chats that wait are unknown until
+    the log has every commit that waited at that time."""
 
     def __init__(self, *, commits_max: int) -> None:
         self._commits_max = commits_max
@@ -35,7 +35,7 @@ class Unlogged:
         return self._count
 
     def committed(self, key: OutboxKey, chat_id: ChatId, former: Former, now_ms: int) -> None:
-        """A commit waits; one that is known already has waited for longer."""
+        """Note a commit that waits. One that is known already keeps its earlier time."""
         commits = self._by_shard.setdefault(key.shard, {})
         if key in commits:
             return
@@ -47,10 +47,10 @@ class Unlogged:
         self._count += 1
 
     def logged(self, key: OutboxKey) -> None:
-        """The log has it."""
+        """Forget a commit that the log has."""
         if self._by_shard.get(key.shard, {}).pop(key, None) is not None:
             self._count -= 1
-        # Not only when nothing waits: under load there is always a commit on its way.
+        # Do not wait until no commit is left: under load there is always one on its way.
         if self._no_room_ms is not None and self._oldest_ms() > self._no_room_ms[1]:
             self._no_room_ms = None
 
@@ -58,12 +58,12 @@ class Unlogged:
         return list(self._by_shard.get(shard, ()))
 
     def gone(self, keys: Collection[OutboxKey]) -> None:
-        """Their rows are not in the outbox any more."""
+        """Forget commits whose rows are not in the outbox any more."""
         for key in keys:
             self.logged(key)
 
     def since(self, before_ms: int) -> Behind | None:
-        """The chats of commits that wait since then or longer; None: it may be any chat."""
+        """The chats of commits that have waited since `before_ms` or longer; None: any chat may."""
         if self._no_room_ms is not None and self._no_room_ms[0] <= before_ms:
             return None
         return gathered(
@@ -74,6 +74,6 @@ class Unlogged:
         )
 
     def _oldest_ms(self) -> float:
-        """Since when the one waits that waits longest. Each shard has its oldest first."""
+        """Since when the oldest commit waits. Each shard has its oldest first."""
         firsts = (next(iter(commits.values())) for commits in self._by_shard.values() if commits)
         return min((one.since_ms for one in firsts), default=inf)
