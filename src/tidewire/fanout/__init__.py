@@ -1,1 +1,1 @@
-"""The fan-out plane: from what was committed to the connections of those whom it concerns."""
+"""The fan-out plane: from commits to the connections of the users whom they concern."""

@@ -1,11 +1,11 @@
-"""Reads the event log and hands it to the fan-out: at least once, nothing passed over in silence.
+"""Reads the event log and hands it to the fan-out: at least once, no record skipped silently.
 
-A batch is read, its events are pushed, records that cannot be read are buried, and only then are
-its offsets committed. What waits for the members of its chat, or for the dead letters, is held: it
-stays before the offsets (K-03), while the other chats go on, until too much is held. Who reads it
-again after a death pushes it twice, which does no harm: clients tell messages by their sequences.
-What a record of an unknown kind tells of is in the store all the same, written by a newer server:
-those who read its chat sync again.
+A batch is read, its events are pushed, unreadable records are buried as dead letters, and only then
+are its offsets committed. A record that waits for the members of its chat, or for the dead letters,
+is held: it is not committed (K-03), while the other chats go on, until too much is held. After a
+crash records are read again and pushed twice, which does no harm: clients recognise messages by
+their sequences. A record of an unknown kind comes from a newer server, and its subject is in the
+store all the same: the members of its chat sync again.
 """
 
 from collections import Counter
@@ -44,16 +44,16 @@ class Pushes(Protocol):
     """Where pushes go (`ports.router.Router`)."""
 
     async def settled(self) -> None:
-        """Wait until every push so far is handed on, or those who miss it will be told."""
+        """Wait until every push so far is handed on, or the users who miss it will be told."""
         ...
 
 
 class ConsumerCounters:
-    """What has happened so far, as plain numbers for the metrics.
+    """Plain numbers for the metrics.
 
-    Of records of kinds that this version does not know the chats are told (K-09), those that cannot
-    be read are buried as dead letters. `pauses` says how often no more was read because too much
-    was held.
+    `unknown` counts records of kinds that this version does not know: their chats are told (K-09).
+    `buried` counts unreadable records, now dead letters. `pauses` counts how often no records were
+    read because too many were held.
     """
 
     batches = last_batch_records = handled = unknown = buried = pauses = 0
@@ -64,7 +64,7 @@ class ConsumerCounters:
 
 @dataclass(kw_only=True, eq=False)
 class LogConsumer:
-    """`run` is a task for as long as the process lives."""
+    """`run` is a task that lasts as long as the process."""
 
     reader: LogReader
     letters: DeadLetters
@@ -79,7 +79,7 @@ class LogConsumer:
 
     @property
     def held_count(self) -> int:
-        """How many records were read and are not behind the offsets yet."""
+        """How many records were read and are not committed yet."""
         return len(self._progress)
 
     async def run(self) -> None:
@@ -87,7 +87,7 @@ class LogConsumer:
             await self.step()
 
     async def step(self) -> None:
-        """Read a batch, if there is one and room for it, and deal with what can be dealt with."""
+        """Read a batch, if there is one and room for it; push, bury and commit what is possible."""
         is_full = self.held_count >= self.options.waiting_events_max
         if is_full:
             self.counters.pauses += 1
@@ -95,7 +95,7 @@ class LogConsumer:
         records = () if is_full else await self.reader.read()
         for place in self.reader.take_lost():
             self._progress.forget(place)
-        # Before more of their chats is handed over: a chat that waits no more was pushed so far.
+        # Before new events are handed over: a chat that no longer waits has pushed all so far.
         pushed = self._no_longer_held()
         if records:
             self.counters.batches += 1
@@ -104,12 +104,12 @@ class LogConsumer:
         if pushed:
             await self.pushes.settled()
             self._progress.done(pushed)
-        # Last, so that records that are read again are buried once, as a rule.
+        # Last, so that records that are read again are usually buried only once.
         await self._bury()
         await self._commit()
 
     def _hand_over(self, records: Sequence[LogRecord]) -> list[LogRecord]:
-        """Give what was read to the worker; answers what it has pushed already."""
+        """Give the events of these records to the worker; return the records pushed already."""
         self._progress.began(records)
         events: list[LoggedEvent] = []
         unknown: dict[ChatId, None] = {}
@@ -158,7 +158,7 @@ class LogConsumer:
             self.counters.buried += 1
 
     async def _commit(self) -> None:
-        # Only here: what is not dealt with must never lie behind the offset.
+        # The only commit of offsets: it must never cover a record that is not done.
         handled = self._progress.take()
         if handled:
             await self.reader.commit(handled)

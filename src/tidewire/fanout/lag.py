@@ -1,7 +1,8 @@
-"""Of which chats that the log is behind with to speak now: at once, then every few seconds. PURE.
+"""Decides when to send notices about chats that the log is behind with. PURE.
 
-Gateways that hear of it decide whom to tell and how often (`gateway.reminders`): they hear it from
-several processes, and of several chats of one user.
+A notice is sent at once, then every few seconds. The gateways that get it decide whom to tell and
+how often (`gateway.reminders`): they get notices from several processes, and about several chats
+of one user.
 """
 
 from collections.abc import Collection
@@ -12,9 +13,9 @@ from tidewire.domain.ids import ChatId
 BEHIND_MS: Final = 5_000
 """How late a push is before clients are told to sync meanwhile."""
 AGAIN_MS: Final = 5_000
-"""How far apart it is spoken of one chat, while that lasts."""
+"""The time between two notices about one chat, while it is behind."""
 CHATS_MAX: Final = 1_000
-"""How many chats are spoken of one by one; if there are more, all clients are concerned."""
+"""How many chats get a notice each; if more are behind, all clients are told."""
 
 
 class LagNotices:
@@ -26,8 +27,8 @@ class LagNotices:
         self._all_next_ms = 0
 
     def due(self, behind: Collection[ChatId] | None, now_ms: int) -> list[ChatId] | None:
-        """Which chats to speak of now, where these are behind; None: speak to all clients. `behind`
-        is None if it may be any chat."""
+        """Those of the chats that are behind for which a notice is due; None: tell all clients.
+        `behind` is None if any chat may be behind."""
         if behind is None or len(behind) > self._chats_max:
             self._next_ms.clear()
             if now_ms < self._all_next_ms:

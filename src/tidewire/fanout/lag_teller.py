@@ -1,8 +1,8 @@
-"""Has clients told to sync while pushes are late: a gateway watches what it has committed itself.
+"""Has clients told to sync while pushes are late: a gateway watches its own commits.
 
-A fan-out worker that is dead, and a log that is away, cannot tell that they are late. The gateway
-that committed knows, as long as it lives: the log has not got its commit, or the readers of the log
-have not dealt with it. The shell around the PURE notices.
+A dead fan-out worker, or a log that is unavailable, cannot report that it is late. The gateway that
+committed knows it, as long as it lives: the log has not got its commit, or the readers of the log
+have not handled it. The shell around the PURE notices.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +32,7 @@ class Everybody(Protocol):
 
 @dataclass(kw_only=True, eq=False)
 class LagTeller:
-    """`run` is a task for as long as the process lives."""
+    """`run` is a task that lasts as long as the process."""
 
     unlogged: Callable[[int], Behind | None]
     """The chats of commits that wait for the log since this instant or longer; None: any chat."""
@@ -42,8 +42,7 @@ class LagTeller:
     everybody: Everybody
     clock: Clock
     chats_behind: int = field(default=0, init=False)
-    """With how many chats the log is behind by what this process has committed, `CHATS_MAX` at
-    most."""
+    """In how many chats commits of this process are late, `CHATS_MAX` at most."""
 
     def __post_init__(self) -> None:
         self._notices = LagNotices()
@@ -54,7 +53,7 @@ class LagTeller:
             await pause(LOOK_MS)
 
     async def step(self) -> None:
-        """Look once, and have those told of whom it is time to speak."""
+        """Look once, and send the notices that are due."""
         unread = await self.late(BEHIND_MS)
         now_ms = self.clock.monotonic_ms()
         behind = merged(self.unlogged(now_ms - BEHIND_MS), unread)

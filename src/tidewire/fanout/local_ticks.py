@@ -1,10 +1,10 @@
-"""Ticks in a cluster: each gateway tells its own connections, from what it knows, and the others
-what was committed here.
+"""Ticks in a cluster: each gateway tells its own connections the numbers that it knows, and tells
+the other gateways which moves it has committed.
 
-The shell around the PURE standings and ticks. Moves of this process and news of others are gathered
-for a while, the longer the more members a chat has: then the moves of here go out as news to the
-gateways at which members are connected, and the members who are connected here are told. The store
-is read to begin, after a loss, when the members are others, and seldom while nothing changes.
+The shell around the PURE standings and ticks. Own moves and news of others are gathered for a
+while, the longer the more members a chat has. Then the own moves go out as news to the gateways at
+which members are connected, and the members who are connected here are told. The store is read at
+the beginning, after a loss, after a change of members, and seldom while nothing changes.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ from tidewire.ports.runtime import EarliestTimer, RequestKind, Service
 
 GATHER_MEMBER_MS: Final = 10
 GATHER_MS_MAX: Final = 1_000
-"""How far apart two tellings of one chat are at least, by its members: a move is gathered once
-where it was committed and once where it is told, and both together take two seconds at most."""
+"""The shortest time between two updates of one chat: so long per member, up to the maximum. A move
+is gathered where it was committed and where it is told: both take two seconds at most."""
 
 
 class StandingStore(Protocol):
@@ -56,27 +56,27 @@ class Connections(Protocol):
 
 
 class Spread(Protocol):
-    """The router of a cluster, as far as it tells news."""
+    """The part of a cluster's router that sends news."""
 
     def spread(self, news: ChatNews, user_ids: Sequence[UserId]) -> None: ...
 
 
 class TickCounters:
-    """`reads` are chats that were read, `surprises` those that showed what no news had told."""
+    """Plain numbers for the metrics. `reads` are chats that were read."""
 
     reads = status_updates = news_heard = news_told = 0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LocalTicks(Service):
-    """`heard` takes what the other processes tell."""
+    """Tells ticks for the connections of one gateway. `heard` takes the news of other processes."""
 
     store: StandingStore
     local: Connections
     """The connections of this process."""
     others: Spread
     routed_at_ms: Callable[[UserId], int | None]
-    """Since when the news of a user's chats reach this process for sure; None: they do not."""
+    """Since when the news of a user's chats are sure to reach this process; None: they are not."""
     options: FanoutOptions
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class LocalTicks(Service):
         self._ticks = Ticks(
             interval_ms=self.options.status_interval_ms, chats_max=self.options.status_chats_max
         )
-        # What was committed here and the other processes have not been told.
+        # Moves that were committed here and that the other processes have not been told.
         self._untold: dict[ChatId, dict[UserId, Positions]] = {}
         self._alone = asyncio.Semaphore(ALONE_MAX)
         self._timer = EarliestTimer(self._on_timer)
@@ -118,7 +118,7 @@ class LocalTicks(Service):
         self._set_timer()
 
     def committed(self, events: Sequence[LoggedEvent]) -> None:
-        """Messages and changes of this process; the log tells the others."""
+        """Note the messages and changes of this process; others learn of them from the log."""
         for event in events:
             self._heard(news_of(event))
         self._set_timer()
@@ -139,22 +139,22 @@ class LocalTicks(Service):
             self._ticks.touched(news.chat_id)
 
     def roster_changed(self, chat_id: ChatId) -> None:
-        """Something about the members changed that has no version."""
+        """Have a chat read again: its members changed in a way that has no version."""
         if self._standings.outdated(chat_id):
             self._ticks.touched(chat_id)
             self._set_timer()
 
     def rosters_changed(self) -> None:
-        """News may have been lost."""
+        """Forget all chats, because news may have been lost."""
         self._standings.forget_all()
 
     def unrouted(self, user_ids: Collection[UserId]) -> None:
-        """News of these users' chats may have gone past this process."""
+        """Forget chats of these users of which this process may have missed news."""
         self._standings.unrouted(user_ids, lambda one: self.routed_at_ms(one) is not None)
 
     def close(self) -> None:
-        """No client is connected here any more: tell the others what was committed last, and begin
-        nothing. Before their router stops, and the tasks."""
+        """Tell the other processes the last moves of this one, and start nothing more. Call this
+        when no client is connected any more, before the router and the tasks stop."""
         for chat_id in list(self._untold):
             self._spread(chat_id, list(self._standings.members_of(chat_id)))
         self._is_closed = True
@@ -166,7 +166,7 @@ class LocalTicks(Service):
         return self.clock.monotonic_ms()
 
     def _set_timer(self) -> None:
-        """One timer for all chats, set anew only for what is due earlier."""
+        """One timer serves all chats; it is set again only for an earlier time."""
         due = [
             at_ms
             for at_ms in (self._ticks.next_at_ms(), self._standings.next_look_at_ms())
@@ -193,13 +193,13 @@ class LocalTicks(Service):
             if unknown:
                 self.tasks.start_service("fanout-status", self._read_and_tell(unknown))
             self._set_timer()
-        except Exception as error:  # noqa: BLE001 - without it no tick is told any more
+        except Exception as error:  # noqa: BLE001 - without the timer no tick is told any more
             self.tasks.service_failed("fanout-status", error)
 
     # Reading.
 
     async def _read_and_tell(self, due: Sequence[DueChat]) -> None:
-        """Together where nothing is wrong; each by itself if the reading of all fails."""
+        """Read and tell these chats together, or one by one if that fails unexpectedly."""
         try:
             await self._read_all(due)
         except Exception as error:  # noqa: BLE001 - it concerns one of these chats alone
@@ -222,7 +222,7 @@ class LocalTicks(Service):
             if one.elsewhere or self.local.counts(self._members_of(one)):
                 wanted.append(one)
                 continue
-            # No member is connected here: it only has to be told to others.
+            # No known member is connected here: maybe only other gateways must be told.
             roster = await self.store.roster(one.chat_id)
             user_ids = () if roster is None else roster.user_ids
             if self.local.counts(user_ids):
@@ -253,11 +253,11 @@ class LocalTicks(Service):
         self._set_timer()
 
     def _members_of(self, due: DueChat) -> Iterable[UserId]:
-        """Those of whom is known, without reading, that they are in it."""
+        """The users who are known, without a read, to be in the chat."""
         return {*due.moved, *self._standings.members_of(due.chat_id)}
 
     def _is_told_of(self, members: Iterable[UserId], since_ms: int) -> bool:
-        """Whether whatever was committed in their chat since then has come or will come here."""
+        """True if the news of all commits in their chat since then have come or will come here."""
         routed_at_ms = (self.routed_at_ms(one) for one in self.local.counts(members))
         return any(at_ms is not None and at_ms <= since_ms for at_ms in routed_at_ms)
 
@@ -278,7 +278,7 @@ class LocalTicks(Service):
     def _spread(
         self, chat_id: ChatId, user_ids: Sequence[UserId], standing: Standing | None = None
     ) -> None:
-        """Tell the other gateways of these members what was committed here."""
+        """Send the moves that were committed here to the other gateways of these members."""
         moves = self._untold.pop(chat_id, None)
         others = [user_id for user_id in user_ids if user_id not in (moves or ())]
         if not moves or not (others or len(user_ids) > 1):
@@ -291,9 +291,9 @@ class LocalTicks(Service):
         self.others.spread(ChatNews(chat_id, version, head, told), user_ids)
 
     def _tell_local(self, due: DueChat, standing: Standing) -> None:
-        """Tell the members who are connected here, as far as it is news to them."""
+        """Tell the members who are connected here and do not know the numbers yet."""
         counts = self.local.counts(standing.user_ids)
-        # A device that acknowledged knows its own numbers; the user's others need telling.
+        # A device that acknowledged knows the user's numbers; the other devices must be told.
         movers = [user_id for user_id in due.moved if counts.get(user_id, 0) > 1]
         movers += [one for one in due.elsewhere if one in counts and one not in due.moved]
         floors, now_ms = standing.floors(), self.clock.wall_ms()
@@ -311,7 +311,7 @@ class LocalTicks(Service):
     async def _tell_own(
         self, due: DueChat, user_id: UserId, own: Positions, joined: int, floors: Floors
     ) -> None:
-        """A user's own numbers, for the devices that have not acknowledged them themselves."""
+        """Push a user's own numbers, for the devices that have not acknowledged them."""
         async with self._alone:
             try:
                 above = effective(own.read, joined)
@@ -341,7 +341,7 @@ class LocalTicks(Service):
 
 
 def news_of(event: LoggedEvent) -> ChatNews:
-    """What a commit says of its chat: its head under its membership version."""
+    """The news of a commit: the head of its chat, under its membership version."""
     if isinstance(event, MessageAppended):
         message = event.message
         return ChatNews(message.chat_id, event.membership_version, message.sequence)

@@ -1,4 +1,4 @@
-"""Who is pushed what: from an event and the members of its chat to frames. PURE.
+"""Makes pushes: from an event and the members of its chat to frames and their users. PURE.
 
 A frame is encoded and framed once, however many connections get it.
 """
@@ -39,11 +39,11 @@ def push_of(
     *,
     now_ms: int,
 ) -> Push | None:
-    """The push of an event; None for a change of a member that a later one has undone, which is
-    told by itself: in a cluster the two may come in reverse order, and the last word would be wrong
-    then. The sender's other devices get the message, its own connection does
+    """The push of an event; None for a membership change that a later one has undone. The later one
+    has its own push, and in a cluster the two may come in reverse order: then the client would end
+    with the wrong one. The sender's other devices get the message, its own connection does
     not (D-08). A removed member is told of the removal and of nothing after it. The roster may be
-    newer than the event: a member who joined after a message was stored is not pushed it."""
+    newer than the event: a member who joined after a message was stored does not get it pushed."""
     if isinstance(event, MessageAppended):
         message = event.message
         framed = frame_text(encode_message_push(message, now_ms))
@@ -61,8 +61,8 @@ def push_of(
 
 
 def in_order_of_versions(events: Sequence[LoggedEvent]) -> list[LoggedEvent]:
-    """The same events, each chat's changes by their versions, in the places that they have
-    together. Messages stay where they are: readers order them by the chain."""
+    """The same events, with the changes of each chat sorted by version among the places that they
+    hold. Messages stay where they are: readers order them by the chain."""
     places: dict[ChatId, list[int]] = {}
     for index, event in enumerate(events):
         if not isinstance(event, MessageAppended):
@@ -82,7 +82,7 @@ def _version_of(event: LoggedEvent) -> int:
 
 
 def closed_pushes(event: ChatClosed, *, now_ms: int) -> Iterator[Push]:
-    """The pushes of a group's end: the event names its members, and each is told of itself."""
+    """The pushes of a group's end: the event names its members, and each gets its own frame."""
     for user_id in event.member_ids:
         yield _push((user_id,), chat_closed_frame(event, user_id, now_ms=now_ms))
 
@@ -90,7 +90,7 @@ def closed_pushes(event: ChatClosed, *, now_ms: int) -> Iterator[Push]:
 def typing_push(
     chat_id: ChatId, user_id: UserId, roster: Roster, *, is_typing: bool, now_ms: int
 ) -> Push | None:
-    """Tell the others that a user types; None if the user is no member, or a block is between."""
+    """Tell the others that a user types; None if the user is no member, or the chat has a block."""
     if user_id not in roster.user_ids or roster.has_block:
         return None
     frame = TypingIndicatorFrame(
@@ -109,8 +109,8 @@ def status_pushes(
     except_users: Sequence[UserId],
     now_ms: int,
 ) -> Iterator[Push]:
-    """The others' boundaries for every member who is connected, and to whom they are news: to all
-    if the members have changed since they were told, because one of them may not have been there.
+    """The others' boundaries for every connected member for whom they have changed. If the members
+    have changed since the last update, all get them, because one may not have been there then.
 
     There are few different answers, because the two lowest positions decide them all: one for the
     lowest in delivered, one for the lowest in read, one for all others.
@@ -140,7 +140,7 @@ def _boundaries(floors: Floors, viewer: UserId) -> tuple[int, int]:
 def own_numbers_push(
     user_id: UserId, floors: Floors, own: Positions, unread: tuple[int, int], *, now_ms: int
 ) -> Push:
-    """As `own_status_push`, from what is known of the chat; `unread` messages, and mentions."""
+    """As `own_status_push`, from numbers in memory; `unread` counts messages, and mentions."""
     delivered, read = _boundaries(floors, user_id)
     payload = StatusUpdatePayload(
         chat_id=floors.chat_id,

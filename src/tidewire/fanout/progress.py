@@ -1,7 +1,7 @@
-"""How far a reader of the log has come: what was read, and what of it is dealt with. PURE.
+"""How far a reader of the log has come: which records were read, and which are done. PURE.
 
-Records are dealt with in any order, because a chat whose members are slow to read waits alone. The
-log knows one number a partition, so what is told to it ends before the first that is not done.
+Records are done in any order, because a chat whose members are slow to read waits alone. The log
+keeps one offset per partition, so commits end before the first record that is not done.
 """
 
 from collections import deque
@@ -15,26 +15,26 @@ class _Partition(NamedTuple):
     records: deque[LogRecord]
     """In the order of the log, from the first that is not done."""
     done: set[int]
-    """Offsets of those that are."""
+    """Offsets of the records that are done."""
 
 
 class Progress:
-    """Of one reader, which bounds it by `len`."""
+    """The progress of one reader, which bounds it by `len`."""
 
     def __init__(self) -> None:
         self._partitions: dict[Place, _Partition] = {}
         self._count = 0
 
     def __len__(self) -> int:
-        """How many records were read and cannot be told to the log yet."""
+        """How many records were read and cannot be committed to the log yet."""
         return self._count
 
     def began(self, records: Iterable[LogRecord]) -> None:
-        """These were read."""
+        """Note that these records were read."""
         for record in records:
             known = self._partitions.get(record.place)
             if known is not None and record.offset <= known.records[-1].offset:
-                # It was given away and has come back: it is read from what the log was told.
+                # The partition was lost and has come back: it is read from the committed offset.
                 self.forget(record.place)
                 known = None
             if known is None:
@@ -43,20 +43,20 @@ class Progress:
             self._count += 1
 
     def done(self, records: Iterable[LogRecord]) -> None:
-        """These are dealt with. One whose partition was given away since is not asked for."""
+        """Note that these records are done. A record of a partition lost since is ignored."""
         for record in records:
             known = self._partitions.get(record.place)
             if known is not None and record.offset >= known.records[0].offset:
                 known.done.add(record.offset)
 
     def forget(self, place: Place) -> None:
-        """Another reader deals with what was read here of a partition."""
+        """Forget the records of a partition that another reader has now."""
         known = self._partitions.pop(place, None)
         if known is not None:
             self._count -= len(known.records)
 
     def take(self) -> list[LogRecord]:
-        """What the log may be told now: all up to the first of each partition that is not done."""
+        """Take the records to commit now: in each partition, all before the first not done."""
         taken = []
         for place, (records, done) in list(self._partitions.items()):
             while records and records[0].offset in done:

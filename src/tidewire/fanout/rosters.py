@@ -1,9 +1,9 @@
 """Who is in which chat, remembered by membership version. PURE.
 
 A roster is good for an event if it is at least as new as the event: then no member who was removed
-before it gets it. Events of changes keep rosters current without asking the store. A block changes
-a roster without an event: a reading that was under way then is done again. A process that hears of
-no events trusts a roster only for a while.
+before the event gets it. Events of changes keep rosters current without a read of the store. A
+block changes a roster without an event: a read under way at that time is repeated. A process that
+hears of no events trusts a roster only for a while.
 """
 
 import msgspec
@@ -32,10 +32,10 @@ class Rosters:
         self._users_max = users_max
         # A dict keeps the order of insertion: using a roster puts it at the end.
         self._rosters: dict[ChatId, Roster] = {}
-        # As of when it is known; kept only where it matters.
+        # The time as of which each roster is known; kept only if there is an `age_ms_max`.
         self._as_of_ms: dict[ChatId, int] = {}
         self._users = 0
-        # Only those that are under way, whose number the readers bound.
+        # The reads under way; the readers bound their number.
         self._readings: dict[ChatId, list[Reading]] = {}
 
     def __len__(self) -> int:
@@ -46,8 +46,8 @@ class Rosters:
         return self._users
 
     def find(self, chat_id: ChatId, version: int, now_ms: int) -> Roster | None:
-        """The roster of a chat if it is known and at least this new. Version 0: any, but for one
-        that is too old."""
+        """The roster of a chat if it is known and at least this new. Version 0: any roster that is
+        not too old."""
         roster = self._rosters.get(chat_id)
         if roster is None or roster.membership_version < version:
             return None
@@ -84,18 +84,18 @@ class Rosters:
             self._as_of_ms.pop(chat_id, None)
 
     def forget_all(self) -> None:
-        """Changes may have gone past us."""
+        """Forget all rosters, because this process may have missed changes."""
         for chat_id in [*self._rosters, *self._readings]:
             self.changed(chat_id)
 
     def changed(self, chat_id: ChatId) -> None:
-        """The roster is another one now, and no event tells how."""
+        """Forget a roster that has changed in a way that no event tells."""
         self.forget(chat_id)
         for reading in self._readings.get(chat_id, ()):
             reading.is_outdated = True
 
     def begin_reading(self, chat_id: ChatId, now_ms: int) -> Reading:
-        """A roster is about to be read. `end_reading` has to follow, whatever becomes of it."""
+        """Begin to read a roster. `end_reading` must follow, also after a failure."""
         reading = Reading(chat_id, now_ms)
         self._readings.setdefault(chat_id, []).append(reading)
         return reading

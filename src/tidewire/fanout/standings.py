@@ -1,13 +1,13 @@
-"""Where the members of a chat stand, as far as this process knows: lower bounds. PURE.
+"""The positions of the members of a chat, as far as this process knows: lower bounds. PURE.
 
-A chat is read once, strongly; from then on it is kept up by news: of moves that were committed
-here, and of those that other processes tell after their commits. So no number is above what is
-stored. A boundary is never above the head up to which the roster is known: that head rises with
-news of the same membership version only; with another version the chat is read again first.
+A chat is read once, strongly. Then news keep it up to date: of moves that were committed here, and
+of moves that other processes tell after their commits. So no number is above the stored one. A
+boundary is never above the head up to which the roster is known: only news of the same membership
+version raise that head; with another version the chat is read again first.
 
-News reach this process while one of the members has a route to it, lossless or told. Where that may
-have been interrupted, what was known is forgotten. Where nothing changes it is read again now and
-then all the same, each time after twice as long.
+News reach this process while one of the members has a route to it, lossless or told. If that may
+have been interrupted, the chat is forgotten. A chat that does not change is read again now and then
+all the same, each time after twice as long.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -20,13 +20,14 @@ from tidewire.domain.news import ChatNews, ChatStanding
 
 LOOK_MS: Final = 2_000
 LOOK_MEMBER_MS: Final = 200
-"""After how long without a change a chat is read again for the first time, by its members."""
+"""How long a chat is unchanged before it is first read again: so long per member, at least
+`LOOK_MS`."""
 LOOKS_MAX: Final = 6
-"""How often that is done before it is left to news alone."""
+"""How many times an unchanged chat is read again; after that only news update it."""
 
 
 class Standing:
-    """One chat."""
+    """The positions of one chat."""
 
     __slots__ = (
         "chat_id",
@@ -45,15 +46,15 @@ class Standing:
         self.chat_id = read.chat_id
         self.membership_version = read.membership_version
         self.head = read.head
-        """Up to here the members are known."""
+        """The members are known up to this sequence."""
         self.joined = dict(read.members)
         self.positions = dict(read.positions)
         self.has_block = read.has_block
         self.is_stale = False
-        """To be read again before anything of it is told."""
+        """The chat must be read again before any of its numbers is told."""
         self.looks = 0
         self.look_at_ms = self.look_entry_ms = 0
-        """When it is looked at again, and when that is thought of."""
+        """When the chat is read again, and the time of its valid entry in the heap of looks."""
 
     @property
     def user_ids(self) -> list[UserId]:
@@ -63,7 +64,7 @@ class Standing:
         return self.positions.get(user_id, NOWHERE)
 
     def moved(self, user_id: UserId, positions: Positions) -> bool:
-        """True if that is news."""
+        """Note a member's positions; True if they are news."""
         before = self.position(user_id)
         after = before.merged(positions)
         if user_id not in self.joined or after == before:
@@ -96,11 +97,11 @@ class Standings:
         self._chats: dict[ChatId, Standing] = {}
         self._members = 0
         self._chats_of: dict[UserId, set[ChatId]] = {}
-        # What was heard of a chat while it is being read.
+        # By chat that is being read: the news that came meanwhile.
         self._heard: dict[ChatId, list[ChatNews]] = {}
         self._looks: list[tuple[int, ChatId]] = []
         self.surprises = 0
-        """Readings that showed more than was known: news that did not come."""
+        """How many positions a read showed higher than known: their news did not come."""
 
     def __len__(self) -> int:
         return len(self._chats)
@@ -115,14 +116,14 @@ class Standings:
         return found
 
     def members_of(self, chat_id: ChatId) -> Collection[UserId]:
-        """As far as is known, if only from before a change."""
+        """The members, as far as known, perhaps from before a change."""
         standing = self._chats.get(chat_id)
         return () if standing is None else standing.joined.keys()
 
     # Reading.
 
     def begin(self, chat_id: ChatId) -> None:
-        """The chat is about to be read, once at a time; `learn` or `failed` has to follow."""
+        """Begin to read a chat, once at a time; `learn` or `failed` must follow."""
         self._heard[chat_id] = []
 
     def failed(self, chat_id: ChatId) -> None:
@@ -131,8 +132,8 @@ class Standings:
     def learn(
         self, chat_id: ChatId, read: ChatStanding | None, now_ms: int, *, is_kept: bool
     ) -> Standing | None:
-        """The chat was read, None: there is none. `is_kept`: news of it came meanwhile and will
-        come; otherwise it is true now and not remembered."""
+        """Take in a chat that was read; None: there is no such chat. `is_kept`: its news came
+        meanwhile and will come; otherwise the result holds now but is not remembered."""
         heard = self._heard.pop(chat_id, [])
         known = self._chats.get(chat_id)
         self.forget(chat_id)
@@ -148,7 +149,7 @@ class Standings:
         return standing
 
     def _compare(self, known: Standing, read: Standing) -> None:
-        """Bounds never fall, and a chat that changes is looked at sooner again."""
+        """Keep the bounds that were known, so that none falls; read a changed chat again sooner."""
         is_changed = read.membership_version != known.membership_version
         for user_id in read.joined:
             before, after = known.position(user_id), read.position(user_id)
@@ -177,13 +178,13 @@ class Standings:
     # News.
 
     def heard(self, news: ChatNews, now_ms: int) -> bool:
-        """True if that may change what is to be told of a chat, or has it read again."""
+        """Apply news; True if they may change the numbers to tell, or make the chat stale."""
         collected = self._heard.get(news.chat_id)
         if collected is not None:
             collected.append(news)
         standing = self._chats.get(news.chat_id)
         if standing is None:
-            # Its boundary may rise without a move; one that is being read is then stale.
+            # A change of members may raise the boundary; it makes a read under way stale.
             return news.is_change and collected is None
         is_news = self._apply(standing, news)
         if is_news:
@@ -199,7 +200,7 @@ class Standings:
             is_news |= not standing.is_stale
             standing.is_stale = True
         elif news.membership_version == standing.membership_version and news.head > standing.head:
-            # That is no news for any member, unless one stood above the head that was known.
+            # A higher head changes no number, unless a position is above the head known so far.
             is_capped = any(
                 max(own.delivered, own.read) > standing.head for own in standing.positions.values()
             )
@@ -210,11 +211,11 @@ class Standings:
     # Forgetting.
 
     def outdated(self, chat_id: ChatId) -> bool:
-        """Something about the chat changed that no news tells; True if it was known."""
+        """Mark a chat as stale after a change that no news tells; True if it was known."""
         standing = self._chats.get(chat_id)
         heard = self._heard.get(chat_id)
         if heard is not None:
-            # Whatever is being read is from before: a version above all others.
+            # The read may be from before the change: a version above all others makes it stale.
             heard.append(ChatNews(chat_id, membership_version=_ABOVE_ALL))
         if standing is not None:
             standing.is_stale = True
@@ -232,14 +233,14 @@ class Standings:
                 del self._chats_of[user_id]
 
     def forget_all(self) -> None:
-        """News may have been lost."""
+        """Forget all chats, because news may have been lost."""
         for chat_id in [*self._chats, *self._heard]:
             self.outdated(chat_id)
             self.forget(chat_id)
 
     def unrouted(self, user_ids: Collection[UserId], is_routed: Callable[[UserId], bool]) -> None:
-        """These users had no route to this process, if only for a moment: news of a chat may have
-        gone past it, unless another member had one."""
+        """These users had no route to this process, if only for a moment. Forget their chats, of
+        which it may have missed news, unless another member had a route."""
         gone = set(user_ids)
         chats = {chat_id for one in gone for chat_id in self._chats_of.get(one, ())}
         for chat_id in chats:
@@ -253,7 +254,7 @@ class Standings:
     # Looking again where nothing changes.
 
     def looks_due(self, now_ms: int) -> Iterable[ChatId]:
-        """Chats that are to be read again; they count as not known from here on."""
+        """The chats to read again now; from here on they are stale."""
         due = []
         while self._looks and self._looks[0][0] <= now_ms:
             entry_ms, chat_id = heappop(self._looks)

@@ -1,7 +1,7 @@
-"""When to tell whom about ticks: the latest numbers, now and then, never a queue. PURE.
+"""Decides when to tell which chat about ticks: the latest numbers, never a queue of them. PURE.
 
 A chat whose positions moved is due at once if nothing was told for a while, and otherwise when the
-interval has passed. What is told is read from the store at that time, so it is always the latest.
+interval has passed. The numbers are looked up only then, so they are always the latest.
 """
 
 from heapq import heappop, heappush
@@ -13,8 +13,8 @@ from tidewire.domain.ids import ChatId, UserId
 
 
 class DueChat(msgspec.Struct, frozen=True):
-    """A chat to read and tell about: who moved, and what all members were told last time, if they
-    were: None has the numbers told also where nothing has changed."""
+    """A chat to read and tell about: the users who moved, and the numbers that all members were
+    told last. With None for `told`, the numbers are told even where nothing has changed."""
 
     chat_id: ChatId
     moved: tuple[UserId, ...]
@@ -25,20 +25,20 @@ class DueChat(msgspec.Struct, frozen=True):
 
 class _ChatTicks(msgspec.Struct, eq=False):
     moved: dict[UserId, None] = {}
-    """Who moved since the numbers were read last."""
+    """The users who moved since the numbers were read last."""
     elsewhere: dict[UserId, None] = {}
     """The same at other processes."""
     is_touched: bool = False
-    """The numbers may be others though no position moved."""
+    """The numbers may have changed although no position moved."""
     next_at_ms: int = 0
     told: Floors | None = None
     is_missed: bool = False
-    """A member may not have got what was told."""
+    """A member may have missed the last status."""
     is_reading: bool = False
 
     @property
     def is_waiting(self) -> bool:
-        """There is something to tell, and it is not being read."""
+        """True if there are numbers to tell, and they are not being read."""
         return not self.is_reading and self.has_news
 
     @property
@@ -60,8 +60,8 @@ class Ticks:
         return len(self._chats)
 
     def moved(self, chat_id: ChatId, user_id: UserId) -> bool:
-        """A user's positions moved. False if there is no room for another chat: the next move of
-        it is told."""
+        """A user's positions moved. False if there is no room for another chat: then the chat is
+        told at its next move."""
         chat = self._waiting_chat(chat_id)
         if chat is not None:
             chat.moved[user_id] = None
@@ -74,13 +74,13 @@ class Ticks:
             chat.elsewhere[user_id] = None
 
     def touched(self, chat_id: ChatId) -> None:
-        """The numbers of a chat may be others though no position moved."""
+        """The numbers of a chat may have changed although no position moved."""
         chat = self._waiting_chat(chat_id)
         if chat is not None:
             chat.is_touched = True
 
     def _waiting_chat(self, chat_id: ChatId) -> _ChatTicks | None:
-        """The chat, which is going to have something to tell; None if there is no room for it."""
+        """The chat, put among those that wait if it is new there; None if there is no room."""
         chat = self._chats.get(chat_id)
         if chat is None:
             if len(self._chats) >= self._chats_max:
@@ -93,7 +93,7 @@ class Ticks:
         return chat
 
     def missed(self, chat_id: ChatId, user_id: UserId) -> None:
-        """This user may have missed the last status: as if no member had been told anything."""
+        """This user may have missed the last status: tell the chat as if no member knew it."""
         if self.moved(chat_id, user_id):
             self._chats[chat_id].is_missed = True
 
@@ -102,7 +102,7 @@ class Ticks:
         return self._waiting[0][0] if self._waiting else None
 
     def take(self, now_ms: int, count_max: int) -> list[DueChat]:
-        """The chats that are due now, at most so many. Each is then told, or failed."""
+        """The chats that are due now, at most so many. `told` or `failed` must follow for each."""
         taken: list[DueChat] = []
         while self._waiting and self._waiting[0][0] <= now_ms and len(taken) < count_max:
             _, chat_id = heappop(self._waiting)
@@ -119,13 +119,13 @@ class Ticks:
     def told(
         self, due: DueChat, floors: Floors | None, now_ms: int, *, interval_ms: int | None = None
     ) -> None:
-        """The chat's members were told these numbers; it is due again after the interval, or after
-        one of its own."""
+        """The chat's members were told these numbers; the chat is not due again before the
+        interval has passed, or `interval_ms` if given."""
         self._chats[due.chat_id].told = floors
         self._was_read(due.chat_id, now_ms, interval_ms)
 
     def failed(self, due: DueChat, now_ms: int) -> None:
-        """The numbers could not be read: what was to be told is still to be told."""
+        """The numbers could not be read: the chat is due again after the interval."""
         chat = self._chats[due.chat_id]
         chat.moved |= dict.fromkeys(due.moved)
         chat.elsewhere |= dict.fromkeys(due.elsewhere)
@@ -142,7 +142,7 @@ class Ticks:
             heappush(self._waiting, (chat.next_at_ms, chat_id))
 
     def _forget_quiet(self) -> None:
-        """Make room: a chat that is forgotten is at worst told once more than it needed to be."""
+        """Make room: a chat that is forgotten is at worst told once more than necessary."""
         for chat_id, chat in list(self._chats.items()):
             if not chat.has_news and not chat.is_reading:
                 del self._chats[chat_id]

@@ -1,10 +1,10 @@
-"""The fan-out: takes every commit, in commit order, and pushes it to those whom it concerns.
+"""The fan-out: takes every commit, in commit order, and pushes it to the users whom it concerns.
 
-The shell around the PURE plan, rosters and ticks. In one process the commit bus tells it, on the
-event loop and before the senders are answered, so it must be quick: what it needs is remembered as
-a rule. If the members of a chat are not known, its events wait, in order, until they
-have been read. What cannot be pushed is never dropped in silence: those concerned sync again. That
-goes for what no code expected too: it is logged and counted, and the other chats go on.
+The shell around the PURE plan, rosters and ticks. In one process the commit bus calls it, on the
+event loop and before the senders are answered, so it must be quick: the members of a chat are
+usually in memory. If they are not, the events of the chat wait, in order, until the members have
+been read. An event that cannot be pushed is never dropped silently: the users concerned sync again.
+The same holds for unexpected exceptions: they are logged and counted, and other chats go on.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from tidewire.ports.runtime import EarliestTimer, RequestKind, Service, pause
 from tidewire.ports.storage import ChatStore, PositionStore
 
 RESYNC_ALL_S: Final = 60.0
-"""How far apart one chat, whose members cannot be read, makes all connections sync again."""
+"""The shortest time between two resyncs of all connections because of one unreadable chat."""
 
 Pushed = MessageAppended | ChatCreated | ChatRenamed | MembershipChanged
 WithRoster = Callable[[Roster], None]
@@ -67,14 +67,14 @@ class NoTicks:
         """No device acknowledges here."""
 
     def roster_changed(self, chat_id: ChatId) -> None:
-        """Nothing is known here but rosters."""
+        """No numbers are kept here that could be outdated."""
 
     def rosters_changed(self) -> None:
-        """The same."""
+        """As `roster_changed`."""
 
 
 class FanoutCounters:
-    """What has happened so far, as plain numbers for the metrics."""
+    """Plain numbers for the metrics."""
 
     events = pushes = resyncs = roster_hits = roster_reads = status_updates = 0
 
@@ -88,11 +88,11 @@ class FanoutWorker(Service):
     router: Router
     options: FanoutOptions
     ticks: "TickTeller | None" = None
-    """What tells ticks instead of this worker, in a cluster."""
+    """In a cluster: the part that tells ticks instead of this worker."""
     can_wait: bool = False
-    """The caller bounds what waits here and keeps it until it was pushed (`is_waiting`). Then
-    events wait for as long as the members of their chat cannot be read, and no client syncs because
-    of it."""
+    """The caller bounds the events that wait here, and keeps them until they are pushed
+    (`is_waiting`). Then events wait for as long as the members of their chat cannot be read, and
+    no client has to sync because of that."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -105,11 +105,11 @@ class FanoutWorker(Service):
         self._ticks = Ticks(
             interval_ms=self.options.status_interval_ms, chats_max=self.options.status_chats_max
         )
-        # What waits for the members of a chat, in order. A chat is here while they are read.
+        # The pushes that wait for the members of a chat, in order. Here while they are read.
         self._waiting: dict[ChatId, deque[tuple[int, WithRoster]]] = {}
         self.waiting_count = 0
         """How many events wait for the members of their chats."""
-        # Chats that made all clients sync a short while ago; True: they do so again after it.
+        # Chats that made all clients sync within `RESYNC_ALL_S`; True: they sync again after it.
         self._unreadable: dict[ChatId, bool] = {}
         self._is_reading_floors = False
         self._alone = asyncio.Semaphore(ALONE_MAX)
@@ -119,9 +119,9 @@ class FanoutWorker(Service):
     # From the bus (`ports.event_log.CommitBus`), or from the log.
 
     def committed(self, events: Sequence[LoggedEvent]) -> None:
-        """Push what one commit did."""
+        """Push the events of one commit."""
         self.counters.events += len(events)
-        # Once for all: they are one instant.
+        # Read the clocks once: all events of a commit are of one instant.
         now_ms, monotonic_ms = self.clock.wall_ms(), self.clock.monotonic_ms()
         for event in events:
             try:
@@ -147,7 +147,7 @@ class FanoutWorker(Service):
         self._note(events, self._ticks.moved)
 
     def status_missed(self, events: Sequence[StatusMissed]) -> None:
-        """The same, also where nothing has changed."""
+        """As `positions_advanced`, but the numbers are told even where nothing has changed."""
         if self.ticks is not None:
             self.ticks.status_missed(events)
             return
@@ -168,7 +168,7 @@ class FanoutWorker(Service):
     def _take_change(self, event: ChangeEvent, now_ms: int, monotonic_ms: int) -> None:
         chat = event.chat
         if isinstance(event, ChatClosed):
-            # No roster is known from here on: what comes late concerns no member.
+            # Forget the roster: from here on late events of the chat concern no member.
             self._rosters.changed(chat.chat_id)
             for push in closed_pushes(event, now_ms=now_ms):
                 self._push(self._with_news(push, event))
@@ -176,25 +176,25 @@ class FanoutWorker(Service):
         self._rosters.follow(event, monotonic_ms)
         self._with_roster(chat.chat_id, chat.membership_version, event, now_ms, monotonic_ms)
         if isinstance(event, MembershipChanged) and self.ticks is None:
-            # A member who left is waited for no longer: the boundary may rise.
+            # The boundary no longer waits for a member who left, so it may rise.
             self._ticks.moved(chat.chat_id, event.user_id)
             self._set_status_timer()
 
     def _event_failed(self, error: Exception, user_ids: Sequence[UserId] | None = None) -> None:
-        """An event could not be pushed to these users, or to those whom it concerns. Replaying it
-        would fail again, so they sync."""
+        """An event could not be pushed to these users (None: it is unknown to whom). Replaying it
+        would fail again, so they sync; with None all users do."""
         self.tasks.request_failed(RequestKind.PUSH, error)
         self.counters.resyncs += 1
         self.router.resync(user_ids, ResyncReason.PUSHES_LOST)
 
     def is_waiting(self, chat_id: ChatId) -> bool:
-        """Does something of this chat wait for its members?"""
+        """True while events of this chat wait until its members are read."""
         return chat_id in self._waiting
 
     def typing(
         self, user_id: UserId, chat_id: ChatId, *, is_typing: bool, origin: ConnectionId
     ) -> None:
-        """Tell the others of a chat that a user types, if the user is one of them."""
+        """Tell the other members that a user types or has stopped, if the user is a member."""
         now_ms = self.clock.wall_ms()
 
         def tell(roster: Roster) -> None:
@@ -202,7 +202,7 @@ class FanoutWorker(Service):
                 push = typing_push(chat_id, user_id, roster, is_typing=is_typing, now_ms=now_ms)
                 if push is not None:
                     self._push(push)
-            except Exception as error:  # noqa: BLE001 - nothing is owed but a line in the log
+            except Exception as error:  # noqa: BLE001 - typing may be lost; a log line is enough
                 self.tasks.request_failed(RequestKind.PUSH, error)
 
         roster = self._rosters.find(chat_id, 0, self.clock.monotonic_ms())
@@ -212,31 +212,31 @@ class FanoutWorker(Service):
             self._wait_for_roster(chat_id, 0, tell)
 
     def roster_changed(self, chat_id: ChatId) -> None:
-        """The members of a chat are to be read again: something changed that no event tells of."""
+        """Have the members of a chat read again: they changed in a way that no event tells."""
         self._rosters.changed(chat_id)
         if self.ticks is not None:
             self.ticks.roster_changed(chat_id)
 
     def rosters_changed(self) -> None:
-        """As `roster_changed` for every chat: changes may have gone past this process."""
+        """As `roster_changed` for every chat: this process may have missed changes."""
         self._rosters.forget_all()
         if self.ticks is not None:
             self.ticks.rosters_changed()
 
     def missed(self, chat_id: ChatId) -> None:
-        """Something happened in a chat that this version cannot push: its members sync again."""
+        """A chat has an event that this version cannot push: its members sync again."""
 
         def tell(roster: Roster) -> None:
             self.counters.resyncs += 1
             self.router.resync(roster.user_ids, ResyncReason.PUSHES_LOST)
 
-        # It may have changed who they are.
+        # The event may have changed the members.
         self._rosters.changed(chat_id)
         self._wait_for_roster(chat_id, 1, tell)
 
     def behind(self, chat_id: ChatId, former: Sequence[UserId]) -> None:
-        """The log is behind with a chat: its members, and these former ones, sync meanwhile. If
-        the members cannot be read they are not told now: this is said again while it lasts."""
+        """The log is behind with a chat: its members, and these former ones, sync meanwhile. If the
+        members cannot be read they are not told now: the notice is repeated while the lag lasts."""
         if former:
             self.router.resync(former, ResyncReason.LOG_BEHIND)
         self.tasks.start_request(RequestKind.PUSH, self._tell_behind(chat_id), lambda _: None)
@@ -272,12 +272,12 @@ class FanoutWorker(Service):
                 self.counters.pushes += 1
                 self.router.push(push if self.ticks is None else self._with_news(push, event))
         except Exception as error:  # noqa: BLE001 - it concerns this event alone
-            # A message concerns the members; a change may concern a former one.
+            # A message concerns members only; a change may concern a former one: then all sync.
             is_message = isinstance(event, MessageAppended)
             self._event_failed(error, roster.user_ids if is_message else None)
 
     def _with_news(self, push: Push, event: LoggedEvent) -> Push:
-        """In a cluster, with what the gateways that it goes to learn of the chat by it."""
+        """In a cluster, add the news of the chat for the gateways that the push goes to."""
         return push if self.ticks is None else structs.replace(push, news=news_of(event))
 
     def _push(self, push: Push) -> None:
@@ -299,13 +299,13 @@ class FanoutWorker(Service):
         )
 
     async def _read_roster(self, chat_id: ChatId) -> None:
-        """Read the members of a chat until nothing of it waits."""
+        """Read the members of a chat until none of its events waits."""
         attempts = 0
         while queue := self._waiting.get(chat_id):
             try:
                 roster = await self._fetch(chat_id)
             except StoreDamaged:
-                # It concerns this chat alone, and is not better when it is read again.
+                # Damage concerns this chat alone, and reading again does not help.
                 raise
             except Unavailable:
                 attempts += 1
@@ -317,7 +317,8 @@ class FanoutWorker(Service):
             if self._waiting.get(chat_id) is not queue:
                 return
             if roster is None:
-                # The group was closed, and its members were told; or typing asked for no chat.
+                # The group was closed, and its members were told; or the chat of a typing frame
+                # does not exist.
                 self.waiting_count -= len(queue)
                 break
             while queue and queue[0][0] <= roster.membership_version:
@@ -327,14 +328,14 @@ class FanoutWorker(Service):
         self._waiting.pop(chat_id, None)
 
     def _roster_failed(self, chat_id: ChatId, _: Exception) -> None:
-        """The members of a chat cannot be read: they are damaged, or no code expected this."""
+        """The members of a chat cannot be read: they are damaged, or the error is unexpected."""
         queue = self._waiting.pop(chat_id, None)
         if queue is None:
             return
         self.waiting_count -= len(queue)
         version = max(version for version, _ in queue)
         if version == 0:
-            # Only typing was to be told.
+            # Only typing waited for the members.
             return
         known = self._rosters.find(chat_id, version, self.clock.monotonic_ms())
         if known is None:
@@ -344,7 +345,7 @@ class FanoutWorker(Service):
             self.router.resync(known.user_ids, ResyncReason.STORE_UNAVAILABLE)
 
     def _resync_all(self, chat_id: ChatId) -> None:
-        """All clients sync again because of this chat: now, or a while after the last time."""
+        """Have all clients sync because of this chat: now, or when `RESYNC_ALL_S` has passed."""
         if chat_id in self._unreadable:
             self._unreadable[chat_id] = True
             return
@@ -358,7 +359,7 @@ class FanoutWorker(Service):
             self._resync_all(chat_id)
 
     def _give_up(self, reason: ResyncReason) -> None:
-        """It is unknown whom the waiting events concern, so all clients sync again."""
+        """Drop the waiting events. It is unknown whom they concern, so all clients sync again."""
         self._waiting.clear()
         self.waiting_count = 0
         self.counters.resyncs += 1
@@ -367,7 +368,7 @@ class FanoutWorker(Service):
     # Ticks.
 
     def _set_status_timer(self) -> None:
-        """One timer for all chats, set anew only for one that is due earlier."""
+        """One timer serves all chats; it is set again only for a chat that is due earlier."""
         due_at_ms = self._ticks.next_at_ms()
         if due_at_ms is None or self._is_reading_floors:
             return
@@ -385,12 +386,12 @@ class FanoutWorker(Service):
                 self.tasks.start_service("fanout-status", self._tell(due))
             else:
                 self._set_status_timer()
-        except Exception as error:  # noqa: BLE001 - without it no tick is told any more
+        except Exception as error:  # noqa: BLE001 - without the timer no tick is told any more
             self.tasks.service_failed("fanout-status", error)
 
     async def _tell(self, due: list[DueChat]) -> None:
         """Read the latest numbers of these chats together and push them to members who are
-        connected. A chat of which more has to be read is told by itself: it keeps no other back."""
+        connected. A chat for which more must be read is told alone, so that it delays no other."""
         try:
             all_floors = await self._floors(due)
         except Unavailable:
@@ -406,7 +407,7 @@ class FanoutWorker(Service):
             if floors is None:
                 self._told(one, None, 0)
                 continue
-            # As new as the numbers: a member who has only just joined waits for ticks, too.
+            # At least as new as the numbers: a member who has just joined gets ticks, too.
             roster = self._rosters.find(one.chat_id, floors.membership_version, now_ms)
             if roster is None:
                 self.tasks.start_service("fanout-status", self._tell_alone(one, floors))
@@ -433,7 +434,7 @@ class FanoutWorker(Service):
             self._told(one, floors, len(roster.user_ids))
 
     async def _tell_alone(self, due: DueChat, floors: Floors) -> None:
-        """Tell one chat whose members are not known, or one of whose users has other devices."""
+        """Tell one chat whose members are not known, or where a mover has other devices to tell."""
         async with self._alone:
             await self._read_and_tell(due, floors)
 
@@ -447,7 +448,7 @@ class FanoutWorker(Service):
                 if presence is None:
                     self._told(due, None, members_count)
                     return
-                # The device that acknowledged knows its own numbers; only others need telling.
+                # The device that acknowledged knows the user's numbers; only others must be told.
                 movers = [user_id for user_id in due.moved if presence.get(user_id, 0) > 1]
                 if not roster.has_block:
                     for user_id in movers:
@@ -485,8 +486,8 @@ class FanoutWorker(Service):
         self._set_status_timer()
 
     async def _floors(self, due: list[DueChat]) -> list[Floors | None]:
-        """The lowest positions of these chats; None where there are none, or they cannot be read
-        because they are damaged or for a reason that no code expected."""
+        """The lowest positions of these chats; None where there are none, or where they cannot be
+        read because of damage or an unexpected exception."""
         try:
             return list(await self.positions.floors([one.chat_id for one in due]))
         except Exception as error:
@@ -498,9 +499,9 @@ class FanoutWorker(Service):
         return [floors for [floors] in await asyncio.gather(*(self._floors([one]) for one in due))]
 
     async def _presence(self, chats: list[tuple[DueChat, Roster]]) -> Mapping[UserId, int] | None:
-        """Who of these chats is connected, asked for all of them at once. Raises Unavailable if
-        that is not known now. None if it failed for a reason that no code expected: then no member
-        was told, and the next move of each chat is told to all."""
+        """Which users of these chats are connected, asked for all chats at once. Raises Unavailable
+        if that is not known now. None after an unexpected exception: then no member was told, and
+        the next move of each chat is told to all."""
         users = {user_id for due, roster in chats for user_id in (*roster.user_ids, *due.moved)}
         try:
             return await self.router.presence(list(users)) if users else {}
