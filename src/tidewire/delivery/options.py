@@ -1,4 +1,4 @@
-"""What an operator may tune about positions."""
+"""Settings of positions that an operator may change."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ class DeliveryOptions:
     """Bounds and times of the delivery plane. An impossible value raises ValueError."""
 
     waiting_max: int = 65_536
-    """How many (connection, user, chat) may have a position that is not written yet."""
+    """How many positions may wait to be written, one for each connection, user and chat."""
     batch_max: int = 1_024
     """How many positions are written at once."""
     retry_ms: int = 1_000
-    """How long to leave the store alone after it could not write positions."""
+    """How long to wait before the next try after the store could not write positions."""
     drain_ms: int = 5_000
     """How long a shutdown waits for positions to be written."""
 

@@ -1,14 +1,14 @@
-"""Delivered and read positions: takes acknowledgements in, has them written, says who has what.
+"""Delivered and read positions: takes acknowledgements in, has them written, reports refusals.
 
 The shell around the PURE tracker. Acknowledgements over a socket are one-way: the first is written
-at once, and what comes within `GATHER_MS` of it is gathered for the next write. So a busy group, in
-which everybody acknowledges all the time, costs twenty writes a second and not one for each commit.
-Over REST the caller waits for the answer. A message reads what its author has acknowledged, so what
-its author has waiting in its chat goes to the store ahead of it (`hasten`).
+at once, and those that come within `GATHER_MS` of it are gathered for the next write. So a busy
+group, in which all members acknowledge all the time, costs twenty writes a second and not one for
+each commit. Over REST the caller waits for the answer. A message marks as read what its author has
+acknowledged, so the author's waiting positions in the chat are stored ahead of it (`hasten`).
 
-If the store raises something that no code expected, what was to be written is tried again one by
-one. What fails alone is logged, counted and dropped: its client acknowledges again on its next
-connection.
+If the store raises an unexpected exception, the positions of the batch are tried again one by one.
+A position that fails alone is logged, counted and dropped: its client acknowledges again on its
+next connection.
 """
 
 import asyncio
@@ -27,18 +27,18 @@ from tidewire.ports.runtime import RequestKind, Service
 from tidewire.ports.storage import PositionStore
 
 GATHER_MS: Final = 50
-"""How far apart two writes of acknowledgements begin, unless a batch is full."""
+"""The time from the start of one write of acknowledgements to the next, unless a batch is full."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DeliveryService(Service):
-    """The way into the store for every position."""
+    """Takes every position into the store."""
 
     store: PositionStore
     options: DeliveryOptions
     publish: Publish
-    """Is told (`Acknowledged`) of acknowledgements that were refused or moved nothing; the store
-    tells of the others."""
+    """Gets an `Acknowledged` for each acknowledgement that was refused or moved nothing; the store
+    publishes the others."""
     gather_ms: int = GATHER_MS
 
     def __post_init__(self) -> None:
@@ -49,9 +49,9 @@ class DeliveryService(Service):
         # True from the first offer until nothing waits, pauses between writes included.
         self._is_writing = False
         self._next: asyncio.TimerHandle | None = None
-        # `_next` is for a store that was away.
+        # `_next` is a retry after the store was unavailable.
         self._is_retrying = False
-        # Writes of what was hastened while another one was under way.
+        # How many writes of hastened positions run beside another write.
         self._ahead_count = 0
         self._began_at_ms = -self.gather_ms
         self._idle = asyncio.Event()
@@ -63,7 +63,7 @@ class DeliveryService(Service):
         return self._tracker.waiting_count
 
     def acknowledge_nowait(self, origin: ConnectionId, wish: Advance) -> bool:
-        """Take an acknowledgement in; it is written soon. False if there is no room for it."""
+        """Have an acknowledgement written soon. False if there is no room for it."""
         assert 0 <= wish.delivered <= SEQUENCE_MAX
         assert 0 <= wish.read <= SEQUENCE_MAX
         if not self._tracker.offer(origin, wish):
@@ -75,23 +75,23 @@ class DeliveryService(Service):
         return True
 
     def hasten(self, user_id: UserId, chat_id: ChatId) -> None:
-        """Call this before a message of this user is submitted: what they have acknowledged in
-        this chat goes to the store ahead of it. A store that was away is left alone."""
+        """Call this before a message of this user is submitted: the positions that the user has
+        acknowledged in this chat go to the store ahead of it. Does nothing while a retry waits."""
         if self._is_retrying or not self._tracker.may_wait(user_id, chat_id):
             return
         if self._next is not None:
             self._next.cancel()
             self._start()
             return
-        # The write under way may be over in the store and not yet be known here to be: to wait for
-        # it would let the message overtake.
+        # The write under way may have ended in the store without this loop knowing it yet: if the
+        # positions waited for it, the message would overtake them.
         taken = self._tracker.take_of(user_id, chat_id)
         if taken:
             self._ahead_count += 1
             self.tasks.start_service("delivery-write", self._write_ahead(taken))
 
     async def advance(self, wish: Advance) -> Advanced:
-        """Move positions and wait for it. Raises NotAMember, SequenceAboveHead."""
+        """Move positions and wait until they are stored. Raises NotAMember, SequenceAboveHead."""
         lower, higher = sorted((wish.delivered, wish.read))
         if lower < 0 or not 0 < higher <= SEQUENCE_MAX:
             raise InvalidMessage("a position is a sequence of 1 or more")
@@ -101,8 +101,8 @@ class DeliveryService(Service):
         raise outcome
 
     async def drain(self) -> None:
-        """Wait until everything that was taken in is written, but no longer than `drain_ms`; what
-        is not written by then is acknowledged again by its client's next connection."""
+        """Wait until all positions are written, but no longer than `drain_ms`. Clients acknowledge
+        the positions that are not written by then again on their next connection."""
         if self._next is not None:
             self._next.cancel()
             self._start()
@@ -114,7 +114,7 @@ class DeliveryService(Service):
                 self._next.cancel()
 
     def _start_gathered(self) -> None:
-        """Write what waits: now, or when the time to gather is over."""
+        """Write the waiting positions: now, or when the time to gather is over."""
         wait_ms = self._began_at_ms + self.gather_ms - self.clock.monotonic_ms()
         if wait_ms > 0:
             self._start_later(wait_ms)
@@ -131,7 +131,7 @@ class DeliveryService(Service):
         self.tasks.start_service("delivery-write", self._write())
 
     async def _write(self) -> None:
-        """Write until nothing waits, or little enough to gather more. Runs once at a time."""
+        """Write until no position waits, or so few that more are gathered. Runs once at a time."""
         alone = 0
         while wishes := self._tracker.take(1 if alone else None):
             alone = max(0, alone - 1)
@@ -163,13 +163,13 @@ class DeliveryService(Service):
         self._tell_if_idle()
 
     async def _write_ahead(self, taken: list[tuple[ConnectionId, Advance]]) -> None:
-        """Write what one user has acknowledged in one chat. If that fails in any way, it waits with
-        the others again, whose turn will tell what is the matter."""
+        """Write the positions of one user in one chat. If that fails in any way, they wait with the
+        others again, and the next write meets the same error."""
         try:
             outcomes = await self.store.advance(
                 [wish for _, wish in taken], now_ms=self.clock.wall_ms()
             )
-        except Exception as error:  # noqa: BLE001 - the write that follows meets it again
+        except Exception as error:  # noqa: BLE001 - the next write meets it again
             outcomes = [StoreUnavailable(str(error))] * len(taken)
         self._ahead_count -= 1
         again = []
@@ -189,13 +189,13 @@ class DeliveryService(Service):
             self._idle.set()
 
     def _retry_later(self) -> None:
-        """The store was away, for all of a batch or a part of it."""
+        """Retry after the store was unavailable, for a whole batch or a part of it."""
         self._is_retrying = True
         self._start_later(self.options.retry_ms)
 
     def _tell(self, origin: ConnectionId, wish: Advance, outcome: AdvanceOutcome) -> None:
         if isinstance(outcome, Advanced) and outcome.moved:
-            # The store tells of it.
+            # The store publishes it.
             return
         try:
             self.publish((Acknowledged(origin, wish, outcome),))

@@ -1,8 +1,8 @@
 """Gathers acknowledgements until they are written: many in, few out, the highest wins. PURE.
 
-Positions only grow, so any number of them for one user and chat is as good as the highest of each.
-They are kept apart by origin (the connection they came from): a position that is refused because it
-lies above the head must not take another device's good one along.
+Positions only grow, so only the highest of each kind counts for one user and chat. They are kept
+apart by origin (the connection they came from): a position that is refused because it lies above
+the head must not cause the refusal of another device's good one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,18 +18,18 @@ _Key = tuple[Origin, UserId, ChatId]
 
 
 class Tracker(Generic[Origin]):
-    """At most one batch is being written, and beside it what was taken of single users; what comes
-    meanwhile is in the next."""
+    """At most one batch is being written, and beside it wishes taken of single users. Wishes that
+    come meanwhile go into the next batch."""
 
     def __init__(self, *, waiting_max: int, batch_max: int) -> None:
         assert waiting_max >= 1
         assert batch_max >= 1
         self._waiting_max = waiting_max
         self._batch_max = batch_max
-        # Dicts keep the order of arrival: none is passed over for long.
+        # Dicts keep the order of arrival, so no wish waits for long.
         self._waiting: dict[_Key[Origin], Advance] = {}
         self._writing: dict[_Key[Origin], Advance] = {}
-        # Users with a position that waits, and from where; also some that were taken meanwhile.
+        # Users with a waiting position, and its origins; some may have been taken meanwhile.
         self._who: dict[tuple[UserId, ChatId], set[Origin]] = {}
 
     @property
@@ -41,7 +41,7 @@ class Tracker(Generic[Origin]):
         return not self._waiting and not self._writing
 
     def offer(self, origin: Origin, wish: Advance) -> bool:
-        """Take a wish in. False if there is no room for another user and chat: its client sends
+        """Add a wish. False if there is no room for another origin, user and chat: the client sends
         it again, with its next message or its next connection."""
         key = (origin, wish.user_id, wish.chat_id)
         before = self._waiting.get(key)
@@ -52,11 +52,11 @@ class Tracker(Generic[Origin]):
         return True
 
     def may_wait(self, user_id: UserId, chat_id: ChatId) -> bool:
-        """False if nothing of this user in this chat waits, from whatever origin."""
+        """False if no wish of this user in this chat waits, from any origin."""
         return (user_id, chat_id) in self._who
 
     def take(self, count_max: int | None = None) -> list[Advance]:
-        """What to write now, at most so many; nothing while a batch is being written."""
+        """The wishes to write now, at most so many; none while a batch is being written."""
         if self._writing or not self._waiting:
             return []
         count_max = self._batch_max if count_max is None else min(count_max, self._batch_max)
@@ -69,8 +69,8 @@ class Tracker(Generic[Origin]):
         return list(self._writing.values())
 
     def take_of(self, user_id: UserId, chat_id: ChatId) -> list[tuple[Origin, Advance]]:
-        """What waits of one user in one chat, to be written now, whatever is being written. It is
-        the caller's from here on (`give_back`)."""
+        """Take the waiting wishes of one user in one chat, even while a batch is being written. The
+        caller owns them from here on (`give_back`)."""
         taken = []
         for origin in self._who.pop((user_id, chat_id), ()):
             wish = self._waiting.pop((origin, user_id, chat_id), None)
@@ -79,8 +79,8 @@ class Tracker(Generic[Origin]):
         return taken
 
     def give_back(self, taken: Iterable[tuple[Origin, Advance]]) -> None:
-        """What was taken of one user could not be written: it waits again. This may pass the bound
-        by as many as were taken."""
+        """Wishes that were taken of one user could not be written: let them wait again. This may
+        exceed the bound by as many as were taken."""
         for origin, wish in taken:
             key = (origin, wish.user_id, wish.chat_id)
             newer = self._waiting.get(key)
@@ -90,8 +90,8 @@ class Tracker(Generic[Origin]):
     def completed(
         self, outcomes: Sequence[AdvanceOutcome]
     ) -> list[tuple[Origin, Advance, AdvanceOutcome]]:
-        """The batch is written: what became of each wish, and whose it was. Those that could not
-        be written alone wait again; what is damaged is so the next time as well."""
+        """The batch is written: each decided wish with its origin and outcome. Only wishes that the
+        store could not write wait again; damage is an outcome, because a retry meets it again."""
         assert len(outcomes) == len(self._writing)
         answers, failed = [], {}
         for (key, wish), outcome in zip(self._writing.items(), outcomes, strict=True):
@@ -105,13 +105,13 @@ class Tracker(Generic[Origin]):
         return answers
 
     def dropped(self) -> None:
-        """The batch can never be written: its clients acknowledge again, some day."""
+        """The batch can never be written: drop it. Its clients acknowledge again some day."""
         self._writing = {}
 
     def failed(self) -> None:
-        """The batch could not be written: it waits again, merged with what came meanwhile.
+        """The batch could not be written: it waits again, merged with wishes that came meanwhile.
 
-        This may pass the bound by one batch, so that nothing that was taken in is dropped.
+        This may exceed the bound by one batch, so that no accepted wish is dropped.
         """
         again, self._writing = self._writing, {}
         for key, wish in self._waiting.items():
