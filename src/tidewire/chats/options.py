@@ -1,4 +1,4 @@
-"""What an operator may tune about chats."""
+"""Settings of chats that an operator may change."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,7 +7,7 @@ from tidewire.domain.chats import DirectPolicy
 from tidewire.domain.limits import GROUP_MEMBERS_MAX
 
 STRANGERS_PER_HOUR_MAX: Final = 1_000_000
-"""As good as no bound."""
+"""In effect no bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""Chats: made, joined, left, renamed. Gives them ids and bounds; the store decides and writes.
+"""Makes, renames and closes chats, and changes members. Gives ids and bounds; the store writes.
 
-Who may do what is decided inside the store's transaction, by the rules of `domain.access`.
+The store's transaction decides who may do what, by the rules of `domain.access`.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,8 @@ from tidewire.ports.storage import ChatStore
 
 _HOUR_MS: Final = 3_600_000
 _STRANGER_KEYS_MAX: Final = 100_000
-"""Users who are remembered; of more, those heard of longest ago are as if they had added none."""
+"""How many users are remembered. Beyond it some that added few are forgotten, as if they had added
+none."""
 _FOREVER_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999: the latest that every date library can write."""
 
@@ -58,8 +59,8 @@ class ChatService:
     async def create_direct(
         self, actor: UserId, other: UserId, *, is_counted: bool = True
     ) -> CreatedChat:
-        """The chat of a pair, found, or made if that is allowed. Raises RateLimited if the actor
-        has drawn in too many strangers; not `is_counted`: an operator asks for it."""
+        """Find the chat of a pair, or make it if that is allowed. Raises RateLimited if the actor
+        has drawn in too many strangers; with `is_counted` False, for an operator, none counts."""
         if is_counted:
             await self._count_strangers(actor, (other,))
         now_ms = self.clock.wall_ms()
@@ -79,7 +80,7 @@ class ChatService:
         *,
         chat_id: ChatId | None = None,
     ) -> CreatedChat:
-        """A new group. With a `chat_id` of the caller's making, a retry finds the first one.
+        """Make a group. With a `chat_id` that the caller has made, a retry finds the first group.
         Raises RateLimited if the actor has drawn in too many strangers."""
         await self._count_strangers(actor, members)
         now_ms = self.clock.wall_ms()
@@ -104,7 +105,7 @@ class ChatService:
     async def add_member(
         self, actor: UserId, chat_id: ChatId, user_id: UserId, role: Role = Role.MEMBER
     ) -> Member:
-        """Raises RateLimited if the actor has drawn in too many strangers."""
+        """Add a member. Raises RateLimited if the actor has drawn in too many strangers."""
         await self._count_strangers(actor, (user_id,))
         member = await self.store.add_member(
             actor,
@@ -154,9 +155,9 @@ class ChatService:
         self.trail.record(AuditAction.GROUP_CLOSED, actor=actor, chat_id=chat_id)
 
     async def depart(self, actor: UserId, chat_id: ChatId) -> None:
-        """Leave a group whatever the actor's role is: as `leave`, but an owner's group passes to
-        the longest-serving admin, then member, and closes if there is no other. Every step may be
-        done again, so a call that broke off may be repeated. Raises NotAMember when it is done."""
+        """Leave a group in any role: as `leave`, but an owner's group passes to the longest-serving
+        admin, else member, and closes if there is no other. Every step can be repeated, so a call
+        that was interrupted can be repeated. Raises NotAMember if it is done already."""
         while (await self.store.access_chat(actor, chat_id)).me.role is Role.OWNER:
             heir = access.successor(await self.all_members(actor, chat_id), actor)
             if heir is None:
@@ -165,7 +166,7 @@ class ChatService:
             try:
                 await self.hand_over(actor, chat_id, heir.user_id)
             except UserNotFound:
-                # The heir has left meanwhile: there is another, or none.
+                # The heir has left meanwhile: look for another, if any.
                 continue
         await self.leave(actor, chat_id)
 
@@ -197,14 +198,14 @@ class ChatService:
         return await self.store.mute(actor, chat_id, self.clock.wall_ms() + hours * _HOUR_MS)
 
     async def _count_strangers(self, actor: UserId, others: Sequence[UserId]) -> None:
-        """Every try counts, also one that is refused later: so strangers cannot be tried out."""
+        """Count every try, also one that is refused later, so that strangers cannot be probed."""
         wanted = [other for other in dict.fromkeys(others) if other != actor]
         strangers = await self.store.strangers(actor, wanted) if wanted else ()
         count, per_hour = len(strangers), self.options.strangers_per_hour
         if not count:
             return
         if count > per_hour:
-            # Never allowed: the longest wait there is.
+            # Never allowed at once: answer with the longest wait there is.
             wait_ms = _HOUR_MS
         else:
             wait_ms = self._strangers.take(actor, self.clock.monotonic_ms(), count)
