@@ -1,6 +1,6 @@
-"""What an operator does with accounts: makes users, disables them, gives out tokens and invites.
+"""The operator's actions on accounts: make and disable users, give out tokens and invites.
 
-No password is asked for here: the caller owns the data directory.
+No password is needed here: the caller owns the data directory.
 """
 
 from functools import partial
@@ -116,7 +116,7 @@ class AccountAdmin:
     async def list_users(
         self, *, after: str | None = None, count_max: int = USERS_PAGE_MAX
     ) -> list[User]:
-        """Users by name, from above the name `after`."""
+        """Users sorted by name, from the first one after the name `after`."""
         return await self._store.list_users(after=after, count_max=min(count_max, USERS_PAGE_MAX))
 
     async def user_named(self, username: str) -> User:
@@ -127,8 +127,8 @@ class AccountAdmin:
         return user
 
     async def delete_user(self, username: str) -> tuple[User, int]:
-        """Delete an account, as its owner can; how many sessions ended. Again changes nothing.
-        Raises UserNotFound."""
+        """Delete an account, as its owner can; return how many sessions ended. A second call
+        changes nothing. Raises UserNotFound."""
         user = await self._store.user_named(username)
         if user is None:
             raise UserNotFound(username)
@@ -139,8 +139,8 @@ class AccountAdmin:
         return await self._store.sessions(user_id, now_ms=self._clock.wall_ms())
 
     async def set_password(self, user_id: UserId, password: Secret) -> int:
-        """Give a user another password and end the user's logins; how many. Raises UserNotFound,
-        InvalidOperation."""
+        """Give a user another password and end the user's logins; return how many. Raises
+        UserNotFound, InvalidOperation."""
         ended = await self._store.set_password(
             user_id,
             await self._plane.passwords.hash(check_password(password)),
@@ -153,8 +153,8 @@ class AccountAdmin:
         return len(ended)
 
     async def disable_user(self, user_id: UserId) -> int:
-        """Lock a user out, at once: no login, no session, no socket, no bot. How many sessions
-        ended. Raises UserNotFound."""
+        """Lock a user out, at once: no login, no session, no socket, no bot. Return how many
+        sessions ended. Raises UserNotFound."""
         found = await self._store.users((user_id,))
         ended = await self._store.disable_user(user_id, now_ms=self._clock.wall_ms())
         # An identity provider may have let the person in: those connections end too.
@@ -180,7 +180,7 @@ class AccountAdmin:
         if life_ms < 1_000:
             raise InvalidOperation("a token lives for a second at least")
         if life_ms > self._options.bot_token_ms:
-            # Keys are kept for so long and no longer: the token would end before its time.
+            # Keys are kept no longer than this, so the token would end before its time.
             days = self._options.bot_token_ms // _DAY_MS
             raise InvalidOperation(
                 f"a token lives for {days} days at most; accounts.bot_token_ms sets it"
@@ -216,11 +216,11 @@ class AccountAdmin:
         return NewInvite(code=code, expires_at_ms=invite.expires_at_ms)
 
     async def keep_house(self) -> int:
-        """Note which sessions were in use, go on with deletions of accounts that were begun, and
-        delete some of what has expired; how many rows.
+        """Store which sessions were in use, go on with account deletions that were begun, and
+        delete some expired rows; return how many rows.
 
-        To be called now and then (each minute). Raises StoreUnavailable; then nothing is lost but
-        the exact time of a session's last use.
+        Call it now and then (each minute). Raises StoreUnavailable; then only the exact time of a
+        session's last use is lost.
         """
         now_ms = self._clock.wall_ms()
         touched = self._plane.authenticator.take_touched()

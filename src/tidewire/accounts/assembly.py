@@ -1,4 +1,4 @@
-"""Puts the account plane together: one call, and every part knows the others it needs."""
+"""Puts the account plane together: one call makes all parts and connects them."""
 
 from dataclasses import dataclass
 
@@ -52,7 +52,7 @@ def assemble_accounts(
     """`keys` are the server's own, which may be replaced while it runs.
 
     Tokens of the identity provider are checked if it has a secret or `identity_keys` are given.
-    `on_revoked` is told after the tokens of those sessions are refused already.
+    `on_revoked` is called when the tokens of those sessions are refused already.
     """
     external = None
     if identity.secret is not None or identity_keys is not None:

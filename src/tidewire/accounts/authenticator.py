@@ -1,8 +1,8 @@
-"""Checks access tokens, ours and the identity provider's, and that their sessions still live.
+"""Checks access tokens, ours and the identity provider's, and that their sessions are still valid.
 
-Sessions that were found good are remembered, so that a request costs a signature and no read. A
-revocation in this process drops them at once; one that happened elsewhere is seen when the memory
-has aged.
+Valid sessions are cached, so that a request costs a signature check and no read of the store. A
+revocation in this process removes them at once; one in another process is seen when the cache entry
+expires.
 """
 
 import logging
@@ -25,11 +25,11 @@ from tidewire.ports.services import Authenticator, Identity
 from tidewire.ports.storage import Storage
 
 TOUCH_MS: Final = 300_000
-"""How exact the time of a session's last use is."""
+"""How precise the stored time of a session's last use is."""
 SESSIONS_CACHED_MAX: Final = 20_000
-"""Sessions that are known to be good, or to be revoked, without asking the store."""
+"""How many sessions are known to be valid, or revoked, without a read of the store."""
 SESSION_CACHED_MS: Final = 60_000
-"""How long that holds. A revocation in this process is effective at once all the same."""
+"""How long a cached session counts as valid. A revocation in this process takes effect at once."""
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ Value = TypeVar("Value")
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What is remembered of a session of ours, or of a user of the identity provider."""
+    """The cache entry of a session of ours, or of a user of the identity provider."""
 
     user_id: UserId
     session_id: SessionId
@@ -84,11 +84,11 @@ class TokenAuthenticator:
             _keep(self._revoked, session_id, None)
 
     def forget(self) -> None:
-        """Word of a revocation may have been missed: every session is looked up again."""
+        """Clear the cache, because the news of a revocation may have been missed."""
         self._good.clear()
 
     def take_touched(self) -> list[SessionId]:
-        """The sessions that were in use since the last time, each only now and then."""
+        """The sessions in use since the last call; each is reported at most once per `TOUCH_MS`."""
         touched = list(self._to_touch)
         self._to_touch.clear()
         return touched
@@ -110,7 +110,7 @@ class TokenAuthenticator:
         return _identity(known, claims.did, claims.expires_at_ms + LEEWAY_MS)
 
     async def _read_session(self, session_id: SessionId) -> _Known | None:
-        """The session if it lives. One that is revoked while it is read does not."""
+        """The session if it is valid. A session that is revoked during the read is not."""
         found = await self.store.session(session_id)
         if found is None or found.expires_at_ms <= self.clock.wall_ms():
             return None
@@ -128,7 +128,7 @@ class TokenAuthenticator:
         return _identity(known, person.device_id, person.expires_at_ms)
 
     async def _read_external(self, person: ExternalPerson) -> _Known:
-        """The user, made if need be. Raises Unauthorized for a disabled one, also meanwhile."""
+        """Find or make the user. Raises Unauthorized if disabled, also if during the read."""
         user = await self.store.external_user(person.identity)
         if user is None:
             user = await self._make_user(person)
@@ -159,8 +159,8 @@ class TokenAuthenticator:
         return made
 
     async def _renamed(self, user: User, display_name: str | None) -> User:
-        """The identity provider says what its people are called. A store that cannot write keeps no
-        user out: the next look tries again."""
+        """Store the name that the identity provider gives. If the store is unavailable, the user
+        may still come in: the next read tries again."""
         assert display_name is not None
         try:
             return await self.store.set_display_name(

@@ -1,6 +1,6 @@
-"""What a token claims, and whether it holds here and now. PURE.
+"""Reads the claims of a token, and checks whether they are valid here and now. PURE.
 
-Nothing in here is about signatures: a claim is worth nothing before one was checked.
+This module checks no signature: no claim can be trusted before its signature was checked.
 """
 
 import base64
@@ -17,7 +17,7 @@ _SECONDS_MAX: Final = 1 << 40
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
-    """The claims that we know of RFC 7519, and ours: `sid` is the session, `did` the device."""
+    """The claims of RFC 7519 used here, and our own: `sid` is the session, `did` the device."""
 
     iss: str
     sub: str
@@ -44,14 +44,14 @@ _decode_all: Final = msgspec.json.Decoder(dict[str, object]).decode
 
 
 def check_form(token: str) -> str:
-    """Refuse what is no token at all, before anything is done with it."""
+    """Refuse a text that does not have the form of a token, before any other work on it."""
     if len(token) > TOKEN_CHARACTERS_MAX or not token.isascii() or token.count(".") != 2:
         raise Unauthorized(AuthFailure.INVALID_TOKEN)
     return token
 
 
 def issuer_of(token: str) -> str:
-    """Whose token this says it is: tells with whose keys to check it, and nothing else."""
+    """The issuer that a token claims, unchecked: use it only to choose the keys to check with."""
     payload = check_form(token).split(".")[1]
     try:
         return _decode_issuer(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))).iss
@@ -60,7 +60,7 @@ def issuer_of(token: str) -> str:
 
 
 def read_claims(payload: bytes) -> Claims:
-    """The claims of a token whose signature is good. Those that must be there are there."""
+    """The claims of a token whose signature is good, with all required ones present."""
     try:
         return _decode_claims(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -68,7 +68,7 @@ def read_claims(payload: bytes) -> Claims:
 
 
 def all_claims(payload: bytes) -> dict[str, object]:
-    """Those of others too, of a token whose signature is good."""
+    """All claims of a token whose signature is good, also those that `Claims` does not have."""
     try:
         return _decode_all(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -84,15 +84,15 @@ def check_claims(
     now_ms: int,
     issued_ahead_ms_max: int | None = None,
 ) -> Claims:
-    """Is it from whom it should be, for us, and for now, if clocks may differ by `leeway_ms`?
-    `issued_ahead_ms_max`: how far in the future it may have been issued; as much, if not given."""
+    """Check the issuer, the audience and the times of a token; clocks may differ by `leeway_ms`.
+    `issued_ahead_ms_max`: how far in the future it may have been issued; default: `leeway_ms`."""
     audiences = [claims.aud] if isinstance(claims.aud, str) else claims.aud
     if claims.iss != issuer or audience not in audiences or not claims.sub:
         raise Unauthorized(AuthFailure.INVALID_TOKEN)
     times = [claims.exp, *(time for time in (claims.iat, claims.nbf) if time is not None)]
     if not all(0 <= time <= _SECONDS_MAX for time in times):
         raise Unauthorized(AuthFailure.INVALID_TOKEN)
-    # Issued or valid later than now: the clock of one of the two is wrong, or it is forged.
+    # Issued or valid later than now: one of the two clocks is wrong, or the token is forged.
     issued_ms_max = now_ms + (leeway_ms if issued_ahead_ms_max is None else issued_ahead_ms_max)
     if claims.iat is not None and claims.iat * 1000 > issued_ms_max:
         raise Unauthorized(AuthFailure.INVALID_TOKEN)

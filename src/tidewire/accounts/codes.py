@@ -1,11 +1,11 @@
 """Refresh tokens and invite codes: secrets that are given out once and stored as hashes. PURE.
 
 A refresh token is `<session id>.<43 letters>`. The first secret of a session is random. Each next
-one is made from the one it replaces, with a key that only we have (HMAC-SHA256), so that an answer
-that was lost can be given again, word for word, although only hashes are stored: two refreshes at
-once get the same token, and neither locks the other out (S-02). It also lets a token of any older
-generation be told from a guess: going forward from it leads to the current one. Who has the key
-could sign access tokens anyway.
+one is made from the one it replaces, with a key that only the server has (HMAC-SHA256). So a lost
+answer can be given again, word for word, although only hashes are stored: two refreshes at once get
+the same token, and neither locks the other out (S-02). It also distinguishes a token of an older
+generation from a guess: the steps forward from it lead to the current one. An attacker who has the
+key could sign access tokens anyway.
 """
 
 import base64
@@ -22,14 +22,14 @@ SECRET_BYTES: Final = 32
 INVITE_BYTES: Final = 15
 """120 random bits: 24 letters."""
 GENERATIONS_MAX: Final = 4_096
-"""How far back an old token is recognised. A token refreshed each hour lives 720 generations."""
+"""How far back an old token is recognised: 170 days if it is refreshed each hour."""
 
 _PURPOSE: Final = b"tidewire refresh tokens, version 1"
 _TOKEN: Final = re.compile(r"([A-Za-z0-9_]{1,40})\.([A-Za-z0-9_-]{43})")
 
 
 class RefreshToken:
-    """A session's name and the secret that keeps it alive."""
+    """A session's id and the secret that keeps the session alive."""
 
     __slots__ = ("_secret", "session_id")
 
@@ -42,26 +42,26 @@ class RefreshToken:
         return f"RefreshToken({self.session_id}, ***)"
 
     def encode(self) -> Secret:
-        """What the client is given."""
+        """The text that the client gets."""
         letters = base64.urlsafe_b64encode(self._secret).rstrip(b"=").decode()
         return Secret(f"{self.session_id}.{letters}")
 
     def stored_hash(self) -> bytes:
-        """What is stored of it."""
+        """The hash that is stored instead of the token."""
         return hashlib.sha256(self._secret).digest()
 
     def following(self, key: bytes) -> "RefreshToken":
-        """The token that takes its place."""
+        """The token that replaces this one."""
         message = self.session_id.encode() + b"." + self._secret
         return RefreshToken(self.session_id, hmac.digest(key, message, "sha256"))
 
     def is_stored_as(self, stored_hash: bytes) -> bool:
-        """In a time that tells nothing about where two hashes differ."""
+        """True if this is the token's hash. The time does not tell where two hashes differ."""
         return hmac.compare_digest(self.stored_hash(), stored_hash)
 
     def successors(self, key: bytes, *, generations: int) -> Iterator["RefreshToken"]:
-        """The tokens that took its place, one after the other, of at most that many generations.
-        If one of them is the current token, this was an earlier one of its session."""
+        """The tokens that replaced this one, one after the other, at most so many generations. If
+        one of them is the current token, this was an earlier one of its session."""
         token = self
         for _ in range(min(generations, GENERATIONS_MAX)):
             token = token.following(key)
@@ -88,6 +88,6 @@ def encode_invite(random: bytes) -> Secret:
 
 
 def invite_hash(code: Secret) -> bytes:
-    """What is stored of a code. It may come in either case, with spaces and dashes."""
+    """The hash that is stored of a code. The code may be in either case, with spaces and dashes."""
     plain = code.reveal().replace("-", "").replace(" ", "").lower()
     return hashlib.sha256(plain.encode(errors="surrogatepass")).digest()

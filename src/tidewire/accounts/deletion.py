@@ -1,9 +1,9 @@
 """Deleting an account, in steps that a crash may interrupt anywhere.
 
 The mark comes first, in one act with the end of all sessions: from then on the account is gone for
-all others. Leaving groups and forgetting blocks is many acts, each of which may be repeated;
-`AccountAdmin.keep_house` does them again until nothing is left. A person may have asked that the
-messages go too: that takes as long as there are messages, and is a task of its own.
+all others. Leaving groups and removing blocks is many acts, each of which may be repeated;
+`AccountAdmin.keep_house` repeats them until none is left. If the person has asked that the messages
+go too, a task of its own erases them, as long as there are any.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ from tidewire.domain.limits import CHAT_LIST_MAX, USERS_PAGE_MAX
 from tidewire.domain.users import User
 
 Depart = Callable[[UserId, ChatId], Awaitable[None]]
-"""Takes a user out of a group, whatever the role; an owner's group passes on, or closes. May be
-called again. Raises NotAMember if that is done already."""
+"""Takes a user out of a group, in any role; an owner's group gets another owner, or closes. May be
+called again. Raises NotAMember if the user has left already."""
 
 Erase = Callable[[UserId], Awaitable[None]]
 """Deletes all messages of a user who cannot write any more. May be called again, and goes on with
-what is left. Raises what a send raises."""
+the messages that are left. Raises the errors of a send."""
 
 AT_ONCE_S: Final = 5.0
-"""How long the one who deletes an account waits for its groups, and for its messages if they are to
-go; the rest is done later."""
+"""How long the caller that deletes an account waits until its groups are left, and its messages
+erased if wanted; the rest is done later."""
 SETTLE_MS: Final = 60_000
-"""Another process may have looked before the mark and be about to add the user to a group: what
-was begun is looked at once more after this, which is longer than any request takes."""
+"""A deletion is finished only after this time, which is longer than any request takes: another
+process may have read the account before the mark and may still add the user to a group."""
 PENDING_AT_ONCE: Final = 100
 
 _logger: Final = logging.getLogger(__name__)
@@ -59,9 +59,9 @@ class AccountDeletion:
         self._on_roster_changed = on_roster_changed
 
     async def delete(self, user: User, *, actor: str, erases: bool = False) -> int:
-        """Delete the account; how many sessions ended. It is deleted when this returns; what is
-        left of its groups by then is done by `resume`, of its messages, if it `erases` them, by
-        `resume_erasures`. Raises UserNotFound."""
+        """Delete the account; return how many sessions ended. It is deleted when this returns.
+        `resume` leaves the groups that are left by then; `resume_erasures` deletes the messages
+        that are left, if `erases`. Raises UserNotFound."""
         is_new = user.deleted_at_ms is None
         ended = await self._store.begin_deletion(
             user.user_id, now_ms=self._clock.wall_ms(), erases=erases
@@ -86,7 +86,7 @@ class AccountDeletion:
         return len(ended)
 
     async def resume(self) -> int:
-        """Go on with what was begun; how many are done for good. Raises Unavailable."""
+        """Go on with deletions that were begun; return how many are done. Raises Unavailable."""
         done = 0
         for pending in await self._store.pending_deletions(count_max=PENDING_AT_ONCE):
             user = pending.user
@@ -97,12 +97,12 @@ class AccountDeletion:
         return done
 
     async def resume_erasures(self) -> int:
-        """Go on with the messages that are to go; how many accounts are done for good. The name
-        goes last, when nothing is left that it could be seen beside. Raises Unavailable."""
+        """Go on erasing messages; return how many accounts are finished. The name is erased last,
+        when no message is left that shows it. Raises Unavailable."""
         done = 0
         for pending in await self._store.pending_deletions(count_max=PENDING_AT_ONCE):
             user = pending.user
-            # Before it begins: what was about to be stored for the user is there by then.
+            # Ask before the erasure begins: if it is settled, all sends of the user are stored.
             is_settled = self._is_settled(user)
             if not pending.erases or not await self._try_to_erase(user.user_id) or not is_settled:
                 continue
@@ -116,8 +116,8 @@ class AccountDeletion:
         return self._clock.wall_ms() - (user.deleted_at_ms or 0) >= SETTLE_MS
 
     async def _try_to_erase(self, user_id: UserId) -> bool:
-        """Whether all messages that were found are gone. A fault must not keep other people's from
-        going."""
+        """True if all messages that were found are erased. A fault must not stop the erasure of
+        other people's messages."""
         try:
             await self._erase(user_id)
         except TidewireError as error:
@@ -134,7 +134,7 @@ class AccountDeletion:
             try:
                 await self._depart(user_id, chat_id)
             except NotAMember:
-                # It is done already, by another process or an admin.
+                # The user is out already, by another process or an admin.
                 continue
         while blocked := await self._store.blocked_users(
             user_id, after=None, count_max=USERS_PAGE_MAX

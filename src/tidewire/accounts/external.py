@@ -1,7 +1,8 @@
 """Tokens of the team's own identity provider: a shared secret, or its published keys.
 
-The keys are fetched by a function that the caller gives, and kept for a while. They are fetched
-again when a token names one that is not known, but not at the pace at which such tokens come.
+The keys are fetched by a function that the caller gives, and cached for a while. They are fetched
+again when a token names an unknown key, but at most once per cooldown, however many such tokens
+come.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from tidewire.domain.users import check_chosen_display_name, check_chosen_userna
 from tidewire.ports.runtime import Clock
 
 KEYS_CACHED_MS: Final = 300_000
-"""How long the provider's public keys hold before they are fetched again."""
+"""How long the provider's public keys are cached before they are fetched again."""
 KEYS_STALE_MS_MAX: Final = 3_600_000
 """How long old keys are used while the new ones cannot be fetched."""
 
@@ -38,7 +39,7 @@ class ExternalPerson(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeySet:
-    """The provider's keys, as fresh as is needed."""
+    """A cache of the provider's keys."""
 
     def __init__(self, fetch: FetchKeys, *, clock: Clock, cooldown_ms: int) -> None:
         self._fetch = fetch
@@ -52,10 +53,11 @@ class KeySet:
     async def key(self, key_id: str | None) -> VerifyingKey:
         """The key of this id, or the only one if a token names none.
 
-        Raises Unauthorized if there is none, IdentityUnavailable if that cannot be known.
+        Raises Unauthorized if there is no such key, IdentityUnavailable if the keys are too old and
+        cannot be fetched.
         """
         is_stale = self._age_ms() >= KEYS_STALE_MS_MAX
-        # While another one fetches, keys that are merely old are good enough.
+        # While another call fetches, keys that are old but not stale are good enough.
         if is_stale or (self._age_ms() >= KEYS_CACHED_MS and not self._fetching.locked()):
             await self._refresh()
         if self._age_ms() >= KEYS_STALE_MS_MAX:
@@ -96,7 +98,7 @@ class ExternalTokens:
     """Checks tokens of one identity provider."""
 
     def __init__(self, options: IdentityOptions, keys: KeySet | None, *, clock: Clock) -> None:
-        """`keys` are asked for one if the options have no secret."""
+        """`keys` gives the key to check with if the options have no secret."""
         self.issuer = options.issuer
         self._options = options
         self._clock = clock
@@ -104,7 +106,7 @@ class ExternalTokens:
         self._keys = keys
 
     async def verify(self, token: str) -> ExternalPerson:
-        """Who the token's bearer is. Raises Unauthorized, IdentityUnavailable."""
+        """Check a token; return its bearer. Raises Unauthorized, IdentityUnavailable."""
         key = await self._key(check_form(token))
         payload = key.verified_payload(token)
         claims = check_claims(
@@ -137,7 +139,7 @@ class ExternalTokens:
 
 
 def _username(claimed: object) -> str | None:
-    """The name, or what stands before the @ of an address, if it is a user name."""
+    """The name, or the part before the @ of an address, if it can be a user name here."""
     name = _chosen(claimed, check_chosen_username)
     if name is None and isinstance(claimed, str):
         name = _chosen(claimed.partition("@")[0], check_chosen_username)
@@ -145,7 +147,7 @@ def _username(claimed: object) -> str | None:
 
 
 def _chosen(claimed: object, check: Callable[[str], str]) -> str | None:
-    """The name if it can be one here."""
+    """The claimed name if it passes the check; None otherwise."""
     try:
         return check(claimed) if isinstance(claimed, str) else None
     except InvalidOperation:

@@ -1,4 +1,4 @@
-"""The server's own keys: one signs tokens, older ones still check those that they signed. PURE.
+"""The server's own keys: one signs tokens, older ones still check the tokens they signed. PURE.
 
 A token names its key, so keys can be changed while people are logged in: the new key signs from a
 given instant on, when every process has it, and the old one goes when the last token that it may
@@ -16,7 +16,7 @@ from tidewire.domain.accounts import Secret
 from tidewire.domain.errors import InvalidOperation
 
 KEYS_MAX: Final = 8
-"""Keys at once. With bots whose tokens live for a year, old keys stay that long."""
+"""How many keys there may be. If bots' tokens live for a year, old keys stay that long."""
 SECRET_BYTES_MIN: Final = 32
 """A shorter HS256 secret can be guessed (RFC 7518, 3.2)."""
 
@@ -33,12 +33,12 @@ class TokenKey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key_id(self) -> str:
-        """What tokens call it (`kid`)."""
+        """The name of the key in tokens (`kid`)."""
         return self.mark[:_KEY_ID_LETTERS]
 
     @property
     def mark(self) -> str:
-        """What all processes of a cluster compare: tells two keys apart, and nothing else."""
+        """A hash that all processes of a cluster compare: it distinguishes keys, nothing else."""
         text = b"tidewire token key " + self.secret.reveal().encode()
         return hashlib.sha256(text).hexdigest()[:32]
 
@@ -76,23 +76,23 @@ class KeyRing:
         return ready[-1] if ready else self._keys[-1]
 
     def checking(self, key_id: str | None, now_ms: int) -> list[TokenKey]:
-        """The keys that may have signed a token which names this one, or which names none: those
-        of 0.1.0 did not."""
+        """The keys that may have signed a token which names this key, or which names none, as
+        tokens of 0.1.0 do."""
         if key_id is None:
             return [key for key in self._keys if key.is_good(now_ms)]
         key = self._by_id.get(key_id)
         return [key] if key is not None and key.is_good(now_ms) else []
 
     def oldest(self, now_ms: int) -> TokenKey:
-        """The one that refresh tokens are derived with."""
+        """The oldest good key: refresh tokens are derived with it."""
         return next((key for key in self._keys if key.is_good(now_ms)), self._keys[-1])
 
 
 def with_new_key(
     keys: Sequence[TokenKey], secret: Secret, *, signs_from_ms: int, life_ms: int, now_ms: int
 ) -> list[TokenKey]:
-    """The keys with one more, which signs from then on. `life_ms` is that of the longest token: for
-    so long after that the one before it still checks. Raises InvalidOperation (too many)."""
+    """The keys with one more, which signs from `signs_from_ms` on. `life_ms` is the longest life of
+    a token: the key before it checks for so long after that. Raises InvalidOperation (too many)."""
     left = [key for key in keys if key.is_good(now_ms)]
     if len(left) >= KEYS_MAX:
         raise InvalidOperation(

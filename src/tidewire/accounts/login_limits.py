@@ -1,4 +1,4 @@
-"""Whether a login may be tried now, and when it is its turn. PURE.
+"""Decides whether a login may be tried now, and when its turn in the queue comes. PURE.
 
 An account has several budgets for tries, and each try is counted in one of them:
 
@@ -7,15 +7,15 @@ An account has several budgets for tries, and each try is counted in one of them
   the device got in before, elsewhere       the small budget of this device
   neither                                   the budget of all strangers, and that of their address
 
-What strangers do uses up the last one only, so an owner with the right password gets in from a
-known device or address all the same. A guesser who pretends to be a known device has the third,
-which is small; to have the first two, one has to be at the owner's address.
+Strangers use up the last one only, so an owner with the right password gets in from a known device
+or address all the same. A guesser who pretends to be a known device has the third, which is small;
+the first two are only for tries from the owner's address.
 
 The queue before the password hash (`Turns`) is short, and fair by address, not by arrival alone.
-The next one is whose sender has asked for the least lately; equals are served in the order in which
-they came. That is looked at when a place becomes free, not when it was taken: an address that goes
-on asking moves back with all it has in the queue. When the queue is full, its last place is given
-up for a better one. So a flood waits behind itself, and a person who logs in once passes it.
+The sender with the fewest requests lately is next; equals are served in the order of arrival. This
+is decided when a slot becomes free, not on arrival: all tries of an address that goes on asking
+move back in the queue. When the queue is full, its last try is refused in favour of a better one.
+So a flood waits behind itself, and a person who logs in once passes it.
 """
 
 from collections.abc import Callable
@@ -31,29 +31,29 @@ from tidewire.domain.rates import Limiter, Rate, SharedView
 KEYS_MAX: Final = 50_000
 """How many keys of each limit are remembered."""
 GUESS_INTERVAL_MS: Final = 30_000
-"""How soon strangers have one more guess at one account, and known addresses one of theirs."""
+"""How soon strangers get one more guess at one account, and a known address one of its own."""
 ADDRESS_INTERVAL_MS: Final = 2_000
-"""How soon one address has one more guess, for whatever names."""
+"""How soon one address gets one more guess, for any names."""
 DEVICE_BURST: Final = 5
 """How many guesses there are with the id of a device that got in before, from all addresses where
-the account never did. Few: a device's id is no secret, and may be a guesser's pretence."""
+the account never did. Few, because a device's id is no secret, and a guesser may use it."""
 DEVICE_INTERVAL_MS: Final = 60_000
 EFFORT_INTERVAL_MS: Final = 60_000
-"""How long a login counts against the next one in the queue before the password hash. An address
-that logs in once in this time is served before those that do it often."""
+"""How long a login counts against the next ones of its address in the queue before the password
+hash. An address that logs in once in this time is served before those that do it often."""
 REGISTER_INTERVAL_MS: Final = 30_000
 """How soon one address may make one more account, after its burst."""
 REFRESH_BURST: Final = 30
-"""How many refreshes of one session are taken at once."""
+"""How many refreshes of one session are allowed at once."""
 REFRESH_INTERVAL_MS: Final = 2_000
 _EFFORT_MAX: Final = 64
-"""More tries than that make a rank no worse."""
+"""Tries beyond this number do not make a rank worse."""
 _HEAD_START: Final = 3
 """How many tries may come from a known place before a stranger's first one is as good."""
 
 Ticket = TypeVar("Ticket")
 Rank = Callable[[], int]
-"""How much the sender has asked for lately, as of now: the lower, the sooner."""
+"""Returns how much the sender has asked for lately, as of now: the lower, the sooner."""
 
 
 class Admitted(NamedTuple):
@@ -75,9 +75,9 @@ class LoginLimits:
         self.password_changes = a_limiter(options.login_name_burst, GUESS_INTERVAL_MS)
         self.registrations = a_limiter(options.register_ip_burst, REGISTER_INTERVAL_MS)
         self.refreshes = a_limiter(REFRESH_BURST, REFRESH_INTERVAL_MS)
-        # Never refuses: it counts what was hashed for whom lately, the good ones too.
+        # Never refuses: it counts recent hashes by sender, also those of right passwords.
         self._effort = a_limiter(_EFFORT_MAX, EFFORT_INTERVAL_MS)
-        # The last time that a caller gave us: ranks are compared as of one instant.
+        # The last time given by a caller, because ranks are compared as of one instant.
         self._now_ms = 0
 
     def share(self) -> dict[str, SharedView]:
@@ -93,8 +93,8 @@ class LoginLimits:
         }
 
     def stranger(self, address: str, now_ms: int) -> Admitted:
-        """One more hash for a stranger at this address, or for whom the key stands for. It is not
-        limited here."""
+        """Count one more hash for a stranger at this address, or for the user whom another key
+        stands for. It is not limited here."""
         effort = self._count_effort(address, now_ms)
         return Admitted(lambda: _HEAD_START + effort(), (address,))
 
@@ -107,8 +107,8 @@ class LoginLimits:
         address: str,
         now_ms: int,
     ) -> Admitted | int:
-        """Count a try before it is checked: many at once are many (S-07). If there are too many,
-        how long to wait in milliseconds; then this one was not counted against the account."""
+        """Count a try before it is checked, so that parallel tries all count (S-07). If there are
+        too many, return the wait in ms; then this try was not counted against the account."""
         known = self._known_budget(credentials, device_id, address)
         name = username[:64].casefold()
         counted_in = (known,) if known else ((self._addresses, address), (self._strangers, name))
@@ -124,12 +124,12 @@ class LoginLimits:
         return Admitted(lambda: min(effort(), stranger.rank()), (address, key), counted_in)
 
     def was_good(self, admitted: Admitted, now_ms: int) -> None:
-        """The password was right: its budgets are as if the try had not been made."""
+        """The password was right: give the try back to its budgets."""
         for budget, key in admitted.counted_in:
             budget.spend(key, now_ms, -1)
 
     def was_not_made(self, admitted: Admitted, now_ms: int) -> None:
-        """There was no room in the queue, so nothing was tried, and nothing is counted."""
+        """There was no room in the queue, so the try was not made: give back all that it cost."""
         self.was_good(admitted, now_ms)
         for key in admitted.efforts:
             self._effort.spend(key, now_ms, -1)
@@ -156,12 +156,12 @@ class LoginLimits:
 
 
 def a_limiter(burst: int, interval_ms: int) -> Limiter[str]:
-    """So many tries at once, then one each interval."""
+    """Make a limiter of `burst` tries at once, then one each interval."""
     return Limiter(Rate(1, per_ms=interval_ms, burst=burst), keys_max=KEYS_MAX)
 
 
 def places_of(user_id: UserId, device_id: str, address: str) -> tuple[str, ...]:
-    """The marks of a login: its device, and its address if that can be told."""
+    """The marks of a login: its device, and its address if that is known."""
     device = place_mark(user_id, PlaceKind.DEVICE, device_id)
     if address == UNKNOWN_ADDRESS:
         return (device,)
@@ -174,20 +174,20 @@ class _Place(NamedTuple, Generic[Ticket]):
 
 
 class Turns(Generic[Ticket]):
-    """Tickets that wait. At most `waiting_max`: few enough to look at all of them each time."""
+    """The waiting tickets, at most `waiting_max`: few enough to look at all of them each time."""
 
     def __init__(self, *, waiting_max: int) -> None:
         assert waiting_max >= 0
         self._waiting_max = waiting_max
-        # In the order in which they came.
+        # In the order of arrival.
         self._places: list[_Place[Ticket]] = []
 
     def __len__(self) -> int:
         return len(self._places)
 
     def enter(self, ticket: Ticket, rank: Rank) -> Ticket | None:
-        """Take a place. At the bound one ticket has to go, which is returned: the last one in
-        line, which may be the one that came."""
+        """Add a ticket. Beyond the bound the last one in line must go and is returned; it may be
+        the new one."""
         self._places.append(_Place(ticket, rank))
         if len(self._places) <= self._waiting_max:
             return None
@@ -196,11 +196,11 @@ class Turns(Generic[Ticket]):
         return self._places.pop(worst).ticket
 
     def leave(self, ticket: Ticket) -> None:
-        """Give the place up, if there is still one."""
+        """Remove a ticket, if it still waits."""
         self._places = [place for place in self._places if place.ticket is not ticket]
 
     def take(self) -> Ticket | None:
-        """Whose turn it is."""
+        """Remove and return the ticket whose turn it is; None if none waits."""
         if not self._places:
             return None
         ranks = [place.rank() for place in self._places]

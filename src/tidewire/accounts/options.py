@@ -1,4 +1,4 @@
-"""What an operator may tune about accounts, and the identity provider that is trusted."""
+"""Settings of accounts that an operator may change, and the identity provider that is trusted."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -17,24 +17,24 @@ OWN_ISSUER: Final = "tidewire"
 NEEDS_ONE: Final = "an issuer needs either a secret or a jwks_url"
 
 FetchKeys = Callable[[], Awaitable[bytes]]
-"""Gets the JWKS document, within a time and size of its own. Raises OSError if it cannot."""
+"""Fetches the JWKS document, with its own limits of time and size. Raises OSError if it fails."""
 
 
 class Registration(StrEnum):
     """Who may make an account without the operator."""
 
     AUTO = "auto"
-    """Everybody on a server that listens on a loopback address and trusts no proxy; with an invite
-    everywhere else."""
+    """`open` on a server that listens on a loopback address and trusts no proxy; `invite` on all
+    others."""
     OPEN = "open"
     """Everybody who reaches the server."""
     INVITE = "invite"
-    """Who has an invite, which lets one in."""
+    """People with an invite; each invite lets one person in."""
     CLOSED = "closed"
     """No user: the operator makes the accounts."""
 
     def decided(self, *, is_private: bool) -> "Registration":
-        """What `auto` comes to. `is_private`: only this machine reaches the server."""
+        """The value that `auto` stands for. `is_private`: only this machine reaches the server."""
         if self is not Registration.AUTO:
             return self
         return Registration.OPEN if is_private else Registration.INVITE
@@ -59,8 +59,8 @@ class PasswordOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleOptions:
-    """How many tries are taken at once; `login_limits` says how fast they come back. A login that
-    is good is free.
+    """How many tries are allowed at once; `login_limits` says how fast they come back. A successful
+    login costs no try.
 
     A try is counted in one budget of its account: that of strangers, or that of the device or the
     address that it comes from, if this account got in from there before. Strangers cannot use up
@@ -73,8 +73,8 @@ class ThrottleOptions:
     """How many guesses one address (a /64 of IPv6) has before it waits, for whatever names. Raise
     it where a large office shares one address."""
     login_known_burst: int = 10
-    """How many guesses at one account an address has where that account got in before; a device
-    that got in before has as many of its own there."""
+    """How many guesses at one account an address has from which that account got in before; a
+    device that got in before has as many of its own there."""
     register_ip_burst: int = 20
     """How many accounts one address may make before it waits. Raise it where a large office shares
     one address."""
@@ -102,10 +102,10 @@ class AccountOptions:
     """How long a login lasts however active it is (milliseconds since it was opened); 0: no bound.
     Set it where a rule demands that people log in again after some time."""
     sessions_max: int = 5
-    """Devices of one user; one more ends the one that was not in use for the longest time."""
+    """Devices of one user; one more ends the login that was not in use for the longest time."""
     bot_token_ms: int = 365 * _DAY_MS
-    """How long a bot's token lives unless less is asked for, in milliseconds, and the most that can
-    be asked for. An old key for tokens is kept for so long after it was replaced."""
+    """How long a bot's token is valid unless less is asked for (milliseconds), and the most that
+    can be asked for. After a token key was replaced, the old key is kept for this long."""
     invite_ms: int = 7 * _DAY_MS
     """How long an invite is good for (milliseconds)."""
     passwords: PasswordOptions = field(default_factory=PasswordOptions)
@@ -123,25 +123,26 @@ class AccountOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityOptions:
-    """The team's own identity provider, if it has one: whose tokens are taken besides our own."""
+    """The team's own identity provider, if it has one: its tokens are accepted besides our own."""
 
     issuer: str = ""
-    """As it stands in its tokens. Without one, only Tidewire's own accounts are known."""
+    """The issuer, as it stands in the provider's tokens. Empty: only Tidewire's own accounts are
+    known."""
     audience: str = "tidewire"
-    """As it stands in its tokens for this server."""
+    """The audience, as it stands in the provider's tokens for this server."""
     secret: Secret | None = None
-    """For HS256."""
+    """For HS256: the secret that the provider signs with."""
     jwks_url: str = ""
-    """For RS256 and EdDSA: where its public keys are."""
+    """For RS256 and EdDSA: the URL of the provider's public keys."""
     username_claim: str = "preferred_username"
     """The claim that becomes the user name."""
     display_name_claim: str = "name"
     """The claim that becomes the name that others see."""
     leeway_ms: int = 60_000
-    """How far its clock may be from ours (milliseconds)."""
+    """How much the provider's clock may differ from this server's (milliseconds)."""
     keys_cooldown_ms: int = 30_000
-    """A token with a key that is not known has the keys fetched again, but not more often than this
-    (milliseconds)."""
+    """A token with an unknown key makes the server fetch the keys again, but at most once in this
+    time (milliseconds)."""
 
     def __post_init__(self) -> None:
         check(self.keys_cooldown_ms >= 1, "keys_cooldown_ms is at least 1")
@@ -159,12 +160,12 @@ class IdentityOptions:
 
     @property
     def is_usable(self) -> bool:
-        """Its tokens can be checked here."""
+        """True if the provider's tokens can be checked here."""
         return self.secret is not None or bool(self.jwks_url)
 
 
 def check_secret(secret: Secret) -> Secret:
-    """The secret if HS256 is safe with it."""
+    """Return the secret if it is long enough for HS256; else raise ValueError."""
     check(
         len(secret.reveal().encode()) >= SECRET_BYTES_MIN,
         f"a secret has at least {SECRET_BYTES_MIN} bytes",

@@ -1,7 +1,7 @@
 """Passwords: argon2id, off the event loop, and the same work whether or not there is an account.
 
-Few hash at a time, so that a core is left for the event loop; the others wait in a short queue,
-those who have asked for little before those who have asked for much (`login_limits.Turns`).
+Few hashes run at a time, so that a core is left for the event loop. Others wait in a short queue;
+senders with few requests lately come before senders with many (`login_limits.Turns`).
 """
 
 import asyncio
@@ -22,18 +22,18 @@ from tidewire.ports.runtime import RandomBytes, RunBlocking
 
 SALT_BYTES: Final = 16
 WAITING_MAX: Final = 64
-"""How many may wait for a slot, those from busy addresses last. When there is one more, the last
-one is refused. 64 are served in 2 s by one core."""
+"""How many requests may wait for a slot, those from busy addresses last. Beyond it the last one is
+refused. One core serves 64 in 2 s."""
 WAITING_MS_MAX: Final = 15_000
-"""How long one may wait; then it is refused. Clients wait about as long."""
+"""How long a request may wait; then it is refused. Clients wait about as long."""
 RETRY_MS: Final = 2_000
-"""When a client for which there was no room may try again: by then the queue has been served."""
+"""When a client may try again after a full queue: by then the queue has been served."""
 
 Result = TypeVar("Result")
 
 
 class PasswordHasher(Protocol):
-    """Hashes and checks. Slow on purpose: both hold their thread up."""
+    """Hashes and checks passwords. Slow on purpose: both block their thread."""
 
     def hash(self, password: Secret) -> str: ...
 
@@ -67,7 +67,7 @@ class Argon2Hasher:
 
 
 def operators() -> int:
-    """The rank of what an operator asks for: before all others."""
+    """The rank of an operator's request: before all others."""
     return 0
 
 
@@ -79,7 +79,7 @@ class PasswordCheck(msgspec.Struct, frozen=True):
 
 
 class Passwords:
-    """Hashes and checks passwords without holding the event loop up."""
+    """Hashes and checks passwords without blocking the event loop."""
 
     def __init__(
         self,
@@ -91,14 +91,14 @@ class Passwords:
         waiting_max: int = WAITING_MAX,
         waiting_ms_max: int = WAITING_MS_MAX,
     ) -> None:
-        """`running_max` is how many are hashed at the same time; if it is not given, one less than
-        the processor has cores, so that one is left for messages while many people log in."""
+        """`running_max` is how many hashes run at the same time. The default is one less than the
+        cores of the processor, so that one is left for messages while many people log in."""
         self._hasher = hasher
         self._waiting_ms_max = waiting_ms_max
         self._run_blocking = run_blocking
         self._random_bytes = random_bytes
         self._running_max = running_max or max(1, _cores() - 1)
-        # A slot that was given away counts as taken, also before its taker uses it.
+        # A slot that was given to a waiting request counts as taken, even before it is used.
         self._slots_taken = 0
         self._turns: Turns[asyncio.Future[None]] = Turns(waiting_max=waiting_max)
         self._nobodys_hash: str | None = None
@@ -110,7 +110,7 @@ class Passwords:
     async def check(
         self, stored: str | None, password: Secret, *, rank: Rank = operators
     ) -> PasswordCheck:
-        """Is it the password of this hash? With None it is not, and that takes as long.
+        """Check a password against a hash. With None it is wrong, and that takes as long.
 
         `rank` is the place in the queue (`login_limits.Turns`). Raises TooManyLogins.
         """
@@ -118,7 +118,7 @@ class Passwords:
 
     def _check(self, stored: str | None, password: Secret) -> PasswordCheck:
         if self._nobodys_hash is None:
-            # At the first login of all, for whatever account, so that it tells nothing.
+            # Made at the very first login, for any account, so that its time tells nothing.
             self._nobodys_hash = self._hasher.hash(Secret(self._random_bytes(32).hex()))
         is_right = self._hasher.matches(stored or self._nobodys_hash, password)
         if stored is None or not is_right:
@@ -148,14 +148,14 @@ class Passwords:
         except BaseException as error:
             self._turns.leave(ticket)
             if ticket.done() and not ticket.cancelled() and ticket.exception() is None:
-                # It was our turn in the very moment in which we gave up.
+                # The slot was given to this request just when it gave up.
                 self._pass_on()
             if isinstance(error, TimeoutError):
                 raise TooManyLogins(retry_after_ms=RETRY_MS) from None
             raise
 
     def _pass_on(self) -> None:
-        """A slot is free: its next holder is the next in line."""
+        """Give a free slot to the next waiting request, if any."""
         ticket = self._turns.take()
         while ticket is not None and ticket.done():
             ticket = self._turns.take()
@@ -166,12 +166,12 @@ class Passwords:
 
 
 def _cores() -> int:
-    """The processor's cores that this process may use."""
+    """How many cores of the processor this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _bytes(password: Secret) -> bytes:
-    """One form for one text: keyboards differ in how they compose an é."""
+    """The password in one Unicode form, because keyboards compose an é in different ways."""
     return unicodedata.normalize("NFC", password.reveal()).encode(errors="surrogatepass")
 
 

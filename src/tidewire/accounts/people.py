@@ -13,7 +13,7 @@ from tidewire.ports.runtime import Clock
 from tidewire.ports.storage import Storage
 
 OnRosterChanged = Callable[[ChatId], None]
-"""Is told that a chat's roster has another version, and no event says so: read it again."""
+"""Called when a chat's roster has a new version without an event: it must be read again."""
 
 
 class Lookup(msgspec.Struct, frozen=True):
@@ -33,9 +33,9 @@ class PeopleService:
         self._has_anybody = False
 
     async def has_anybody(self) -> bool:
-        """False while no account was ever made."""
+        """False until the first account is made."""
         if not self._has_anybody:
-            # Accounts that are deleted keep their rows: from the first one on it stays true.
+            # Deleted accounts keep their rows: once True, it stays True.
             self._has_anybody = bool(await self._store.list_users(after=None, count_max=1))
         return self._has_anybody
 
@@ -51,7 +51,7 @@ class PeopleService:
         return {user.user_id: user for user in await self._store.users(user_ids)}
 
     async def lookup(self, usernames: Sequence[str]) -> Lookup:
-        """Who has these names. Disabled users are not found. Raises InvalidOperation (too many)."""
+        """Find users by name, disabled ones excluded. Raises InvalidOperation (too many)."""
         if len(usernames) > LOOKUP_NAMES_MAX:
             raise InvalidOperation(f"at most {LOOKUP_NAMES_MAX} names are looked up at once")
         names = [name for name in usernames if is_safe_token(name)]
@@ -66,8 +66,8 @@ class PeopleService:
         )
 
     async def set_display_name(self, actor: UserId, display_name: str) -> User:
-        """Raises InvalidOperation for what is no name, or a reserved one that is not the actor's
-        user name (which an operator has given then)."""
+        """Raises InvalidOperation for an unusable name, or a reserved one. A reserved name is
+        allowed if it is the actor's user name, because then an operator has given it."""
         check_display_name(display_name)
         if name_key(display_name) in RESERVED_NAMES:
             own = (await self.user(actor)).username
@@ -76,14 +76,14 @@ class PeopleService:
         return await self._store.set_display_name(actor, display_name, now_ms=self._clock.wall_ms())
 
     async def block(self, actor: UserId, other: UserId) -> None:
-        """Refuse messages of another user. Again changes nothing. Raises UserNotFound,
+        """Refuse messages of another user. A second call changes nothing. Raises UserNotFound,
         InvalidOperation (oneself, or too many)."""
         change = await self._store.block(actor, other, now_ms=self._clock.wall_ms())
         if change.chat_id is not None:
             self._on_roster_changed(change.chat_id)
 
     async def unblock(self, actor: UserId, other: UserId) -> None:
-        """Undo it. Of a user who is not blocked it changes nothing."""
+        """Undo `block`. If the user is not blocked, this changes nothing."""
         change = await self._store.unblock(actor, other)
         if change.chat_id is not None:
             self._on_roster_changed(change.chat_id)

@@ -1,4 +1,4 @@
-"""What the parts of the account plane share: the store, clocks, keys, and how sessions end."""
+"""Shared by the parts of the account plane: the store, clocks, keys, and how sessions end."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from tidewire.ports.runtime import Clock, IdSource, RandomBytes
 from tidewire.ports.storage import Storage
 
 OnRevoked = Callable[[Sequence[SessionId]], None]
-"""Is told which sessions have ended, on the event loop, as soon as that is durable. Must not
+"""Called on the event loop with the sessions that have ended, as soon as that is durable. Must not
 raise."""
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that was opened now, and whose it is."""
+    """A session that was opened now, and its user."""
 
     user: User
     session: Session

@@ -1,8 +1,8 @@
-"""Looks whether the sessions of all connections still live.
+"""Checks whether the sessions of all connections are still valid.
 
-For a process of a cluster that may have missed word of a revocation: it asks the store again, and
-those that have ended end here too. While the store does not answer, it goes on asking. A session
-that cannot be read for a reason that no code expected counts as ended: nothing shows that it lives.
+For a process of a cluster that may have missed the news of a revocation: it reads the sessions from
+the store again, and closes those that have ended. While the store is unavailable, it retries. A
+session whose read fails unexpectedly counts as ended: nothing shows that it is valid.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Connected = tuple[UserId, SessionId]
 
 @dataclass(eq=False, kw_only=True)
 class SessionRecheck:
-    """One at a time, however often it is asked for."""
+    """Runs one check at a time, however often it is called."""
 
     store: Storage
     clock: Clock
@@ -39,7 +39,7 @@ class SessionRecheck:
         self._is_running = False
 
     def __call__(self) -> None:
-        """Look through all of them soon, those that are connected when it begins."""
+        """Check soon all sessions that are connected when the check begins."""
         self._is_due = True
         if not self._is_running:
             self._is_running = True

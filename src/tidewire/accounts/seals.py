@@ -1,9 +1,9 @@
-"""Seals on what gateways tell each other through a third party: only who has the keys of tokens can
-make one. PURE.
+"""Seals the messages that gateways send each other through a third party. Making a seal needs the
+token keys. PURE.
 
-A seal names the gateway that it is for, whose name is new at each start, so that it is good nowhere
-else. It hides nothing: what carries it can read what it protects. Who has the key could sign access
-tokens, and so send in any user's name, anyway.
+A seal names the gateway that it is for, whose name is new at each start, so it is valid nowhere
+else. It does not encrypt: the third party can read the message. An owner of the key could sign
+access tokens, and so send in any user's name, anyway.
 """
 
 import hmac
@@ -22,7 +22,7 @@ def seal(keys: KeyRing, to: str, body: bytes, now_ms: int) -> bytes:
 
 
 def unseal(keys: KeyRing, to: str, sealed: bytes, now_ms: int) -> bytes | None:
-    """What was sealed for this gateway; None: it was not, or not by one of us."""
+    """The body that was sealed for gateway `to`; None if it was not, or if the seal is not ours."""
     key_id = sealed[:_KEY_ID_BYTES].decode(errors="replace")
     mac = sealed[_KEY_ID_BYTES : _KEY_ID_BYTES + _MAC_BYTES]
     body = sealed[_KEY_ID_BYTES + _MAC_BYTES :]

@@ -1,7 +1,7 @@
-"""Logging in and out: accounts, sessions, their tokens, and what ends them.
+"""Logging in and out: accounts, sessions, their tokens, and how they end.
 
 Each method is one or two acts of the store; this file gives them ids, times, hashes and bounds.
-Every end of a session is told at once (`AccountPlane.revoked`), so that its sockets close.
+Every end of a session is reported at once (`AccountPlane.revoked`), so that its sockets close.
 """
 
 import logging
@@ -51,13 +51,13 @@ TOO_MANY_TRIES: Final = "too many tries; wait a while"
 REFRESH_GRACE_MS: Final = 30_000
 """How long a refresh whose answer was lost may be repeated (S-02)."""
 GENERATIONS_AT_ONCE: Final = 64
-"""How many steps from an old refresh token are made in one turn of the loop."""
+"""How many generations of a refresh token are computed in one turn of the loop."""
 
 _logger: Final = logging.getLogger(__name__)
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
-    """What a device is given to show who it is."""
+    """The tokens that a device gets to prove its identity."""
 
     access_token: Secret
     access_expires_at_ms: int
@@ -75,7 +75,7 @@ class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountService:
-    """What people do with their accounts."""
+    """The actions of users on their own accounts."""
 
     def __init__(self, plane: AccountPlane, deletion: AccountDeletion) -> None:
         self._plane = plane
@@ -110,8 +110,8 @@ class AccountService:
     ) -> LoggedIn:
         """Make an account and log in.
 
-        Raises InvalidOperation (a name or password that is none), Forbidden (closed, or an invite
-        is needed), InvalidInvite, UsernameTaken, RateLimited, TooManyLogins.
+        Raises InvalidOperation (an unusable name or password), Forbidden (closed, or an invite is
+        needed), InvalidInvite, UsernameTaken, RateLimited, TooManyLogins.
         """
         with self._failures_noted(AuditAction.REGISTER_FAILED):
             device_id = check_device_id(device_id)
@@ -122,7 +122,7 @@ class AccountService:
             address = address_key(client_ip)
             self._take(self._logins.registrations, address)
             if invite is not None:
-                # Before anything is hashed or said about names: who has no invite learns neither.
+                # Before any hash or answer about names: nothing is revealed without an invite.
                 await self._check_invite(invite)
             admitted = self._logins.stranger(address, self._clock.monotonic_ms())
             with self._in_queue(admitted):
@@ -143,16 +143,16 @@ class AccountService:
     async def login(
         self, username: str, password: Secret, *, device_id: str, client_ip: str
     ) -> LoggedIn:
-        """Log in on a device; its earlier session ends, and beyond the bound the one that was not
-        in use for the longest time.
+        """Log in on a device. Its earlier session ends; beyond the bound, so does the session that
+        was not in use for the longest time.
 
-        A name of no account takes as long as a wrong password and gets the same answer. Raises
+        A name without an account takes as long as a wrong password and gets the same answer. Raises
         InvalidCredentials, Forbidden (disabled), RateLimited, TooManyLogins, InvalidOperation (not
         a device id).
         """
         device_id = check_device_id(device_id)
         address = address_key(client_ip)
-        # What cannot be a name belongs to no account, but takes as long.
+        # A text that cannot be a name has no account, but the check takes as long.
         credentials = await self._store.credentials(username) if is_safe_token(username) else None
         target = None if credentials is None else credentials.user.user_id
         with self._failures_noted(AuditAction.LOGIN_FAILED, target=target):
@@ -177,11 +177,11 @@ class AccountService:
             return opened
 
     async def refresh(self, refresh_token: Secret, *, device_id: str) -> Refreshed:
-        """New tokens for old. The refresh token is used up; its next one comes back.
+        """Replace a session's tokens. The refresh token is used up, and the next one is returned.
 
-        If the answer is lost, the same token gets the same answer for a while. A token that was
-        used up before that is taken for stolen: the session ends (S-02). Raises
-        InvalidRefreshToken, DeviceMismatch, RateLimited.
+        If the answer is lost, the same token gets the same answer for a while. An older used token
+        counts as stolen: the session ends (S-02). Raises InvalidRefreshToken, DeviceMismatch,
+        RateLimited.
         """
         token = parse_refresh_token(refresh_token)
         if token is None:
@@ -219,8 +219,8 @@ class AccountService:
     # Going out.
 
     async def logout(self, user_id: UserId, session_id: SessionId) -> None:
-        """End the session that asks. One that is over already is fine, and so is one of an
-        identity provider, which alone can end it."""
+        """End the session of the caller. Does nothing if it has ended already, or if it belongs to
+        an identity provider, which alone can end it."""
         await self._end(user_id, session_id, "logout")
 
     async def sessions(self, user_id: UserId) -> list[Session]:
@@ -240,7 +240,7 @@ class AccountService:
         return is_ended
 
     async def revoke_sessions(self, user_id: UserId, *, keep: SessionId | None) -> int:
-        """End all logins of the user but one (bots' sessions end one by one); how many."""
+        """End all logins of the user but `keep`; return how many. Bots' sessions end one by one."""
         ended = await self._store.revoke_sessions(user_id, keep=keep)
         self._plane.revoked(ended)
         if ended:
@@ -250,7 +250,7 @@ class AccountService:
     async def change_password(
         self, user_id: UserId, session_id: SessionId, *, old: Secret, new: Secret
     ) -> int:
-        """Change one's own password and end all other logins; how many. Raises
+        """Change one's own password and end all other logins; return how many. Raises
         InvalidCredentials, InvalidOperation, RateLimited, TooManyLogins."""
         check_password(new)
         with self._failures_noted(AuditAction.PASSWORD_FAILED, actor=user_id):
@@ -277,16 +277,16 @@ class AccountService:
         """Delete one's own account: it leaves its groups, and all sessions end. Messages stay,
         unless it `erases` them.
 
-        It is deleted when this returns, even if groups remain to be left and messages to be erased.
-        Raises InvalidCredentials, RateLimited, Overloaded.
+        The account is deleted when this returns, even if there are groups left to leave and
+        messages to erase. Raises InvalidCredentials, RateLimited, Overloaded.
         """
         with self._failures_noted(AuditAction.PASSWORD_FAILED, actor=user_id):
             credentials = await self._own_credentials(user_id, password)
         await self._deletion.delete(credentials.user, actor=user_id, erases=erases)
 
     async def _own_credentials(self, user_id: UserId, password: Secret) -> Credentials:
-        """What is stored of a person who shows the password once more. Such tries are limited, the
-        good ones too, and wait in the queue as a stranger's login does."""
+        """The stored credentials of a user who gives the password once more. Such tries are
+        limited, also the right ones, and wait in the queue as a stranger's login does."""
         key = f"#{user_id}"
         self._take(self._logins.password_changes, key)
         credentials = await self._store.credentials_of(user_id)
@@ -377,7 +377,7 @@ class AccountService:
         )
 
     async def _unknown(self, token: RefreshToken, outcome: RefreshUnknown) -> None:
-        """A token of an older generation ends the session; a guess changes nothing."""
+        """If the token is of an older generation, end the session; a guess changes nothing."""
         session, current_hash = outcome.session, outcome.refresh_hash
         if session is None or current_hash is None:
             return
@@ -388,8 +388,8 @@ class AccountService:
     async def _was_current(
         self, token: RefreshToken, session: Session, current_hash: bytes
     ) -> bool:
-        """True if it was the session's token before. Others have a turn meanwhile: a guess costs
-        as many steps as the session has generations."""
+        """True if it was the session's token before. A guess costs one step for each generation of
+        the session, so other tasks get their turn in between."""
         successors = token.successors(self._refresh_key(), generations=session.generation)
         for number, successor in enumerate(successors, 1):
             if successor.is_stored_as(current_hash):
@@ -416,8 +416,8 @@ class AccountService:
     def _failures_noted(
         self, action: AuditAction, *, actor: UserId | None = None, target: UserId | None = None
     ) -> Iterator[None]:
-        """Report a try that was refused. Of an account that does not exist not even the name is
-        kept: people type their password there."""
+        """Record a try that was refused. If the account does not exist, not even the name is
+        recorded: people type their password there."""
         try:
             yield
         except (
@@ -440,8 +440,8 @@ class AccountService:
 
     @contextmanager
     def _in_queue(self, admitted: Admitted) -> Iterator[None]:
-        """What the queue refuses was not tried: it counts for nothing, so a client that comes
-        again as it was told is not worse off."""
+        """If the queue refuses a try, do not count it, so that a client that tries again as told
+        has no disadvantage."""
         try:
             yield
         except errors.TooManyLogins:

@@ -1,9 +1,9 @@
 """Signatures of tokens: each key goes with one algorithm, whatever a token says.
 
-That is what keeps a token from choosing how it is checked: `none`, or a public key taken for a
-shared secret. The time and the claims are not looked at here (`claims`). Public keys are PyJWT's
-business; a shared secret is checked here, because every client that comes back brings such a token.
-PyJWT is imported for the first public key: with what it needs it is an eighth of a server's start.
+So a token cannot choose how it is checked: with `none`, or with a public key used as a shared
+secret. The time and the claims are checked elsewhere (`claims`). PyJWT checks with public keys; a
+shared secret is checked here, because every client that reconnects brings such a token. PyJWT is
+imported for the first public key: with its dependencies it takes an eighth of a server's start.
 """
 
 import base64
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RSA_BITS_MIN: Final = 2048
 PUBLIC_KEYS_KEPT: Final = 64
-"""How many public keys are not read again when they come from another process."""
+"""How many parsed public keys are cached: one from another process is not parsed again."""
 
 HS256: Final = "HS256"
 RS256: Final = "RS256"
@@ -62,7 +62,7 @@ class VerifyingKey:
 
 
 class _SecretKey(VerifyingKey):
-    """A shared secret: HS256 and nothing else."""
+    """A shared secret, for HS256 only."""
 
     __slots__ = ()
 
@@ -82,7 +82,7 @@ def secret_key(secret: Secret) -> VerifyingKey:
 
 
 def sign(claims: dict[str, object], secret: Secret, *, key_id: str) -> Secret:
-    """A token with these claims, by HS256, that names its key."""
+    """Make a token with these claims, signed by HS256, that names its key."""
     header = {"alg": HS256, "kid": key_id, "typ": "JWT"}
     signed = b".".join(_encoded(msgspec.json.encode(part)) for part in (header, claims))
     signature = _encoded(hmac.digest(secret.reveal().encode(), signed, "sha256"))
@@ -90,14 +90,14 @@ def sign(claims: dict[str, object], secret: Secret, *, key_id: str) -> Secret:
 
 
 def key_id_of(token: str) -> str | None:
-    """The key that a token says it was signed with. Raises Unauthorized if it is no token."""
+    """The id of the key that a token names, if any. Raises Unauthorized if it is no token."""
     key_id = _header_of(token).kid
     return key_id if isinstance(key_id, str) else None
 
 
 class _Header(msgspec.Struct, frozen=True):
-    """What we look at of a token's header. `crit` names what a reader has to understand, and `b64`
-    how the payload is written (RFC 7797): we know of none but the usual."""
+    """The fields of a token's header that are checked. `crit` names extensions that a reader must
+    understand, and `b64` how the payload is written (RFC 7797): only the usual form is accepted."""
 
     alg: str
     kid: str | msgspec.UnsetType = msgspec.UNSET
@@ -127,7 +127,7 @@ def _decoded(part: str) -> bytes:
 
 
 class _JsonWebKey(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The public members that we use; others, private ones among them, are not looked at."""
+    """The public members that are used here; others, also private ones, are ignored."""
 
     kty: str
     kid: str | None = None
@@ -144,7 +144,7 @@ class _JsonWebKeySet(msgspec.Struct, frozen=True):
 
 
 class _PublicKey(VerifyingKey):
-    """Goes to another process of the server as it was published."""
+    """A public key. It is pickled in its published form, for another process of the server."""
 
     __slots__ = ("_described",)
 
@@ -158,7 +158,7 @@ class _PublicKey(VerifyingKey):
 
 @lru_cache(maxsize=PUBLIC_KEYS_KEPT)
 def _public_key(described: _JsonWebKey) -> VerifyingKey | None:
-    """The key if we can use it. Raises PyJWTError and ValueError for what is none."""
+    """The key if it can be used here. Raises PyJWTError and ValueError if it is no key."""
     algorithm = _ALGORITHMS.get((described.kty, described.crv))
     is_meant = described.use in (None, "sig") and described.alg in (None, algorithm)
     if algorithm is None or not is_meant:
@@ -172,10 +172,10 @@ def _public_key(described: _JsonWebKey) -> VerifyingKey | None:
 
 
 def read_key_set(document: bytes) -> dict[str | None, VerifyingKey]:
-    """The keys of a JWKS document that we can use, by key id. Raises ValueError if it is none.
+    """The usable keys of a JWKS document, by key id. Raises ValueError if it is no such document.
 
-    Taken are RSA keys for RS256 and Ed25519 keys for EdDSA that are meant for signatures. All else
-    is passed over, symmetric keys above all: a published secret is none.
+    Usable are RSA keys for RS256 and Ed25519 keys for EdDSA that are meant for signatures. All
+    others are ignored, above all symmetric keys: a published secret is no secret.
     """
     try:
         published = msgspec.json.decode(document, type=_JsonWebKeySet).keys

@@ -1,6 +1,6 @@
 """Our own access tokens: short-lived, signed with the server's secret, bound to session and device.
 
-A token is good as long as its session is; that is the authenticator's to ask.
+A token is valid only while its session is; the authenticator checks that.
 """
 
 import base64
@@ -18,17 +18,17 @@ from tidewire.domain.ids import SESSION_PREFIX, USER_PREFIX, has_form
 from tidewire.ports.runtime import RandomBytes
 
 AUDIENCE: Final = "tidewire"
-"""Whom our tokens are for: a Tidewire server."""
+"""The audience of our tokens: a Tidewire server."""
 LEEWAY_MS: Final = 5_000
-"""How long after its end one of our own tokens is still taken: the clocks of two servers differ a
-little."""
+"""How long after its expiry one of our own tokens is still accepted, because the clocks of two
+servers differ a little."""
 ISSUED_AHEAD_MS_MAX: Final = 24 * 3_600_000
-"""How far our clock may have been set back since a token of ours was issued. That it is ours its
-signature says, so this is no defence against forgery: it ends tokens of a day that never was."""
+"""How far our clock may have been set back since a token of ours was issued. The signature defends
+against forgery; this bound ends tokens that were issued while the clock was far ahead."""
 
 
 class AccessTokens:
-    """Issues and checks them."""
+    """Issues and checks access tokens."""
 
     def __init__(self, keys: KeyRing, random_bytes: RandomBytes) -> None:
         self._keys = keys
@@ -53,7 +53,7 @@ class AccessTokens:
         return sign(claims, key.secret, key_id=key.key_id), expires_at_s * 1000
 
     def verify(self, token: str, *, now_ms: int) -> Claims:
-        """The claims of a token of ours that holds now. Raises Unauthorized."""
+        """The claims of a token of ours that is valid now. Raises Unauthorized."""
         claims = check_claims(
             read_claims(self._verified_payload(check_form(token), now_ms)),
             issuer=OWN_ISSUER,
@@ -67,7 +67,8 @@ class AccessTokens:
         return _lived_at(claims, now_ms)
 
     def _verified_payload(self, token: str, now_ms: int) -> bytes:
-        """By the key that the token names; one of 0.1.0 names none, so every key is tried."""
+        """The payload, checked with the key that the token names; a token of 0.1.0 names none, so
+        every key is tried."""
         for key in self._keys.checking(key_id_of(token), now_ms):
             try:
                 return secret_key(key.secret).verified_payload(token)
@@ -77,6 +78,7 @@ class AccessTokens:
 
 
 def _lived_at(claims: Claims, now_ms: int) -> Claims:
-    """Our clock was set back since this was issued: it lives no longer than it would from now."""
+    """If our clock was set back since the token was issued, make it expire that much earlier, so
+    that it lives no longer than a token issued now."""
     ahead_s = 0 if claims.iat is None else claims.iat - now_ms / 1000
     return claims if ahead_s <= 0 else structs.replace(claims, exp=claims.exp - ahead_s)
