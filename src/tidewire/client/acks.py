@@ -1,9 +1,9 @@
-"""When the server is told what this device holds and its user has read. PURE.
+"""Decides when to tell the server what this device has stored and its user has read. PURE.
 
-At once in a chat in which nothing was told for a while, so that a tick takes no longer than the
-way there and back; after that some messages or some time are gathered. Never above what is on the
-disk; in bundles that stay below the server's limits. A new connection tells everything again: an
-acknowledgement that was lost with the old one is healed by that.
+A chat that has sent no acknowledgement for a while sends one at once, so that a tick takes no
+longer than a round trip; after that it gathers some messages or waits some time. Acknowledgements
+never go above what is on the disk, and leave in bundles that stay below the server's limits. A new
+connection acknowledges everything again, because an acknowledgement may be lost with the old one.
 """
 
 from collections.abc import Iterable
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from tidewire.domain.ids import ChatId
 
 OWN_LATER: Final = 6
-"""Own messages wait so many times as long as those of others: as a rule an answer comes before, and
-one acknowledgement tells of both."""
+"""An acknowledgement of own messages waits this many times as long as one of messages of others:
+usually another user's reply comes first, and one acknowledgement covers both."""
 
 
 class _Due(msgspec.Struct, eq=False):
-    """What is to be told of one chat, and when."""
+    """The acknowledgement that is due for one chat, and when."""
 
     replica: Replica
     at_ms: int
@@ -37,12 +37,12 @@ class Acks:
         self._options = options
         # Chats with something to tell, longest waiting first.
         self._due: dict[ChatId, _Due] = {}
-        # None of them before this: what comes with every frame need not look at every chat.
+        # The earliest time of all of them, so that not every frame has to look at every chat.
         self._due_at_ms: int | None = None
         self._not_before_ms = 0
 
     def reconnected(self, replicas: Iterable[Replica], now_ms: int) -> None:
-        """A new connection knows nothing of what the last one was told."""
+        """Acknowledge everything again: what the last connection sent may be lost."""
         self._due.clear()
         self._due_at_ms = None
         for replica in replicas:
@@ -51,7 +51,7 @@ class Acks:
                 self._tell(replica, now_ms)
 
     def stored(self, replica: Replica, count: int, now_ms: int) -> None:
-        """So many entries more are on the disk."""
+        """`count` more entries are on the disk."""
         if not count:
             return
         due = self._tell(replica, self._from_ms(replica, now_ms))
@@ -60,15 +60,15 @@ class Acks:
             self._tell(replica, now_ms)
 
     def read(self, replica: Replica, now_ms: int) -> None:
-        """The user has read on: that is told at once."""
+        """The user has read further; this is told at once."""
         self._tell(replica, now_ms)
 
     def wait(self, until_ms: int) -> None:
-        """The server wants fewer of these."""
+        """Send nothing before this time: the server wants fewer acknowledgements."""
         self._not_before_ms = max(self._not_before_ms, until_ms)
 
     def flush(self, now_ms: int, *, is_last: bool = False) -> list[OneWayFrame]:
-        """What is to be told now. `is_last`: all of it, because the connection is about to end."""
+        """Take what is due now. `is_last` takes all, because the connection is about to end."""
         if not is_last:
             deadline_ms = self.next_deadline_ms()
             if deadline_ms is None or now_ms < deadline_ms:
@@ -81,7 +81,7 @@ class Acks:
             if due.at_ms <= now_ms or is_last:
                 del self._due[chat_id]
                 frames.extend(self._told(due.replica, now_ms))
-        # The same rate for small bundles and full ones.
+        # The pause grows with the bundle, so small and full bundles have the same rate.
         pause_ms = -(-self._options.ack_interval_ms * len(frames) // frames_max)
         self._not_before_ms = max(self._not_before_ms, now_ms + pause_ms)
         self._due_at_ms = min((due.at_ms for due in self._due.values()), default=None)
@@ -104,10 +104,10 @@ class Acks:
         return frames
 
     def _from_ms(self, replica: Replica, now_ms: int) -> int:
-        """When one entry more is told of, if no further ones come."""
+        """When to acknowledge one more entry, if no others follow."""
         options = self._options
         if min(replica.read, replica.stored) > replica.read_told:
-            # Read before it was on the disk: that was to be told at once.
+            # The user read it before it was on the disk, and a read is told at once.
             return now_ms
         if replica.others_through <= replica.acked:
             # Only own ones are new: the server knows that their author has them.
@@ -129,10 +129,10 @@ class Acks:
 
 
 def _frames(replica: Replica) -> list[AckFrame | ReadFrame]:
-    """What the server has not been told of this replica on this connection."""
+    """The acknowledgements of this replica that this connection has not sent yet."""
     frames: list[AckFrame | ReadFrame] = []
     read = min(replica.read, replica.stored)
-    # What this device did not store itself is for others to acknowledge.
+    # Entries up to `start` are not stored here: another device has to acknowledge them.
     stored = replica.stored if replica.stored > replica.start else 0
     if read > replica.read_told:
         payload = ReadPayload(chat_id=replica.chat_id, last_read_sequence=read)

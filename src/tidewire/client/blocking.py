@@ -7,10 +7,11 @@
 ...     [message.text for message in chat.messages()]
 ['hi']
 
-A thread of its own runs the event loop; the connection lives while the program does other things.
+A thread of its own runs the event loop; the connection stays up while the program does other
+things.
 
-The classes are made from the async ones when this module is imported. What type checkers and
-editors know of them is in `blocking.pyi`, which `tools/blocking_stub.py` writes.
+The classes are made from the async ones when this module is imported. Type checkers and editors
+read `blocking.pyi`, which `tools/blocking_stub.py` writes.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ if TYPE_CHECKING:
 TIMED = frozenset({"Client.ready", "Client.flush", "Client.wait_closed"}) | frozenset(
     {"Sent.stored", "Sent.delivered", "Sent.read"}
 )
-"""These take `timeout_s` besides, and raise TimeoutError."""
+"""These also take `timeout_s`, and raise TimeoutError."""
 DIRECT = frozenset({"Client.chat", "Client.reply_id"})
-"""These only compute: they need no loop, and work after the end and in a callback of the client."""
+"""These only compute: they need no loop, and work after `close` and in a callback of the client."""
 LEFT_OUT = frozenset({"driver", "people", "replica", "names", "acts"})
-"""The inside of the client: not for another thread."""
+"""The inside of the client, which no other thread may touch."""
 
 
 class _Loop:
-    """A thread that runs an event loop, and work that is given to it from outside."""
+    """A thread that runs an event loop and takes work from other threads."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -56,7 +57,7 @@ class _Loop:
         self._thread.start()
 
     def run(self, work: Callable[[], Any], timeout_s: float | None = None) -> Any:
-        """What the work returns, awaited if need be. Raises TimeoutError; then it is given up."""
+        """Run the work and return its result, awaited if needed. After TimeoutError it is ended."""
 
         async def bounded() -> Any:
             async with asyncio.timeout(timeout_s):
@@ -67,7 +68,7 @@ class _Loop:
         try:
             return future.result()
         except BaseException:
-            # Ctrl-C while waiting: the work is not to go on without us.
+            # Ctrl-C while waiting: the work must not go on without its caller.
             future.cancel()
             raise
 
@@ -116,7 +117,7 @@ def _attribute(name: str, doc: str | None) -> property:
 
 
 def _direct(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method as it is, for its caller's thread."""
+    """The method as it is; it runs in its caller's thread."""
 
     def calling(self: _Blocking, *given: Any, **named: Any) -> Any:
         return _outer(self._loop, method(self.inner, *map(_inner, given), **named))
@@ -136,7 +137,7 @@ def _waiting(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _timed(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, of a method without arguments that may take long."""
+    """The same with a timeout, for a method without arguments that may take long."""
 
     def waiting(self: _Blocking, timeout_s: float | None = None) -> Any:
         return _outer(self._loop, self._loop.run(lambda: method(self.inner), timeout_s))
@@ -150,7 +151,7 @@ def _timed(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _making(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, which makes an async client, as one that makes a client of this module."""
+    """Turn a method that makes an async client into one that makes a client of this module."""
 
     def making(cls: type[Client], *given: Any, **named: Any) -> Client:
         client = cls.__new__(cls)
@@ -161,7 +162,7 @@ def _making(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _described(call: Callable[..., Any], method: Callable[..., Any]) -> Callable[..., Any]:
-    """With the name, signature and docstring of the async method."""
+    """The call with the name, signature and docstring of the async method."""
     described = functools.wraps(method)(call)
     described.__doc__ = blocking_doc(method.__doc__)
     return described
@@ -191,7 +192,7 @@ def _outer(loop: _Loop, value: Any) -> Any:
 
 
 def _message(loop: _Loop, message: Message) -> Message:
-    """The same message; what it does is done by a chat of this module, so it waits."""
+    """The same message with a chat of this module behind its methods, so that these wait."""
     quoted = None if message.quoted is None else _message(loop, message.quoted)
     acts = None if message.acts is None else Chat(loop, message.acts)
     return msgspec.structs.replace(message, acts=acts, quoted=quoted)
@@ -238,14 +239,14 @@ class Client(_Blocking):
         self.close(linger_s=clients.LINGER_S if error is None else 0.0)
 
     def close(self, linger_s: float = 0.0) -> None:
-        """End. What waits in the outbox is given so many seconds; the rest stays on the disk."""
+        """Close the client. The outbox gets `linger_s` to be sent; the rest stays on the disk."""
         try:
             self._loop.run(lambda: self.inner.close(linger_s))
         finally:
             self._loop.end()
 
     def events(self, timeout_s: float | None = None) -> Iterator[Event]:
-        """As in the async client. Ends when nothing comes for so long, or the client is closed."""
+        """As in the async client. Ends if nothing comes for `timeout_s`, or the client closes."""
         events = self.inner.events()
         while True:
             try:

@@ -50,11 +50,11 @@ _UNKNOWN: Final = Replica(
 
 T = TypeVar("T")
 Answer = type[T]
-"""Of a request. Inside of `Chat` the name `type` is a property."""
+"""The type of a request's answer. Inside of `Chat` the name `type` is a property."""
 
 
 class Chat:
-    """A chat of the user's. Cheap to make, and never out of date: it looks at what is known now."""
+    """A chat of the user. Cheap to make, and never out of date: it reads the current state."""
 
     chat_id: ChatId
 
@@ -67,7 +67,7 @@ class Chat:
 
     @property
     def type(self) -> ChatType | None:
-        """None: nothing is known of this chat yet."""
+        """The kind of chat; None while nothing is known of it."""
         replica = self._replica
         return None if replica is None else replica.chat_type
 
@@ -92,7 +92,7 @@ class Chat:
 
     @property
     def mentions_unread(self) -> int:
-        """How many of them mention the user, or all."""
+        """How many of the unread messages mention the user, or `@all`."""
         return self._known.mentions_unread
 
     @property
@@ -107,7 +107,7 @@ class Chat:
 
     @property
     def is_synced(self) -> bool:
-        """Everything that the server is known to have is held."""
+        """This device holds everything that the server is known to have."""
         return not self._known.is_behind
 
     # Sending.
@@ -124,11 +124,11 @@ class Chat:
         """Send a text; returns when it is on the disk, however long it takes to reach the server.
 
         `reply_to` is the message that it answers, or its sequence. `mentions` are members, by user
-        name or user id, and `@all` for those who may; one who is no member when the message arrives
-        is left out by itself. Only a name that was not looked up before needs the server.
+        name or user id, and `@all` if the user may use it; a user who is no member when the message
+        arrives is left out. Only a name that was not looked up before needs the server.
 
-        With a `client_message_id` that was used before nothing is sent: what became of that message
-        is returned. Raises InvalidMessage, MessageTooLarge, OutboxFull and ClientClosed.
+        If the `client_message_id` was used before, nothing is sent, and the result is that of the
+        first message. Raises InvalidMessage, MessageTooLarge, OutboxFull and ClientClosed.
 
         >>> async def talk(me):
         ...     chat = await me.direct("bob")
@@ -160,7 +160,7 @@ class Chat:
     async def reply(
         self, message: Message, text: str, *, mentions: Iterable[str] = (), part: int = 0
     ) -> Sent:
-        """Answer a message, once: the same answer again, in this run or another, sends nothing."""
+        """Reply to a message once: a second reply with the same `part`, in any run, is not sent."""
         key = reply_id(self._client.user_id or "", message, part)
         return await self.send(
             text,
@@ -178,12 +178,12 @@ class Chat:
         base: int | None = None,
         client_message_id: str | None = None,
     ) -> Sent:
-        """Give an own message another text; a message, or the sequence of one. Returns when that is
-        on the disk, as `send` does, and works without a connection.
+        """Replace the text of an own message, given as such or by its sequence. Returns when the
+        edit is on the disk, as `send` does, and works without a connection.
 
         `base` is the sequence of the edit that was seen last (`message.now.edited_sequence`, 0 if
         there was none): if another one came first, this one fails with EditConflict. Without it the
-        later edit wins. What has not left yet is changed in place.
+        later edit wins. A message that has not left yet is changed in place.
 
         Raises MessageIsDeleted, InvalidMessage, MessageTooLarge, OutboxFull and ClientClosed.
         """
@@ -199,9 +199,9 @@ class Chat:
         reason: str | None = None,
         client_message_id: str | None = None,
     ) -> Sent:
-        """Delete a message for all: an own one, or, as an admin of the group, any. Its text goes
-        from the server and from the devices of all members. What was deleted already stays so, and
-        what has not left yet is dropped. Raises InvalidMessage, OutboxFull and ClientClosed."""
+        """Delete a message for all: an own one, or, as an admin of the group, any. Its text is
+        erased on the server and on the devices of all members. A deleted message stays deleted; one
+        that has not left yet is dropped. Raises InvalidMessage, OutboxFull and ClientClosed."""
         return await self._driver.sending.delete(
             self.chat_id, _target(message), reason=reason, key=client_message_id
         )
@@ -209,8 +209,7 @@ class Chat:
     async def react(
         self, message: Message | Sent | int, emoji: str, *, client_message_id: str | None = None
     ) -> Sent:
-        """Put an emoji on a message; it is there once, however often that is said. Raises as `edit`
-        does."""
+        """Put an emoji on a message; a second time changes nothing. Raises as `edit` does."""
         _check_shown(message)
         return await self._driver.sending.react(
             self.chat_id, _target(message), emoji, is_on=True, key=client_message_id
@@ -226,18 +225,18 @@ class Chat:
         )
 
     def pending(self) -> list[Sent]:
-        """What waits in the outbox for this chat, failed ones included, oldest first: messages, and
-        changes of messages (`amends`)."""
+        """The entries for this chat in the outbox, failed ones included, oldest first: messages,
+        and changes of messages (`amends`)."""
         entries: list[OutboxEntry] = self._driver.core.outbox.entries(self.chat_id)
         return [self._driver.sending.handle_of(entry) for entry in entries]
 
     def typing(self, is_typing: bool = True) -> None:
-        """Let the others know. Without a connection nothing happens."""
+        """Tell the others that the user types. Without a connection nothing happens."""
         driver = self._driver
         driver.apply(driver.core.type(self.chat_id, is_typing=is_typing, now=driver.now()))
 
     async def read(self, through: Message | int | None = None) -> None:
-        """The user has seen everything up to here; without an argument: all that is held."""
+        """Mark everything up to here as read; without an argument everything that is held."""
         driver, replica = self._driver, self._replica
         if replica is None:
             return
@@ -297,7 +296,7 @@ class Chat:
     ) -> list[Message]:
         """Messages oldest first, from the store as far as it reaches and from the server beyond.
 
-        `before` a sequence (or the end), `after` one, or `around` one: one of the three.
+        Give at most one of `before`, `after` and `around`, a sequence; without one: the newest.
         """
         if (before, after, around).count(None) < 2:
             raise ValueError("give one of before, after and around")
@@ -320,8 +319,8 @@ class Chat:
         return [*reversed(older), *held]
 
     async def changes(self, *, after: int, limit: int = HISTORY_DEFAULT) -> list[Change]:
-        """Edits, deletions and reactions above a sequence, in order: from the store as far down as
-        it reaches, else from the server."""
+        """Edits, deletions and reactions above a sequence, in order: from the store if it reaches
+        that far down, else from the server."""
         people, own_id = self._client.people, self._client.user_id
         rows: Sequence[MessageRow | MessageView]
         if self._replica is not None and after >= self._known.start:
@@ -335,7 +334,7 @@ class Chat:
         return [change for change in found if change is not None]
 
     async def _views_after(self, after: int, limit: int) -> list[MessageView]:
-        """Entries of the server's that change messages."""
+        """Entries that change messages, from the server."""
         found: list[MessageView] = []
         cursor: str | None = None
         while len(found) < limit:
@@ -378,8 +377,8 @@ class Chat:
         return await self._shown(view.data.messages)
 
     async def _shown(self, views: Sequence[MessageView]) -> list[Message]:
-        """The messages of a page of the server's, as they are now by what it says and by what is
-        held. Entries that change messages are no messages: what they did is told with these."""
+        """The messages of a page of the server, in the state that follows from page and store.
+        Entries that change messages are left out: their effect is in the state of the messages."""
         people, driver, replica = self._client.people, self._driver, self._replica
         views = [view for view in views if view.kind in (None, EntryKind.MESSAGE)]
         people.take({one.sender_id: one.sender.display_name for one in views if not one.is_damaged})
@@ -413,7 +412,7 @@ class Chat:
         return view.members
 
     async def add(self, who: str) -> None:
-        """Add a person to a group, by user name or user id. Who is in already stays in."""
+        """Add a person to a group, by user name or user id. A member just stays in."""
         body = AddMember(user_id=await self._client.id_of(who))
         try:
             await self._call(Envelope[AddedMember], "POST", "/members", body, is_once=True)
@@ -474,7 +473,7 @@ class Chat:
 
     @property
     def _known(self) -> Replica:
-        """What is known of the chat; of an unknown one that is nothing."""
+        """The state of the chat; an empty one while nothing is known of it."""
         return self._replica or _UNKNOWN
 
     @property

@@ -53,17 +53,17 @@ if TYPE_CHECKING:
 LINGER_S: Final = 5.0
 IDS_AT_ONCE: Final = 64
 FOUND_MAX: Final = 10_000
-"""How many people are remembered by name; at least as many as a group can have."""
+"""How many users are remembered by user name; at least as many as a group can have."""
 SOCKET_PATH: Final = "/v1/ws"
 
 
 class Client:
-    """A user on a device. Use it in `async with`; it connects by itself and comes back by itself.
+    """A user on a device. Use it in `async with`; it connects and reconnects by itself.
 
     `url` is the server's (`https://chat.example.org`). `token` is an access token, or a function
-    that gives one (it may be async); without it the login in the store is used. `store` is a file
-    of this device's own, or `:memory:`. `moved`: the server has got a new address, and the store is
-    to follow it. Nothing here waits for the network unless it says so.
+    that returns one (it may be async); without it the login in the store is used. `store` is a file
+    that only this device uses, or `:memory:`. `moved`: the server has a new address, and the store
+    takes it over. No method waits for the network unless its description says so.
 
     >>> async def hello():
     ...     async with await Client.register(url, "alice", "correct horse", store=file) as me:
@@ -155,11 +155,11 @@ class Client:
         ssl_context: ssl_module.SSLContext | None = None,
         moved: bool = False,
     ) -> Self:
-        """Be this user, however often the program is started: `async with await Client.open(…)`.
+        """Log in as this user, in every run of a program: `async with await Client.open(…)`.
 
-        With a login in the store that is used, without the server as well. Else this device is
-        logged in; if there is no such account, it is made (`register="if-missing"`), or that is an
-        error (`"never"`). `"always"` makes an account, and fails if there is one.
+        If the store has a login, that is used, also while the server cannot be reached. Otherwise
+        this device logs in; if there is no such account, it is made (`register="if-missing"`), or
+        that is an error (`"never"`). `"always"` makes an account, and fails if there is one.
         """
         if register not in get_args(RegisterWish):
             raise ValueError(f"register is one of {', '.join(get_args(RegisterWish))}")
@@ -174,7 +174,7 @@ class Client:
         display_name: str | None = None,
         invite: str | None = None,
     ) -> Self:
-        """Log in; with a wish about registering, as `open` says."""
+        """Log in; if `register` is given, as `open` says."""
         try:
             await self._open()
             if register is None:
@@ -192,10 +192,10 @@ class Client:
         await self._credentials.forget()
 
     async def change_password(self, current: str, new: str) -> int:
-        """Change the password, and end all other logins; how many. This one stays.
+        """Change the password, and end all other logins; returns how many. This one stays.
 
         Raises RefusedByServer (INVALID_CREDENTIALS: the current one is wrong; VALIDATION_ERROR;
-        RATE_LIMITED). After ServerUnreachable it is not known which of the two holds.
+        RATE_LIMITED). After ServerUnreachable it is not known which of the two is valid.
         """
         body = ChangePassword(current_password=current, new_password=new)
         answer = await self.rest.call(Envelope[RevokedCount], "POST", "/auth/password", body)
@@ -210,7 +210,7 @@ class Client:
         await self.rest.call(type(None), "DELETE", f"/sessions/{session_id}")
 
     async def end_other_sessions(self) -> int:
-        """End all logins but this one, bots' aside; how many."""
+        """End all logins except this one and those of bots; returns how many."""
         answer = await self.rest.call(Envelope[RevokedCount], "DELETE", "/sessions")
         return answer.data.revoked_count
 
@@ -259,7 +259,7 @@ class Client:
         await self.close(linger_s=LINGER_S if error is None else 0.0)
 
     async def close(self, linger_s: float = 0.0) -> None:
-        """End. What waits in the outbox is given so many seconds; the rest stays on the disk."""
+        """Close the client. The outbox gets `linger_s` to be sent; the rest stays on the disk."""
         if self._driver is not None:
             await self._driver.close(linger_s)
         elif self._store is not None:
@@ -267,7 +267,7 @@ class Client:
         await self.rest.close()
 
     async def _open(self) -> str:
-        """Open the store, and see whose it is; the device's id."""
+        """Open the store and check whose it is; returns the device's id."""
         if self._store is None:
             self._store = Store(self._store_path)
         await self._credentials.attach(
@@ -285,14 +285,14 @@ class Client:
 
     @property
     def driver(self) -> Driver:
-        """The inside of the client, for what is built on it."""
+        """The inside of the client, for code that is built on it."""
         if self._driver is None:
             raise ClientClosed("not opened yet: use it in 'async with'")
         return self._driver
 
     @property
     def people(self) -> People:
-        """Who is called what."""
+        """The names of users and chats."""
         if self._people is None:
             raise ClientClosed("not opened yet: use it in 'async with'")
         return self._people
@@ -308,25 +308,25 @@ class Client:
         return self.driver.core.user_id
 
     async def ready(self) -> None:
-        """Wait until everything that the server has is here, names of chats included unless these
-        take long. Raises ClientClosed."""
+        """Wait until this device has everything that the server has, including the names of chats
+        unless these take long. Raises ClientClosed."""
         driver = self.driver
         await driver.waits.until_change(lambda: driver.status.state is READY)
         await self.people.settled()
 
     async def flush(self) -> None:
-        """Wait until nothing waits to be sent; what has failed does not count. What was sent is in
+        """Wait until nothing is left to send; failed messages do not count. What was sent is in
         `chat.messages()` then."""
         driver = self.driver
         await driver.waits.until_change(lambda: driver.is_flushed)
 
     def reconnect(self) -> None:
-        """Try now, if the next try is being waited for."""
+        """Connect now, if the client is waiting for its next try."""
         self.driver.apply(self.driver.core.start(self.driver.now()))
 
     def new_id(self) -> str:
         """A new `client_message_id`."""
-        # A call of the system for each would be most of what an id costs.
+        # One system call for many ids: a call for each would be most of the cost of an id.
         if not self._id_bytes:
             fresh = os.urandom(16 * IDS_AT_ONCE)
             self._id_bytes = [fresh[at : at + 16] for at in range(0, len(fresh), 16)]
@@ -339,7 +339,7 @@ class Client:
         return Chat(self, chat_id)
 
     def known_chats(self) -> list[Chat]:
-        """The chats that this device knows the user to be in. Does not ask the server."""
+        """The chats of the user, as far as this device knows them. Does not ask the server."""
         return [
             Chat(self, replica.chat_id)
             for replica in self.driver.core.replicas.values()
@@ -395,7 +395,7 @@ class Client:
             await self.rest.call(Envelope[CreatedChatView], "POST", "/chats", body, is_once=True)
         ).data
         self.people.take({member.user_id: member.display_name for member in made.members})
-        # The push that tells of it may have been quicker, and says ids alone.
+        # The push about the new chat may have come before, and it has ids only.
         self.people.name_chat(made.chat_id, name)
         if made.chat_id not in self.driver.core.replicas:
             view = (await self.rest.call(Envelope[ChatView], "GET", f"/chats/{made.chat_id}")).data
@@ -420,7 +420,7 @@ class Client:
         return (await self.rest.call(Envelope[AccountView], "GET", "/users/me")).data
 
     async def users(self, *usernames: str) -> list[FoundUser]:
-        """The people with these user names, as far as there are any."""
+        """The users with these user names; names that no user has are left out."""
         answer = await self.rest.call(
             Envelope[LookupResult], "POST", "/users/lookup", LookupUsers(usernames=list(usernames))
         )
@@ -436,8 +436,8 @@ class Client:
         return who if has_form(who, USER_PREFIX) else (await self.find(who)).user_id
 
     async def _find_all(self, usernames: Sequence[str]) -> list[FoundUser]:
-        """People in this order. Who was found once is not asked for again: servers limit how
-        many names one may look up."""
+        """Users in this order. A user who was found once is not looked up again: servers limit how
+        many names a client may look up."""
         missing = [name for name in usernames if name.casefold() not in self._found]
         for begin in range(0, len(missing), LOOKUP_NAMES_MAX):
             for user in await self.users(*missing[begin : begin + LOOKUP_NAMES_MAX]):
@@ -452,16 +452,16 @@ class Client:
         return [self._found[name.casefold()] for name in usernames]
 
     async def user(self, user_id: str) -> UserView:
-        """A user by id: what others see."""
+        """The public view of a user, by id."""
         return (await self.rest.call(Envelope[UserView], "GET", f"/users/{user_id}")).data
 
     # Events, search, the outbox.
 
     def events(self) -> Events:
-        """What happens, in stored order: `async for event in me.events()`.
+        """The stream of events, in stored order: `async for event in me.events()`.
 
-        Going on to the next event confirms the last one; see also `confirm`. It begins with what
-        was not confirmed, in this run or in earlier ones.
+        Going on to the next event confirms the last one; see also `confirm`. The stream begins with
+        the events that were not confirmed, in this run or in earlier ones.
 
         >>> async def echo(me):
         ...     async for event in me.events():
@@ -475,13 +475,13 @@ class Client:
         return Events(self.driver, self._confirmations, self.people, self.chat)
 
     def confirm(self, event: Event) -> None:
-        """This event and all before it are done: they do not come again. The loop does this by
-        itself; after a `break` it is for the application to say."""
+        """Mark this event and all before it as done: they do not come again. The loop does this by
+        itself; after a `break` the application has to do it."""
         assert self._confirmations is not None
         self._confirmations.confirm(event)
 
     def reply_id(self, message: Message, part: int = 0) -> str:
-        """The id that our reply to this message has, in every run."""
+        """The `client_message_id` of our reply to this message, the same in every run."""
         return reply_id(self.user_id or "", message, part)
 
     async def search(
@@ -506,7 +506,7 @@ class Client:
         return [sending.handle_of(entry) for entry in self.driver.core.outbox.entries()]
 
     async def wait_closed(self) -> Status:
-        """Wait until the client is closed, for any reason; which."""
+        """Wait until the client is closed, for any reason; returns the status with it."""
         driver = self.driver
         try:
             await driver.waits.until_change(lambda: False)

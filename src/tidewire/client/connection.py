@@ -1,23 +1,23 @@
 """One device's conversation with the server, over as many sockets as it takes. PURE.
 
-Events go in as calls, effects come out as values (`effects`), and nothing is done here. What a
-server sends never raises.
+Calls report events and return effects as values (`effects`); the module itself does no I/O. No
+input from the server raises an exception.
 
     OFFLINE      no socket; `next_deadline_ms` says when the next try is
-    CONNECTING   a socket is being opened, or has been and the server has not introduced itself
+    CONNECTING   a socket is being opened, or is open and the server has not introduced itself
     SYNCING      the digest is being read, or chats are behind
-    READY        everything that the digest told of is held
-    CLOSED       for good, for a reason
+    READY        this device holds everything that the digest listed
+    CLOSED       closed for good; the status has the reason
 
-The connection routes: each part keeps one thing, gets what concerns it and returns effects.
+The connection routes: each part keeps one thing, gets the inputs for it and returns effects.
 
     Link         the socket: its state, heartbeats, waits between tries
     Replicas     what is held of each chat, and what is missing
     Outbox       what waits to be sent, and in which order it leaves
-    Acks         what the server is yet to be told of what is held and read
-    Requests     which questions are open, and until when an answer is waited for
+    Acks         what is held and read, but not told to the server yet
+    Requests     which requests are open, and when their answers are overdue
 
-What was sent and not answered is sent again on the next connection, after the chat was synced.
+An entry without an answer is sent again on the next connection, after its chat is synced.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -148,7 +148,7 @@ class Connection:
 
     @property
     def user_id(self) -> str | None:
-        """Who we are; None until the server has said it for the first time."""
+        """Our own user id; None until the server has sent it for the first time."""
         return self._replicas.user_id
 
     @property
@@ -159,11 +159,11 @@ class Connection:
     # The socket.
 
     def start(self, now: Now) -> Sequence[Effect]:
-        """Begin, or try again at once if a try is being waited for."""
+        """Start, or try again at once if the next try is still to come."""
         return self._finish(self._link.start(now), now)
 
     def opened(self, now: Now) -> Sequence[Effect]:
-        """The socket is open. Nothing is said before the server has introduced itself (CL-03)."""
+        """The socket is open. Nothing is sent before the server has introduced itself (CL-03)."""
         self._link.heard(now)
         return self._finish([], now)
 
@@ -172,8 +172,8 @@ class Connection:
         return self._finish(self._link.refused(refusal, now), now)
 
     def lost(self, now: Now, *, code: int | None = None, reason: str = "lost") -> Sequence[Effect]:
-        """The socket is gone, or never came about. Told once for each `Connect` that was not
-        refused; told again, it means nothing."""
+        """The socket is gone, or could not be opened. Called once for each `Connect` that was
+        neither refused nor ended by a `Disconnect`; a second call does nothing."""
         if self._link.has_socket:
             self._forget_socket()
         return self._finish(self._link.lost(now, code=code, reason=reason), now)
@@ -183,12 +183,12 @@ class Connection:
         self._link.heard(now)
 
     def renew(self, now: Now) -> Sequence[Effect]:
-        """There is a new token: change to a connection of its own, when all answers are here."""
+        """There is a new token: once all sends are answered, change to a connection with it."""
         self._link.renew(now)
         return self._finish([], now)
 
     def stop(self, now: Now, reason: str) -> Sequence[Effect]:
-        """Close for good, after telling what is on the disk (AK-04)."""
+        """Close for good, after acknowledging what is on the disk (AK-04)."""
         effects = self._acks_due(now, is_last=True) if self._link.is_established else []
         self._forget_socket()
         return self._finish(effects + self._link.stop(reason), now)
@@ -211,7 +211,7 @@ class Connection:
         if self._link.is_established:
             deadlines.append(self._requests.next_deadline_ms())
         if self._link.may_send:
-            # What may not be said now is not waited for either, or waiting would never end.
+            # Only while sending is allowed: else these stay due, and the timer fires for ever.
             deadlines += [
                 self._replicas.next_deadline_ms(),
                 self._acks.next_deadline_ms(),
@@ -228,26 +228,26 @@ class Connection:
         return self.resubmit(entry, now)
 
     def resubmit(self, entry: OutboxEntry, now: Now) -> Sequence[Effect]:
-        """An entry is in the queue again, because its user wants it to be."""
+        """An entry is in the queue again, because the user retries it."""
         if self._replicas.is_open(entry.chat_id):
             self.outbox.release(entry.chat_id)
         return self._finish([], now)
 
     def marked(self, entries: Sequence[OutboxEntry], left_at_ms: int, now: Now) -> Sequence[Effect]:
-        """It is on the disk that these are about to leave."""
+        """The disk has the mark that these are about to leave."""
         return self._finish(self._sends(self.outbox.marked(entries, left_at_ms), now), now)
 
     def stored(
         self, replica: Replica, through: int, count: int, generation: int, now: Now
     ) -> Sequence[Effect]:
-        """What a `Keep` asked for is on the disk."""
+        """The store has carried out a `Keep`: its entries are on the disk."""
         effects = self._replicas.stored(replica, through, count, generation)
         if generation == replica.generation:
             self._acks.stored(replica, count, now.ms)
         return self._finish(effects, now)
 
     def erased(self, keep: Keep, erased: Iterable[Erased], now: Now) -> Sequence[Effect]:
-        """What the store has erased while it did what a `Keep` asks for."""
+        """What the store has erased while it carried out a `Keep`."""
         return self._finish(self._replicas.erased(keep, erased), now)
 
     def erased_elsewhere(
@@ -257,7 +257,7 @@ class Connection:
         return self._finish(self._replicas.erased_elsewhere(replica, erased), now)
 
     def read(self, chat_id: ChatId, sequence: int, now: Now) -> Sequence[Effect]:
-        """The user has seen everything up to here. Never above what is held."""
+        """The user has seen everything up to here. The position never goes above what is held."""
         effects: Effects = []
         replica = self.replicas.get(chat_id)
         if replica is not None and replica.read_through(sequence):
@@ -274,7 +274,7 @@ class Connection:
         return self._finish(effects, now)
 
     def adopt(self, record: ReplicaRecord, now: Now) -> Sequence[Effect]:
-        """A chat that was just made or found by other means than the socket."""
+        """Add a chat that was just made or found, but not over the socket."""
         return self._finish(self._replicas.adopt(record, now), now)
 
     # What the server says.
@@ -309,7 +309,7 @@ class Connection:
         self._requests.ask(DIGEST, now)
         return [
             *self._replicas.connected(payload.user_id, payload.epoch, is_new_epoch=is_new_epoch),
-            # After the restart: a store with the new epoch and old cursors would keep those.
+            # After `Restart`: a store that gets the new epoch first would keep its old cursors.
             Introduced(payload.user_id, payload.epoch, payload.features),
             *self._link.established(payload.heartbeat_interval_ms, now),
         ]
@@ -334,7 +334,7 @@ class Connection:
         self._replicas.own_answered(sent.chat_id)
         entry = self.outbox.stored(payload.client_message_id, payload.sequence)
         if entry is None:
-            # A page was quicker to bring the entry than this is to bring its answer.
+            # A page has brought the entry before its answer came.
             return []
         return [
             Settled(payload.client_message_id, payload.chat_id, payload.sequence),
@@ -385,7 +385,7 @@ class Connection:
         return effects
 
     def _told(self, refused: Refused) -> Effects:
-        """What a refusal means to the disk, and to those who wait."""
+        """The effects of a refusal: on the disk, and for callers that wait."""
         effects: Effects = []
         entry = refused.entry
         if refused.is_rewritten:
@@ -398,7 +398,7 @@ class Connection:
         return effects
 
     def _deleted_before(self, sent: OutboxEntry, details: object) -> Effects:
-        """The message that we wanted to delete was deleted by another entry: that is as good."""
+        """Another entry has deleted the message that we wanted to delete: ours counts as done."""
         by = details.get("deleted_sequence") if isinstance(details, dict) else None
         sequence = by if isinstance(by, int) else 0
         entry = self.outbox.stored(sent.client_message_id, sequence)
@@ -415,7 +415,7 @@ class Connection:
         return []
 
     def _on_closing(self, frame: ConnectionClosingFrame, now: Now) -> Effects:
-        """Nothing new is said from here on; what is on the disk is told (CL-05, AK-04)."""
+        """Acknowledge what is on the disk; from here on send nothing new (CL-05, AK-04)."""
         effects = self._acks_due(now, is_last=True) if self._link.is_established else []
         self._link.closing = (frame.payload.reason, frame.payload.reconnect_delay_ms)
         return effects
@@ -423,7 +423,7 @@ class Connection:
     # Saying.
 
     def _finish(self, effects: Effects, now: Now) -> Sequence[Effect]:
-        """Route what concerns other parts, then say everything that can be said now."""
+        """Route effects to other parts, then send everything that can be sent now."""
         if effects:
             effects = self._routed(effects)
         if self._link.is_established:
@@ -444,8 +444,8 @@ class Connection:
         return routed
 
     def _outbox_concerned(self, keep: Keep) -> Effects:
-        """An entry of ours that came back is stored, whatever became of the answer; edits of
-        a message that is deleted have become pointless."""
+        """Take out of the outbox entries of ours that came back, even if their answer is lost, and
+        edits of a deleted message, which have no effect any more."""
         effects: Effects = []
         chat_id = keep.replica.chat_id
         for item in keep.items:
@@ -483,7 +483,7 @@ class Connection:
         return effects + self._acks_due(now)
 
     def _not_known(self, leaving: Iterable[OutboxEntry], now: Now) -> Effects:
-        """The server is an older one: what amends a message is refused here in its place."""
+        """The server is an older one without amendments: refuse them here in its place."""
         effects: Effects = []
         for entry in leaving:
             if entry.amends is not None:
@@ -554,7 +554,7 @@ _BEFORE_THE_REST: Final = (ConnectionEstablishedFrame, ConnectionClosingFrame, E
 
 
 def _after(details: object) -> str | None:
-    """The message that a refused one has to wait for."""
+    """The key of the message that a refused one has to wait for."""
     found = details.get("after") if isinstance(details, dict) else None
     return found if isinstance(found, str) else None
 

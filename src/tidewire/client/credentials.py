@@ -1,4 +1,4 @@
-"""Who this device is to the server: whose store it has, its login, its access token."""
+"""The identity of this device: the owner of its store, its login, its access token."""
 
 import asyncio
 import base64
@@ -21,7 +21,7 @@ TokenSource = str | Callable[[], str | Awaitable[str]]
 RegisterWish = Literal["if-missing", "never", "always"]
 
 OWN_ISSUER: Final = "tidewire"
-"""Of tokens that the server itself gives out."""
+"""The issuer of tokens that the server itself gives out."""
 EARLY_MS_MAX: Final = 5 * 60_000
 EARLY_PART: Final = 5
 _ENDED: Final = frozenset(
@@ -30,7 +30,7 @@ _ENDED: Final = frozenset(
 
 
 class TokenFacts(msgspec.Struct, frozen=True):
-    """What a client reads in its own token. It verifies nothing: that is for the server."""
+    """The claims that a client reads in its own token. Only the server verifies them."""
 
     iss: str | None = None
     sub: str | None = None
@@ -46,8 +46,8 @@ NO_FACTS: Final = TokenFacts()
 
 
 def facts_of(token: object) -> TokenFacts:
-    """What a JWT says of itself. Of anything else nothing is known, and it is used as it is: an
-    identity provider may give out what only the server understands."""
+    """The claims of a JWT. Any other token has none and is used as it is: an identity provider may
+    give out tokens that only the server understands."""
     parts = token.split(".") if isinstance(token, str) else []
     if len(parts) != 3:
         return NO_FACTS
@@ -59,13 +59,13 @@ def facts_of(token: object) -> TokenFacts:
 
 
 def renew_in_ms(life_ms: int) -> int:
-    """After what time a token that is good for so long is renewed: early, but not at once."""
+    """When to renew a token that is valid for `life_ms`: before its end, but not at once."""
     return max(life_ms - min(EARLY_MS_MAX, life_ms // EARLY_PART), 1_000)
 
 
 class Credentials:
-    """A token that the application gave, or calls for; or a login, whose refresh token is in the
-    store and is exchanged before the access token ends."""
+    """The access token: given by the application, or returned by its function, or that of a login,
+    whose refresh token is in the store and is exchanged before the access token ends."""
 
     def __init__(
         self, source: TokenSource | None, *, rest: Rest, wall_ms: Callable[[], int]
@@ -87,7 +87,7 @@ class Credentials:
     async def attach(
         self, store: Store, *, url: str, is_moved: bool, device_id: str | None, new_id: str
     ) -> None:
-        """Take what the store has, after seeing whose it is. Raises StoreUnusable."""
+        """Load the login from the store, after a check whose store it is. Raises StoreUnusable."""
         self._opened = store
         server = await self._meta("server")
         if server is not None and server != url and not is_moved:
@@ -103,7 +103,7 @@ class Credentials:
                 f"belongs to the device {known}, but the token is "
                 f"for {wanted}; each device needs a store of its own"
             )
-        # Another identity provider calls its people by names of its own.
+        # The subject in a token of another identity provider is not our user id.
         if facts.sub is not None and facts.iss == OWN_ISSUER:
             await self._check_owner(facts.sub)
         self.device_id = str(known or wanted or new_id)
@@ -251,7 +251,7 @@ class Credentials:
         return answer.data.tokens.access_token
 
     async def _logged_in(self, tokens: TokensView) -> None:
-        """Keep the tokens of a login; on the disk before they are used."""
+        """Keep the tokens of a login; they are on the disk before they are used."""
         self._refresh = tokens.refresh_token
         self._take(tokens.access_token)
         await self._save(refresh_token=tokens.refresh_token, access_token=tokens.access_token)

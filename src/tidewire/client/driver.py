@@ -1,7 +1,7 @@
-"""Carries out what the core wants: the socket, the store's thread, timers, and who waits for what.
+"""Carries out the effects of the core: the socket, the store's thread, timers, callers that wait.
 
-One driver owns one core, and everything happens on one event loop. What the core wants stored is
-gathered for a turn of the loop and goes to the store's thread as one job.
+One driver owns one core, and everything happens on one event loop. Writes to the store are
+gathered for one turn of the loop and go to the store's thread as one job.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from tidewire.wire.features import FEATURES_HEADER, Feature
 
 TOKEN_RETRY_MS: Final = 30_000
 FEATURES: Final = (Feature.BATCH, Feature.ENTRIES)
-"""What is offered to the server."""
+"""The features that this client offers to the server."""
 
 _logger = logging.getLogger("tidewire.client")
 
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Driver:
-    """One client's connection, its store and its timers. Is made on the event loop."""
+    """One client's connection, its store and its timers. Create it on the event loop."""
 
     socket_url: str
     ssl_context: ssl.SSLContext | None
@@ -68,13 +68,13 @@ class Driver:
         self.fleeting = Fleeting(self.options.happenings_max)
         self.sending = Sending(self, self.new_id)
         self.on_replica: Callable[[Replica], None] = lambda _: None
-        """Is told of every replica that has changed."""
+        """Called with every replica that has changed."""
         self.on_ready: Callable[[], None] = lambda: None
         self.news = asyncio.Event()
-        """Set when there may be events that were not given out."""
+        """Set when there may be events that the application has not got yet."""
         self.waits = Waits(self.check_open)
         self._socket: Socket | None = None
-        # Let go of, and maybe not closed yet.
+        # Sockets that this client has let go of; some may not be closed yet.
         self._leaving: list[Socket] = []
         self._connecting: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -118,7 +118,7 @@ class Driver:
     # Beginning and end.
 
     async def load(self) -> None:
-        """Take up what the last run left."""
+        """Load what the last run left in the store."""
 
         def read(tables: Tables) -> tuple[Any, ...]:
             return (
@@ -143,14 +143,14 @@ class Driver:
         self.apply(self.core.start(self.now()))
 
     async def close(self, linger_s: float) -> None:
-        """Let what is on its way arrive, tell the server what is stored, and end."""
+        """Wait up to `linger_s` for the outbox, acknowledge what is stored, and end."""
         if linger_s > 0:
             await self._linger(linger_s)
         await self.writing.flushed()
         self.apply(self.core.stop(self.now(), "closed"))
         await self.writing.flushed()
         for socket in self._leaving:
-            # What was said last has to arrive before the event loop may end.
+            # The last frames have to reach the server before the event loop may end.
             await socket.gone()
         if self._timer is not None:
             self._timer.cancel()
@@ -161,7 +161,7 @@ class Driver:
         await self.store.close()
 
     async def _linger(self, linger_s: float) -> None:
-        """Wait for the outbox, while there is a server to send it to."""
+        """Wait until the outbox is empty, or there is no connection to send it on."""
         with suppress(TimeoutError, ClientClosed):
             async with asyncio.timeout(linger_s):
                 await self.waits.until_change(
@@ -231,7 +231,7 @@ class Driver:
         self.waits.changed()
 
     def _rewritten(self, effect: effects.Rewritten) -> None:
-        # At once, so that it is on the disk before it is marked as leaving.
+        # Written at once, so that it is on the disk before it is marked as leaving.
         saved = self.store.do(lambda tables: tables.save_entries([effect.entry]))
         saved.add_done_callback(self._check_saved)
 
@@ -294,18 +294,18 @@ class Driver:
             self.waits.fail(status.reason or "closed")
         elif status.state is READY:
             self.on_ready()
-        # What a lost connection leaves open is waited for no longer.
+        # Some waits end when the connection is lost.
         self.waits.all_changed()
 
     # The store.
 
     def look_up(self, job: Callable[[Tables], T]) -> "asyncio.Future[T]":
-        """Read from the store; what was received until now is in it."""
+        """Read from the store, after everything that was received until now is written."""
         self.writing.flush()
         return self.store.do(job)
 
     def write(self, write: Callable[[Tables], None]) -> None:
-        """Write something with whatever is written next."""
+        """Add a write to the next job of the store."""
         self.writing.write(write)
 
     def _written(self, written: Written) -> None:
@@ -321,11 +321,11 @@ class Driver:
         self.news.set()
 
     def erased_elsewhere(self, replica: Replica, erased: Iterable[effects.Erased]) -> None:
-        """Deletions that a page of history told of, before their entries come."""
+        """Apply deletions that a page of history has shown before their entries come."""
         self.apply(self.core.erased_elsewhere(replica, erased, self.now()))
 
     def _store_failed(self, error: BaseException) -> None:
-        """What is on the disk is not known any more: this is the end."""
+        """Close the client: it is not known any more what is on the disk."""
         if self.status.state is not CLOSED:
             _logger.error("the store failed: %s", error)
             self.apply(self.core.stop(self.now(), "store_failed"))
@@ -338,12 +338,12 @@ class Driver:
 
     @property
     def is_outbox_empty(self) -> bool:
-        """Nothing is waiting to be sent, or on its way; what has failed does not count."""
+        """Nothing waits to be sent or is on its way; failed entries do not count."""
         return self.sending.is_empty
 
     @property
     def is_flushed(self) -> bool:
-        """The outbox is empty, and what was in it is among the messages here."""
+        """The outbox is empty, and this device holds the entries that were in it."""
         return self.is_outbox_empty and not any(
             replica.is_own_missing for replica in self.core.replicas.values()
         )
@@ -405,7 +405,7 @@ class Driver:
             due_ms = int(self._loop.time() * 1000) + wait_ms
             at_ms = due_ms if at_ms is None else min(at_ms, due_ms)
         if self._timer is not None:
-            # A timer that is early finds nothing to do and sets the next: cheaper than exact ones.
+            # A timer that fires too early only sets the next one: cheaper than exact timers.
             if at_ms is not None and self._timer_at_ms is not None and self._timer_at_ms <= at_ms:
                 return
             self._timer.cancel()
@@ -422,13 +422,13 @@ class Driver:
             and renew_at_ms <= self.credentials.wall_ms()
             and self.status.state in (SYNCING, READY)
         ):
-            # Not again until this has come to something.
+            # If this renewal fails, the next try is at this time.
             self.credentials.renew_at_ms = self.credentials.wall_ms() + TOKEN_RETRY_MS
             self._renewing = self.spawn(self._renew())
         self.apply(self.core.tick(self.now()))
 
     async def _renew(self) -> None:
-        """Get the next token in time, and change to a connection of its own (CL-07)."""
+        """Get the next token in time, and change to a connection that uses it (CL-07)."""
         try:
             await self.credentials.token(True)
         except ClientError as error:

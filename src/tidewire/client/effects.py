@@ -1,4 +1,4 @@
-"""What a connection's core wants to be done, as values; `driver` does it. PURE."""
+"""Effects: what a connection's core wants done, as values; `driver` carries them out. PURE."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -15,7 +15,7 @@ from tidewire.wire.server_frames import ChatUpdatePayload, TypingIndicatorPayloa
 
 
 class Now(msgspec.Struct, frozen=True, gc=False):
-    """An instant: `ms` of a clock that only goes forward, `wall_ms` of the calendar's."""
+    """An instant: `ms` on a monotonic clock, `wall_ms` on the wall clock."""
 
     ms: int
     wall_ms: int
@@ -30,7 +30,7 @@ class ConnectionState(StrEnum):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Where a connection stands; `reason` is why it is offline or closed."""
+    """The state of a connection; `reason` is why it is offline or closed."""
 
     state: ConnectionState
     reason: str | None = None
@@ -40,7 +40,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Connect(msgspec.Struct, frozen=True):
-    """Open a connection; with a token that is not the last one, if that was refused."""
+    """Open a connection; `with_new_token`: get another token first, the last one is not valid."""
 
     with_new_token: bool
 
@@ -50,17 +50,17 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Disconnect(msgspec.Struct, frozen=True):
-    """Close the socket. Its end is told by `lost`, as every end is."""
+    """Close the socket. `lost` is not called for it: the core has forgotten it already."""
 
     code: int
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """Store entries, and that everything up to `through` is held. Told by `stored`.
+    """Store entries, and that everything up to `through` is held. Then `stored` is called.
 
     `is_complete`: the server has nothing above `through`; what is held above is from before a
-    restore. `deletions` are those of the items that are new to what is unread, as it was when the
-    server had told it `counts_told` times.
+    restore. `deletions` are the deletions among the items that the unread count does not include
+    yet; they belong to the count that the server has told `counts_told` times so far.
     """
 
     replica: Replica
@@ -82,46 +82,46 @@ class Erased(msgspec.Struct, frozen=True):
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """The server's store is another one: these replicas begin again. Before any later Keep."""
+    """The server's store is another one: these replicas begin again. Stored before later Keeps."""
 
     replicas: Sequence[Replica]
     epoch: str | None
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Note on the disk that these are about to leave. Told by `marked`."""
+    """Note on the disk that these are about to leave. Then `marked` is called."""
 
     entries: Sequence[OutboxEntry]
 
 
 class Release(msgspec.Struct, frozen=True):
-    """What waits in the outbox for this chat may leave. Routed by the connection itself."""
+    """Entries of this chat in the outbox may leave. The connection itself handles this effect."""
 
     chat_id: ChatId
 
 
 class SendFailed(msgspec.Struct, frozen=True):
-    """An entry was refused for good, or nothing can tell whether the server has it. `is_kept`: it
-    stays in the outbox, for its user to decide."""
+    """An entry was refused for good, or it cannot be known whether the server has it. `is_kept`: it
+    stays in the outbox until the user decides."""
 
     entry: OutboxEntry
     is_kept: bool = True
 
 
 class Rewritten(msgspec.Struct, frozen=True):
-    """An entry of the outbox says something else now: to be on the disk before it leaves."""
+    """An entry of the outbox has changed, and must be on the disk before it leaves."""
 
     entry: OutboxEntry
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """These are in the outbox no longer: there is nothing left that they could do."""
+    """These were removed from the outbox, because they have no effect any more."""
 
     entries: Sequence[OutboxEntry]
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """An entry of ours is in the server's store."""
+    """The server has stored an entry of ours."""
 
     client_message_id: ClientMessageId
     chat_id: ChatId
@@ -129,13 +129,13 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class ReplicaChanged(msgspec.Struct, frozen=True):
-    """Numbers or facts of a chat are other than before: to be stored, and to be shown."""
+    """Numbers or facts of a chat have changed: store and show them."""
 
     replica: Replica
 
 
 class ChatChanged(msgspec.Struct, frozen=True):
-    """Something happened to a chat, in the server's words."""
+    """Something happened to a chat, as the server has sent it."""
 
     update: ChatUpdatePayload
 
@@ -149,7 +149,7 @@ class StatusChanged(msgspec.Struct, frozen=True):
 
 
 class Introduced(msgspec.Struct, frozen=True):
-    """The server has said who we are to it, which epoch of its store this is, and which of the
+    """The server has introduced itself: our user id, the epoch of its store, and which of the
     offered features are on."""
 
     user_id: str
@@ -191,7 +191,7 @@ RESUME: Final = ResumeReading()
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why no connection came about: the answer to the request to upgrade."""
+    """Why there is no connection: the server's answer to the request to upgrade."""
 
     status: int
     error: str

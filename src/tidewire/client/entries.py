@@ -1,8 +1,8 @@
-"""Entries of a chat as the server tells them: which kind they are, and what they mean here. PURE.
+"""Entries of a chat as the server sends them: which kind they are, and what they mean here. PURE.
 
-A message is shown, an edit, a deletion or a reaction is folded into the message that it names
-(`domain.fold`). An entry of any other kind, and a damaged one that is no message, is held: it moves
-the cursor and the acknowledgements, and shows nothing.
+A message is shown; an edit, a deletion or a reaction is folded into the message that it names
+(`domain.fold`). An entry of any other kind, and a damaged one that is no message, is only held: it
+moves the cursor and the acknowledgements, and shows nothing.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _KINDS: Final = {kind.value: kind for kind in EntryKind}
 
 
 def kind_of(item: Item | MessageView) -> EntryKind | None:
-    """What an entry is to this device; None: it is held, and nothing more."""
+    """The kind of an entry for this device; None if it is only held."""
     if item.kind is None:
         return EntryKind.MESSAGE
     kind = _KINDS.get(item.kind)
@@ -58,7 +58,7 @@ def amendment_of(chat_id: ChatId, item: Item | MessageView) -> Message | None:
 
 
 def entry_as(chat_id: ChatId, item: Item | MessageView, content: str, **more: Any) -> Message:
-    """What the server sent of an entry, as a value of the domain. When it was made is left out."""
+    """An entry from the server as a value of the domain, without its time."""
     return Message(
         chat_id,
         item.sequence,

@@ -7,8 +7,8 @@ ClientError                a sentence for people; catch this for everything of o
 ├─ MessageTooLarge         the same, because it has more than 4096 bytes
 ├─ MessageFailed           a message was refused for good; it stays in the outbox as failed
 │  ├─ EditConflict         another edit came first: look at the text, then edit that
-│  └─ MessageIsDeleted     what was to be changed is deleted
-├─ FateUnknown             a message left long ago and cannot be known to have arrived
+│  └─ MessageIsDeleted     the message that was to be changed is deleted
+├─ FateUnknown             a message left long ago, and it is unknown whether it arrived
 ├─ OutboxFull              too many messages wait to be sent
 ├─ StoreUnusable           the store is in use, damaged, or another user's
 └─ ClientClosed            the client is closed, by the application or for a reason
@@ -28,12 +28,12 @@ _LOGIN_REASONS: Final = frozenset(
 
 
 class ClientError(TidewireError):
-    """The root of what this client raises."""
+    """The root of all errors that this client raises."""
 
 
 class RefusedByServer(ClientError):
-    """`code` (and `reason`) is the server's; newer servers may have codes that are not known here,
-    and then it is a plain string."""
+    """`code` and `reason` are the server's. A newer server may have a code that this client does
+    not know; then `code` is a plain string."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class RefusedByServer(ClientError):
 
 
 class ServerUnreachable(ClientError):
-    """The server did not answer. What was asked may or may not have happened."""
+    """The server did not answer. It may or may not have carried out the request."""
 
 
 class InvalidMessage(ClientError, errors.InvalidMessage):
-    """Not a text that can be sent, or not an id; the sentence says why. `code` is the one that a
-    server would have answered with."""
+    """A text that cannot be sent, or a malformed id; the sentence says why. `code` is the one with
+    which a server would have answered."""
 
 
 class MessageTooLarge(ClientError, errors.MessageTooLarge):
@@ -64,7 +64,7 @@ class MessageTooLarge(ClientError, errors.MessageTooLarge):
 
 
 def not_sendable(refusal: errors.Refused) -> ClientError:
-    """What `domain.messages.check_send` said, as an error of this client."""
+    """Turn a refusal of `domain.messages.check_send` into an error of this client."""
     if isinstance(refusal, errors.MessageTooLarge):
         return MessageTooLarge(size_bytes=refusal.size_bytes, size_bytes_max=refusal.size_bytes_max)
     invalid = InvalidMessage(str(refusal))
@@ -82,11 +82,11 @@ class MessageFailed(ClientError):
 
 
 class EditConflict(MessageFailed):
-    """The message was edited meanwhile. Its new text comes with the chat, as every entry does."""
+    """Another edit came first. Its text arrives as an entry of the chat, like every other."""
 
 
 class MessageIsDeleted(MessageFailed):
-    """What was to be edited, reacted to or sent is deleted: nothing can be done to it any more."""
+    """The message to edit, react to or send is deleted: no change of it is possible any more."""
 
 
 _FAILURES: Final[Mapping[ErrorCode, type[MessageFailed]]] = {
@@ -96,7 +96,7 @@ _FAILURES: Final[Mapping[ErrorCode, type[MessageFailed]]] = {
 
 
 def message_failed(reason: str, sentence: str) -> MessageFailed:
-    """A refusal for good, as an error of its own kind."""
+    """The error for a refusal for good; some codes have a class of their own."""
     known = known_code(reason)
     kind = MessageFailed if known is None else _FAILURES.get(known, MessageFailed)
     return kind(reason, sentence)
@@ -135,14 +135,14 @@ class LoginNeeded(ClientClosed):
 
 
 def closed_for(reason: str) -> ClientClosed:
-    """Why nothing more can be done with a client that is closed."""
+    """The error for a closed client: LoginNeeded if a new login helps, else ClientClosed."""
     if reason in _LOGIN_REASONS:
         return LoginNeeded(f"the client is closed: {reason}; log in, or give it a token", reason)
     return ClientClosed(reason)
 
 
 def known_code(code: str) -> ErrorCode | None:
-    """None: the code is newer than this client."""
+    """The code; None if it is newer than this client."""
     try:
         return ErrorCode(code)
     except ValueError:

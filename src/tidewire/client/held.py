@@ -1,5 +1,5 @@
-"""The entries that a client's store holds, and what they have made of the messages that they name:
-what is read of them. `keeping` writes them.
+"""Reads the entries that a client's store holds, and the state that they have given to the messages
+that they name. `keeping` writes them.
 
 Everything here runs inside a transaction that `store` begins and commits.
 """
@@ -23,7 +23,7 @@ Place = tuple[int, int]
 PLAIN_COLUMNS: Final = tuple(name.removesuffix("_ms") for name in PLAIN_FIELDS[1:])
 NOW_COLUMNS: Final = ("new_content", "edited_sequence", "deleted_sequence", "reactions")
 _ROW_COLUMNS: Final = MessageRow.__struct_fields__[:-2]
-"""The last two fields of a row are made of other rows."""
+"""The last two fields of a row are computed from other rows."""
 KEYS: Final = "(SELECT value FROM json_each(?))"
 PLACES: Final = "(SELECT value->>0 AS c, value->>1 AS s FROM json_each(?))"
 _OTHERS_ABOVE: Final = f"""
@@ -51,7 +51,7 @@ def encoded(rows: object) -> str:
 
 
 class HeldEntries:
-    """Reads inside the transaction of the moment."""
+    """Reads inside the current transaction."""
 
     def __init__(self, database: apsw.Connection) -> None:
         self._database = database
@@ -72,7 +72,7 @@ class HeldEntries:
         return {(number, sequence): _now(*values) for number, sequence, *values in rows}
 
     def _now_at(self, number: int, target: int, before: int | None, own_id: UserId) -> MessageNow:
-        """What a message was before an entry (None: is), by the entries that are held."""
+        """The state of a message before an entry (None: now), computed from the entries held."""
         now = AS_WRITTEN
         rows = self._kept(
             "chat = ? AND target = ? AND sequence < ? AND is_gone = 0 ORDER BY sequence",
@@ -85,7 +85,7 @@ class HeldEntries:
     # Messages.
 
     def _kept(self, condition: str, values: tuple[object, ...]) -> list[MessageRow]:
-        """Entries, each with what has become of it if it is a message."""
+        """Entries; a message comes with its current state."""
         rows = self._database.execute(
             f"SELECT {', '.join((*_ROW_COLUMNS, *NOW_COLUMNS))} "  # noqa: S608
             "FROM entries JOIN chats ON number = chat "
@@ -100,7 +100,7 @@ class HeldEntries:
         ]
 
     def _with_quotes(self, rows: list[MessageRow]) -> list[MessageRow]:
-        """Give the messages that reply those that they reply to, as far as these are held."""
+        """Add to each reply the message that it replies to, if that is held."""
         wanted = {
             (row.chat_id, reply_to)
             for row in rows
@@ -153,7 +153,7 @@ class HeldEntries:
         return kept[::-1]
 
     def search(self, text: str, chat_id: str | None, limit: int) -> list[MessageRow]:
-        """Stored messages that contain a text as they are now, case apart; newest first."""
+        """Stored messages whose current text contains this one, ignoring case; newest first."""
         return self._with_quotes(
             self._kept(
                 "kind IS NULL AND is_gone = 0 AND is_deleted = 0 AND (?1 IS NULL OR chat_id = ?1) "
@@ -180,7 +180,7 @@ class HeldEntries:
         return int(others), int(mentions)
 
     def entries_after(self, position: int, limit: int) -> list[MessageRow | ChangeRow]:
-        """What was stored after a position and means something to people, in stored order."""
+        """Messages and amendments that were stored after a position, in stored order."""
         rows = self._with_quotes(
             self._kept(
                 "position > ? AND (kind IS NULL OR target IS NOT NULL) ORDER BY position LIMIT ?",
@@ -191,7 +191,7 @@ class HeldEntries:
         return [changes.get(row.position, row) for row in rows]
 
     def _changes(self, amendments: Sequence[MessageRow]) -> dict[int, ChangeRow]:
-        """Amendments with their messages, and what these were before and after, by position."""
+        """By position: amendments with their messages, and the states of these before and after."""
         own_id = UserId(str(self.meta("user_id") or ""))
         places = {(self._numbers[row.chat_id], row.target or 0): None for row in amendments}
         messages = self._targets(list(places)) if places else {}

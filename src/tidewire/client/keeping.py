@@ -1,9 +1,9 @@
-"""How entries get into a client's store, and what they do there.
+"""Writes entries into a client's store, and carries out what they do there.
 
-In one transaction entries are stored, folded into the messages that they name (`domain.fold`), and
-what a deletion erases is erased: the texts of the message and of its edits, edits that wait in the
-outbox, refused ones that the application has not heard of. A deletion is final: no text is put back
-under it, whatever comes later and in which order.
+One transaction stores entries, folds them into the messages that they name (`domain.fold`), and
+erases what a deletion erases: the texts of the message and of its edits, edits that wait in the
+outbox, refused ones of which the application has not been told. A deletion is final: no entry puts
+the text back, in whatever order entries come.
 """
 
 import operator
@@ -44,8 +44,8 @@ _plain_values: Final = operator.attrgetter(*PLAIN_COLUMNS)
 
 
 def insert(table: str, columns: Sequence[str], conflict: str) -> str:
-    """A statement for many rows, as one array of JSON: each step of SQLite gives the interpreter's
-    lock away, and getting it back from a busy event loop takes longer than the step."""
+    """A statement for many rows, given as one JSON array: each step of SQLite releases the GIL, and
+    getting it back from a busy event loop takes longer than the step."""
     values = ", ".join(f"value->>{at}" for at in range(len(columns)))
     return (
         f"INSERT OR {conflict} INTO {table} ({', '.join(columns)}) "  # noqa: S608
@@ -62,7 +62,7 @@ _ERASE: Final = (
 
 
 class _Batch:
-    """What is to be written together."""
+    """Rows that are written together."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[object, ...]] = []
@@ -72,11 +72,11 @@ class _Batch:
         self.erased: list[Place] = []
         """Entries that the server has erased already."""
         self.suspects: list[Place] = []
-        """Messages that may be known to be deleted before they are known themselves."""
+        """Messages whose deletion may have been stored before the messages themselves."""
 
 
 class KeptEntries(HeldEntries):
-    """Writes inside the transaction of the moment."""
+    """Writes inside the current transaction."""
 
     def __init__(self, database: apsw.Connection) -> None:
         super().__init__(database)
@@ -106,7 +106,7 @@ class KeptEntries(HeldEntries):
             number = self._numbers[chat_id]
             items = job.items
             if number in self._doubted:
-                # What this chat got before has to be there.
+                # The earlier entries of this chat have to be written before the comparison.
                 self._write(batch, own_id, erased)
                 batch = _Batch()
                 items = self._compared(number, job)
@@ -137,7 +137,7 @@ class KeptEntries(HeldEntries):
             amends = (amendment.kind, amendment.amends.target, extra_of(amendment))
             batch.rows.append((*begin, *amends, item.is_deleted, False))
         elif kind_of(item) is None:
-            # What it says would be text that no deletion is known to erase.
+            # Its content is not kept: this client would not know which deletion erases it.
             begin = (*begin[:_CONTENT_AT], "", *begin[_CONTENT_AT + 1 :])
             batch.rows.append((*begin, item.kind, None, None, item.is_deleted, False))
         else:
@@ -202,8 +202,8 @@ class KeptEntries(HeldEntries):
                 erased.setdefault(entry.chat_id, []).append(gone)
 
     def _erase(self, number: int, chat_id: str, target: int, *, by: int) -> Erased | None:
-        """Everything that a deletion erases. Returns the message if it is of another user and was
-        shown until now."""
+        """Erase everything that a deletion erases. Returns the message if it is of another user and
+        was shown until now."""
         database = self._database
         edits = "chat = ?1 AND target = ?2 AND kind = 'edit'"
         shown = database.execute(
@@ -250,7 +250,7 @@ class KeptEntries(HeldEntries):
                 )
 
     def _compared(self, number: int, job: Keep) -> list[Item]:
-        """After a restore: what is really new, while what the server has lost is marked as gone."""
+        """After a restore: returns entries that are really new, and marks lost entries as gone."""
         database = self._database
         row = database.execute(
             "SELECT cursor, doubted_through FROM chats WHERE number = ?", (number,)
@@ -269,7 +269,7 @@ class KeptEntries(HeldEntries):
         erased: list[Place] = []
         for item in job.items:
             if held.get(item.sequence) == item.message_id or (
-                # What is held is more than the server has.
+                # The server's copy is damaged, the one that is held is not.
                 item.is_damaged and item.sequence in held
             ):
                 del held[item.sequence]
@@ -289,8 +289,8 @@ class KeptEntries(HeldEntries):
         return new
 
     def _refold(self, number: int, chat_id: str, gone: Sequence[int]) -> None:
-        """The server has lost these entries: messages that they changed are again what the others
-        make of them. What was deleted stays so."""
+        """The server has lost these entries: compute the messages that they changed again, from the
+        other entries. A deleted message stays deleted."""
         targets = [
             target
             for (target,) in self._database.execute(
@@ -326,8 +326,8 @@ class KeptEntries(HeldEntries):
     def join_page(
         self, chat_id: str, told: Mapping[int, MessageNow]
     ) -> tuple[dict[int, MessageNow], list[Erased]]:
-        """What messages of a page of the server's history are now: what it says, and what is held,
-        whichever is later of each part. A deletion that was not known is carried out."""
+        """The current state of messages on a page of the server's history: of each part the later
+        one of page and store. A deletion that the store did not know is carried out."""
         number = self._numbers.get(chat_id)
         if number is None:
             return dict(told), []

@@ -1,7 +1,7 @@
-"""The state of the socket: when to connect, when to come back, when to give up, when to end. PURE.
+"""The state of the socket: when to connect, when to reconnect, when to give up, when to end. PURE.
 
-It knows nothing of messages. What it returns are effects; its owner forgets what belonged to
-a socket when that is gone.
+It knows nothing of messages. Its methods return effects; its owner forgets what belonged to
+a socket when that socket is gone.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -43,7 +43,8 @@ GONE_AWAY: Final = 1001
 HEARTBEAT_VARIATION: Final = 0.1
 HEARTBEAT_MS_MIN: Final = 100
 LATER_PART: Final = 0.25
-"""Up to this part later than the server said: never earlier, and not all at once."""
+"""A client comes back up to this part later than the server said: never earlier, and not all
+clients at once."""
 _FATAL_CODES: Final = range(4500, 5000)
 _TRY_LATER: Final = frozenset({408, 425, 429})
 
@@ -52,9 +53,9 @@ class Link:
     def __init__(self, options: ClientOptions, random: "Random") -> None:
         self.status = Status(OFFLINE)
         self.is_renewing = False
-        """The token is a new one, and the connection is about to be changed."""
+        """There is a new token, and a connection with it is about to replace this one."""
         self.closing: tuple[str, int] | None = None
-        """Why the server is about to close, and when to come back."""
+        """Why the server is about to close, and after how many ms to come back."""
         self.needs_new_token = False
         self.round_trip_ms: int | None = None
         self._options = options
@@ -63,7 +64,7 @@ class Link:
         self._failures = 0
         self._had_new_token = False
         self._deadline_ms: int | None = None
-        """When the next try is due, or the introduction overdue, or the renewal has to be done."""
+        """When the next try is due, the server's introduction is overdue, or the renewal is due."""
         self._interval_ms = HEARTBEAT_INTERVAL_MS
         self._heartbeat_at_ms: int | None = None
         self._asked: tuple[str, int] | None = None
@@ -76,7 +77,7 @@ class Link:
 
     @property
     def has_socket(self) -> bool:
-        """There is one, or it is being opened."""
+        """A socket is open, or is being opened."""
         return self.status.state not in (OFFLINE, CLOSED)
 
     @property
@@ -86,7 +87,7 @@ class Link:
     # What happens to it.
 
     def start(self, now: Now) -> list[Effect]:
-        """Connect now, if a try is being waited for."""
+        """Connect now, if the next try is still to come."""
         if self.status.state is OFFLINE:
             self._connect(now)
         return self._done()
@@ -112,7 +113,7 @@ class Link:
         return self._done()
 
     def lost(self, now: Now, *, code: int | None, reason: str) -> list[Effect]:
-        """The socket is gone, or never came about. Told again, it means nothing."""
+        """The socket is gone, or could not be opened. A second call does nothing."""
         if not self.has_socket:
             return self._done()
         closing = self.closing
@@ -139,13 +140,13 @@ class Link:
         return self._done()
 
     def ready(self) -> list[Effect]:
-        """Everything is held. Only this ends a row of failures."""
+        """This device holds everything. Only this resets the count of failures."""
         self._failures = 0
         self._set(READY)
         return self._done()
 
     def renew(self, now: Now) -> None:
-        """There is a new token; the connection is changed when `finish_renewal` says so."""
+        """There is a new token; `finish_renewal` changes to a connection with it later."""
         if self.is_established and not self.is_renewing:
             self.is_renewing = True
             self._deadline_ms = now.ms + self._options.renew_grace_ms
@@ -157,10 +158,10 @@ class Link:
         return self._done()
 
     def give_up(self, now: Now, reason: str) -> list[Effect]:
-        """This connection leads nowhere: its end is not waited for."""
+        """Drop a connection that does not work, without waiting for its end."""
         self._effects.append(Disconnect(GONE_AWAY))
         if self.closing is not None:
-            # The server had said why it goes, and died before it went: that counts all the same.
+            # The server said why it closes, and died before it did: its reason counts all the same.
             return self.lost(now, code=None, reason=reason)
         self._wait(now, reason)
         return self._done()
@@ -188,7 +189,7 @@ class Link:
             self._asked = None
 
     def is_due(self, now: Now) -> bool:
-        """The next try is due, or the introduction overdue, or the renewal has to be done."""
+        """The next try is due, the server's introduction is overdue, or the renewal is due."""
         return self._deadline_ms is not None and self._deadline_ms <= now.ms
 
     def is_heartbeat_due(self, now: Now) -> bool:
@@ -227,7 +228,7 @@ class Link:
         self._effects.append(Connect(self._had_new_token))
 
     def _wait(self, now: Now, reason: str, *, told_ms: int = 0, at_least_ms: int = 0) -> None:
-        """Come back later: when the server said, or ever more slowly."""
+        """Reconnect later: when the server said, or after a wait that grows with each failure."""
         self._failures += 1
         if told_ms:
             wait_ms = told_ms + round(told_ms * LATER_PART * self._random.random())
@@ -253,7 +254,7 @@ class Link:
 
 
 def _comes_back(reason: str) -> bool:
-    """A reason that is newer than we are ends no conversation."""
+    """Whether to reconnect after this reason; True if it is newer than this client."""
     try:
         return CLOSE_TABLE[CloseReason(reason)].reconnects
     except ValueError:

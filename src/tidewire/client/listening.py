@@ -28,8 +28,8 @@ _KINDS: Final[dict[str, type[Any]]] = {"refused": model.MessageRefused, "chat": 
 class Events:
     """`async for event in client.events()`. Going on to the next event confirms the last one.
 
-    What is not confirmed comes again in the next run, marked `redelivered`. It ends when the
-    client is closed by the application, and raises ClientClosed if it is closed for a reason.
+    An event that is not confirmed comes again in the next run, marked `redelivered`. The stream
+    ends when the application closes the client, and raises ClientClosed if anything else does.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Events:
 
 
 class Confirmations:
-    """How far the application is done. Written with whatever is written next."""
+    """How far the application has confirmed events. Saved with the next job of the store."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -149,7 +149,7 @@ class Confirmations:
                 self._driver.write(self._write)
 
     def _write(self, tables: Tables) -> None:
-        """On the store's thread. It takes the latest position: one that is confirmed after this
-        has read it finds that nothing is due, and writes again."""
+        """Runs on the store's thread and saves the latest position. A position that is confirmed
+        after this has read finds `_is_due` unset, and starts another write."""
         self._is_due = False
         tables.confirm(self._confirmed or 0)

@@ -1,4 +1,4 @@
-"""What an application is shown: messages, and everything that can happen. PURE."""
+"""The values that an application gets: messages and events. PURE."""
 
 import hashlib
 from collections.abc import Coroutine, Mapping
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from tidewire.client.sent import Sent
 
 NAMES_MAX: Final = 20_000
-"""How many people are remembered by name."""
+"""The largest number of display names that a client remembers."""
 _TEXT_SHOWN: Final = 40
 
 
 class Names:
-    """What people are called, by their ids. One for all messages of a client, so that a message
-    that was read before a name was learned has it too."""
+    """Display names by user id. All messages of a client share one object, so a message that was
+    read before a name became known has that name too."""
 
     __slots__ = ("_by_id",)
 
@@ -41,7 +41,7 @@ class Names:
         return self._by_id.get(user_id)
 
     def learn(self, names: Mapping[str, str]) -> dict[str, str]:
-        """Take names in; those that are new, or other than before."""
+        """Add names; returns those that are new or have changed."""
         known = self._by_id
         news = {one: name for one, name in names.items() if known.get(one) != name}
         known.update(news)
@@ -51,8 +51,8 @@ class Names:
 
 
 class MessageRow(msgspec.Struct, frozen=True, gc=False):
-    """An entry as a row of the store: the columns in their order, and what has become of it if it
-    is a message. `quoted` is the message that it replies to, if that is held."""
+    """An entry as a row of the store: the columns in their order, then `now`, the current state of
+    a message. `quoted` is the message that it replies to, if the store has it."""
 
     position: int
     chat_id: ChatId
@@ -79,8 +79,8 @@ class MessageRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChangeRow(msgspec.Struct, frozen=True):
-    """An entry that amends a message: the row of that one, if it is held, and what it was before
-    and after. If it is deleted by now, it was deleted to both."""
+    """An entry that amends a message: the row of that message, if the store has it, and its state
+    before and after the entry. If the message is deleted by now, both are the deleted state."""
 
     entry: MessageRow
     message: MessageRow | None
@@ -100,7 +100,7 @@ def entry_of(row: MessageRow) -> Entry:
 
 
 class Acts(Protocol):
-    """What can be done to a message; its chat does it."""
+    """The operations on a message; its chat carries them out."""
 
     def edit(
         self, message: "Message", text: str, *, base: int | None = None
@@ -113,8 +113,8 @@ class Acts(Protocol):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of a chat, as it was at the moment in which it was asked for. Its `tick` is that of
-    the moment in which it is looked at."""
+    """A message of a chat, as it was when the application asked for it. Its `tick` is computed anew
+    each time it is read."""
 
     chat_id: ChatId
     sequence: int
@@ -136,21 +136,21 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     quoted: "Message | None" = None
     """That message, if this device holds it."""
     mentions: tuple[UserId, ...] = ()
-    """User ids of the members who are meant; `@all` stands for all of them."""
+    """User ids of the members whom the message mentions; `@all` stands for all of them."""
     now: MessageNow = AS_WRITTEN
-    """What has become of it, each part with the sequence of the entry that it is of."""
+    """The current state; each part has the sequence of the entry that set it."""
     replica: Replica | None = None
     names: Names | None = None
     acts: Acts | None = None
 
     @property
     def sender_name(self) -> str | None:
-        """What its author is called; None while that is not known."""
+        """The author's display name; None while it is not known."""
         return None if self.names is None else self.names.get(self.sender_id)
 
     @property
     def created_at(self) -> datetime:
-        """When the server stored it, in UTC. For people: the order is that of `sequence`."""
+        """When the server stored it, in UTC. For display only: `sequence` gives the order."""
         return datetime.fromtimestamp(self.created_at_ms / 1000, tz=UTC)
 
     @property
@@ -159,12 +159,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reactions(self) -> tuple[Reaction, ...]:
-        """Each has `emoji`, `count`, `is_own` and `users`: ids of some of those who have it."""
+        """Each has `emoji`, `count`, `is_own` and `users`: ids of some of the users who reacted."""
         return self.now.shown_reactions
 
     @property
     def tick(self) -> Tick | None:
-        """What stands beside it; None beside messages of others."""
+        """The tick of an own message; None for messages of others."""
         if not self.is_own:
             return None
         return Tick.SENT if self.replica is None else self.replica.tick(self.sequence)
@@ -191,7 +191,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return self.acts
 
     def __repr__(self) -> str:
-        # The beginning of the text: enough to know it again, and no log gets all of it.
+        # Only the beginning of the text: enough to recognise it, and no log gets all of it.
         by = self.sender_name or self.sender_id
         shown = "deleted" if self.is_deleted else _short(self.text)
         return f"Message(#{self.sequence} of {self.chat_id}, by {by}: {shown})"
@@ -211,8 +211,8 @@ def message_of(
     now: MessageNow | None = None,
     quoted: Message | None = None,
 ) -> Message:
-    """A message of the store, or of the server's history; of the latter `own_id` tells the own.
-    `now` stands in for what the source says has become of it."""
+    """Make a message from a row of the store or from the server's history; for the latter `own_id`
+    tells which messages are own ones. `now` replaces the state that the source has."""
     said: Entry | MessageView | None = None
     if isinstance(source, MessageRow):
         is_own, is_gone = bool(source.is_own), bool(source.is_gone)
@@ -236,7 +236,7 @@ def message_of(
         created_at_ms=parse_time_ms(source.created_at) or 0,
         is_own=is_own,
         is_gone=is_gone,
-        # A message has at least one byte: only a damaged or deleted one is without any.
+        # A message has at least one byte, so an empty one is damaged or deleted.
         is_damaged=not text and not is_deleted,
         is_deleted=is_deleted,
         reply_to=None if said is None else said.reply_to,
@@ -250,7 +250,7 @@ def message_of(
 
 
 def with_now(message: Message, now: MessageNow) -> Message:
-    """The message as it is after some changes. What it was before the first one is not known."""
+    """The message in a later state. There is no way back: it keeps no text from before an edit."""
     is_deleted = message.is_deleted or now.is_deleted
     text = message.text if now.content is None else now.content
     return msgspec.structs.replace(
@@ -264,9 +264,10 @@ def with_now(message: Message, now: MessageNow) -> Message:
 
 
 def reply_id(own_id: str, message: Message, part: int = 0) -> ClientMessageId:
-    """The id of our reply to a message: always the same one, in the form of a UUIDv4.
+    """The `client_message_id` of our reply to a message: always the same, in the form of a UUIDv4.
 
-    Who replies is in it, because two may reply to one message; `part` tells several replies apart.
+    It depends on our own id, because two users may reply to one message; `part` tells several
+    replies of one user apart.
     """
     text = f"tidewire-reply\n{own_id}\n{message.chat_id}\n{message.message_id}\n{part}"
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -276,7 +277,7 @@ def reply_id(own_id: str, message: Message, part: int = 0) -> ClientMessageId:
     )
 
 
-# Events. Those with a position are stored, and come again until they are confirmed.
+# Events. One with a position is stored, and comes again until it is confirmed.
 
 FLEETING: Final = 0
 
@@ -285,7 +286,7 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True):
     position: int = FLEETING
     """Its number in the store; 0 if it is not stored, and so never comes again."""
     redelivered: bool = False
-    """An earlier run may have handed it out already, without its being confirmed."""
+    """The application may have got it before, but did not confirm it."""
 
 
 class MessageReceived(_Event, frozen=True, kw_only=True):
@@ -313,13 +314,13 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     is_own: bool
     created_at_ms: int
     text: str = ""
-    """Of an edit: the new text; empty if that is deleted by now."""
+    """Of an edit: the new text; empty if the message is deleted by now."""
     emoji: str | None = None
     """Of a reaction."""
     is_on: bool = True
     """Of a reaction: set, or taken back."""
     count: int = 0
-    """Of a reaction: how many have the emoji after it."""
+    """Of a reaction: how many users have set this emoji after the change."""
     reason: str | None = None
     """Of a deletion."""
     entry: Entry | None = None
@@ -334,8 +335,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return f"Change({self.kind} #{self.sequence}, by {self.sender_name or self.sender_id})"
 
     def applied_to(self, message: Message, own_id: str) -> Message:
-        """The message after this change, for an application that holds messages itself. What was
-        known of it may be older or newer."""
+        """The message after this change, for an application that keeps messages itself. The given
+        message may be older or newer than the change."""
         assert self.entry is not None
         now = fold(message.now, self.entry, UserId(own_id))
         return with_now(message, now)
@@ -344,7 +345,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 def change_of(
     source: MessageRow | MessageView, names: Names | None, own_id: str | None = None
 ) -> Change | None:
-    """An entry that amends a message; None: it does not. `own_id` is for those of the server."""
+    """The change that an entry is; None if it amends no message. A `MessageView` needs `own_id`."""
     if isinstance(source, MessageRow):
         entry, is_own = entry_of(source), bool(source.is_own)
     else:
@@ -369,8 +370,8 @@ def change_of(
 
 class MessageChanged(_Event, frozen=True, kw_only=True):
     """A message was edited or deleted, or got a reaction, here or elsewhere. `before` and `after`
-    are None if this device does not hold the message: it may be older than what it has. If it is
-    deleted by now, neither has a text, so `before` of a deletion has none."""
+    are None if this device does not have the message, for example because it is too old. If the
+    message is deleted by now, neither has a text, so `before` of a deletion has none."""
 
     chat_id: str
     target: int
@@ -381,9 +382,9 @@ class MessageChanged(_Event, frozen=True, kw_only=True):
 
 
 class MessageRefused(_Event, frozen=True, kw_only=True):
-    """A message of ours, or a change of one, was refused for good, or (`code` None) its fate is
-    unknown. A message and an edit stay in the outbox until they are retried or dropped; a deletion,
-    a reaction and what concerns a deleted message do not."""
+    """A message of ours, or a change of one, was refused for good, or (`code` None) it is unknown
+    whether the server has it. A message or an edit stays in the outbox until it is retried or
+    dropped; a deletion, a reaction, and any change of a deleted message do not."""
 
     chat_id: str
     client_message_id: str
@@ -392,7 +393,7 @@ class MessageRefused(_Event, frozen=True, kw_only=True):
     reason: str | None
     kind: EntryKind = EntryKind.MESSAGE
     target: int | None = None
-    """The message that was to be changed."""
+    """The sequence of the message that the change is about; None if this is a message."""
 
     def __repr__(self) -> str:
         return f"MessageRefused({self.chat_id}, {self.code}: {_short(self.text)})"
@@ -400,7 +401,7 @@ class MessageRefused(_Event, frozen=True, kw_only=True):
 
 class ChatUpdated(_Event, frozen=True, kw_only=True):
     """Something happened to a chat: `created`, `renamed`, `member_added`, `member_removed`,
-    `role_changed`, or what a newer server calls it."""
+    `role_changed`, or a name that a newer server uses."""
 
     chat_id: str
     change: str
@@ -410,7 +411,7 @@ class ChatUpdated(_Event, frozen=True, kw_only=True):
 
 
 class TicksMoved(_Event, frozen=True, kw_only=True):
-    """Numbers of a chat moved: ticks, unread count, name. Look at the chat."""
+    """Ticks, unread count or name of a chat have changed. Read them from the chat."""
 
     chat_id: str
 
@@ -440,14 +441,14 @@ Event = (
 
 
 class Fleeting:
-    """Events that are not stored: only the latest of each kind counts, and only so many."""
+    """Events that are not stored: only the latest of each key is kept, `events_max` at most."""
 
     def __init__(self, events_max: int) -> None:
         self._events_max = events_max
         self._events: dict[tuple[str, ...], Event] = {}
 
     def put(self, key: tuple[str, ...], event: Event) -> None:
-        """The latest of its key replaces the one before; the oldest goes if too many."""
+        """Replace the event with the same key; drop the oldest event if there are too many."""
         self._events.pop(key, None)
         self._events[key] = event
         if len(self._events) > self._events_max:

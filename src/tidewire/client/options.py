@@ -1,6 +1,6 @@
-"""What an application may tune about a client, and the waits that follow from it. PURE.
+"""The options of a client that an application may set, and the waits computed from them. PURE.
 
-Nothing here passes `domain.limits`.
+No option exceeds `domain.limits`.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from random import Random
 
 VARIATION: Final = 0.25
-"""Each wait is this part longer or shorter, so that not all clients come back at once (CL-06)."""
+"""Each wait is up to this part longer or shorter, so that clients do not all come back at once
+(CL-06)."""
 
 _SECOND_MS: Final = 1_000
 _DAY_MS: Final = 24 * 3_600 * _SECOND_MS
@@ -29,7 +30,7 @@ class ClientOptions:
     """How long to wait after the first failure; it doubles with each further one."""
 
     backoff_ms_max: int = 30 * _SECOND_MS
-    """The longest wait. Every wait is varied by a quarter either way."""
+    """The longest wait. Every wait is varied by up to a quarter either way."""
 
     handshake_ms_max: int = 20 * _SECOND_MS
     """How long connecting may take, until the server has introduced itself."""
@@ -38,7 +39,7 @@ class ClientOptions:
     """How long an answer may take; after that the connection is given up."""
 
     renew_grace_ms: int = 5 * _SECOND_MS
-    """How long a connection whose token ends soon waits for its answers before it is changed."""
+    """How long a connection whose token ends soon waits for its answers before it is replaced."""
 
     # Receiving.
 
@@ -56,21 +57,22 @@ class ClientOptions:
     """How many messages may be on their way to the disk; beyond it nothing more is read."""
 
     gap_grace_ms: int = 200
-    """How long a gap may be open before it is asked for, while the answer to an own message may
-    still fill it."""
+    """How long to wait before a gap is synced, while the answer to an own message may still fill
+    it."""
 
     ack_messages: int = 10
-    """After how many stored messages of a chat the server is told, whenever it was told last."""
+    """After so many stored messages a chat is acknowledged, however recent the last one was."""
 
     ack_direct_ms: int = 250
     """The least time between two acknowledgements of a direct chat with fewer messages. The first
     one after a pause leaves at once: the other sees the second tick."""
 
     ack_ms: int = 5 * _SECOND_MS
-    """The same in a group, where many acknowledge each message. No acknowledgement waits longer."""
+    """The same in a group, where many acknowledge each message. Only acknowledgements of own
+    messages wait longer."""
 
     ack_interval_ms: int = 50
-    """The least time after a full bundle of acknowledgements; less after a smaller one."""
+    """The least time after a full bundle of acknowledgements; it is shorter after a smaller one."""
 
     ack_frames_max: int = 20
     """How many acknowledgements a bundle has."""
@@ -82,7 +84,7 @@ class ClientOptions:
 
     window: int = 1
     """How many messages of a chat are on their way at once. After a refusal all of them are sent
-    again, in the order of writing; one that is given up is passed over by those after it."""
+    again, in the order of writing; if one is given up, those after it are sent without it."""
 
     sends_max: int = 64
     """How many messages of all chats together are on their way at once."""
@@ -91,8 +93,8 @@ class ClientOptions:
     """How often a message is sent again after an error of the server itself."""
 
     fate_ms_max: int = 6 * _DAY_MS
-    """A message that left longer ago and whose fate is unknown is not sent again by itself: a
-    server may have forgotten by now that it has it."""
+    """A message that left longer ago and whose fate is unknown is not sent again automatically: a
+    server that has stored it may not recognise its id any more."""
 
     # The application.
 
@@ -112,7 +114,7 @@ class ClientOptions:
 
 
 def varied(wait_ms: float, random: "Random", variation: float = VARIATION) -> int:
-    """The wait, a random part longer or shorter."""
+    """The wait, made longer or shorter by a random part."""
     return round(wait_ms * (1 - variation + 2 * variation * random.random()))
 
 

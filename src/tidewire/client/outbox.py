@@ -1,19 +1,19 @@
-"""What waits to be sent: in which order, when, how often, and what became of it. PURE.
+"""The entries that wait to be sent: their order, their times, their retries, their outcome. PURE.
 
-An entry is a message, or it amends one: an edit, a deletion, a reaction. Per chat they leave in
+An entry is a message, or it amends one: an edit, a deletion, a reaction. Per chat, entries leave in
 the order in which they were written; by default one is on its way at a time, so that the
 order survives failures. An entry leaves the outbox when it is known to be stored. A message or an
 edit that was refused for good stays as failed, an entry whose fate cannot be found out stays as
-unknown, until the user retries or drops it. Neither holds back what was written after it.
+unknown, until the user retries or drops it. Neither holds back entries that were written after it.
 
-The server stores what a connection sends to a chat in the order of sending: a refusal that may be
-retried takes the later ones along. So after one nothing leaves until all that is on its way has
-been answered; then everything leaves again, in the order of writing. One that is given up is not
-waited for: the next one says so (`is_first`).
+The server stores the entries of a connection for a chat in the order of sending: if it refuses one
+that may be retried, it refuses the later ones too. So after such a refusal nothing leaves until all
+entries on their way are answered; then they leave again, in the order of writing. If one is given
+up, the next one tells the server not to wait for it (`is_first`).
 
-What surely has not left is changed in place (`rewrite`). An amendment of a message whose sequence
-is not known yet names that message by its key (`target_key`) and waits behind it, until the answer
-tells the sequence. If the message is refused for good, its amendments are carried out right here.
+An entry that surely has not left is changed in place (`rewrite`). An amendment of a message whose
+sequence is not known yet names that message by its key (`target_key`) and waits behind it, until
+the answer tells the sequence. If the message is refused for good, its amendments are applied here.
 """
 
 from collections import deque
@@ -61,12 +61,12 @@ UNKNOWN: Final = SendState.UNKNOWN
 
 
 class OutboxEntry(msgspec.Struct, kw_only=True):
-    """One message, or what it `amends`, on its way out.
+    """One message, or a change of one (`amends`), that is to be sent.
 
-    `number` orders the entries. `left_at_ms` is when it may first have left this device, as it is
-    on the disk; None: surely not yet. `is_doubtful`: it left, and the answer was never heard.
-    `is_first`: the server is not to wait for what was refused before it. `base` is an edit's.
-    `target_key`: the entry of the outbox that is amended, while its sequence is not known.
+    `number` orders the entries. `left_at_ms` is when it may first have left this device, as noted
+    on the disk; None: surely not yet. `is_doubtful`: it left, and no final answer came.
+    `is_first`: tells the server not to wait for what it refused before. `base` belongs to an edit.
+    `target_key` is the entry of the outbox that it amends, while that one has no sequence yet.
     """
 
     client_message_id: ClientMessageId
@@ -130,10 +130,10 @@ class Refused(msgspec.Struct, frozen=True):
 
     entry: OutboxEntry
     is_rewritten: bool = False
-    """It says less than before, and leaves again."""
+    """Some mentions were removed from the entry, and it leaves again."""
     dropped: Sequence[OutboxEntry] = ()
-    """These are in the outbox no longer. The entry itself is among them if its user has nothing to
-    decide about it."""
+    """Entries that were removed from the outbox. The refused entry is among them if the user has
+    nothing to decide about it."""
 
 
 class _Lane(msgspec.Struct, eq=False):
@@ -146,7 +146,7 @@ class _Lane(msgspec.Struct, eq=False):
     retry_at_ms: int | None = None
     is_held: bool = True
     is_refused: bool = False
-    """One was refused, and what left after it has not been answered yet."""
+    """An entry was refused, and those that left after it are not all answered yet."""
 
 
 class Outbox:
@@ -161,13 +161,13 @@ class Outbox:
         # Lanes that may have something to send, in the order of their turns; a dict keeps it.
         self._ready: dict[ChatId, _Lane] = {}
         self._paused: dict[ChatId, _Lane] = {}
-        # Chats for which the server may wait for an entry that does not come again.
+        # Chats in which the server may wait for an entry that will not be sent again.
         self._given_up: dict[ChatId, None] = {}
         # Amendments of messages whose sequence is not known, by the key of the message.
         self._behind: dict[ClientMessageId, list[OutboxEntry]] = {}
         self.flying_count = 0
         for entry in entries:
-            # Whatever was on its way when that run ended has left, and its answer was lost.
+            # An entry that was on its way when that run ended has left, and its answer was lost.
             entry.is_doubtful = entry.left_at_ms is not None
             if entry.state is FLYING:
                 entry.state = QUEUED
@@ -195,8 +195,8 @@ class Outbox:
             raise OutboxFull(self._options.outbox_max)
 
     def add(self, entry: OutboxEntry) -> bool:
-        """Take in an entry that is on the disk. A chat's first one waits for `release`. False: it
-        has failed, because the message that it amends was given up meanwhile."""
+        """Add an entry that is on the disk. The first entry of a chat waits for `release`. False:
+        it has failed, because the message that it amends was given up meanwhile."""
         assert entry.state is QUEUED
         assert entry.client_message_id not in self._entries
         target = None if entry.target_key is None else self._entries.get(entry.target_key)
@@ -215,8 +215,8 @@ class Outbox:
             self._queue(entry)
 
     def retry(self, client_message_id: ClientMessageId, number: int) -> list[OutboxEntry]:
-        """Send a failed or unknown one again, behind what waits already, and what waits for it
-        behind it. They get numbers from this one on. Nothing: it is not such a one."""
+        """Queue a failed or unknown entry again, behind all that wait already, with its amendments
+        behind it. They are numbered from `number` on. An empty list: there is no such entry."""
         entry = self._entries.get(client_message_id)
         if entry is None or entry.state in (QUEUED, FLYING):
             return []
@@ -229,16 +229,16 @@ class Outbox:
         return again
 
     def drop(self, client_message_id: ClientMessageId) -> list[OutboxEntry]:
-        """Forget one that is not on its way, and what would have changed it. Nothing: there is none
-        such."""
+        """Remove an entry that is not on its way, and its amendments. An empty list: there is no
+        such entry."""
         entry = self._entries.get(client_message_id)
         if entry is None or entry.state is FLYING or (entry.state is QUEUED and entry.is_doubtful):
             return []
         return self._forget_all([entry, *self._behind.get(client_message_id, ())])
 
     def rewrite(self, client_message_id: ClientMessageId, content: str) -> OutboxEntry | None:
-        """Give a message or an edit that surely has not left another text. None: there is none
-        such. It leaves when that is on the disk, as `left_at_ms` says."""
+        """Replace the text of a message or an edit that surely has not left; None: there is none.
+        It may leave when the new text is on the disk; until then `left_at_ms` is None."""
         entry = self._entries.get(client_message_id)
         if entry is None or not entry.has_surely_not_left:
             return None
@@ -247,7 +247,7 @@ class Outbox:
         return entry
 
     def last_edit(self, chat_id: ChatId, target: int | ClientMessageId) -> OutboxEntry | None:
-        """The edit of a message that would be the last one, if it waits here."""
+        """The latest edit of a message in the outbox, if there is one."""
         edits = [
             entry
             for entry in self.entries(chat_id)
@@ -267,7 +267,7 @@ class Outbox:
             self._ready.pop(chat_id, None)
 
     def release(self, chat_id: ChatId) -> None:
-        """The chat is as far as the server: what waits for it may leave."""
+        """The chat is in sync with the server: its entries may leave."""
         lane = self._lanes.get(chat_id)
         if lane is not None:
             lane.is_held = False
@@ -282,9 +282,9 @@ class Outbox:
         return list(self._lanes)
 
     def take(self, now_ms: int, wall_ms: int) -> tuple[list[OutboxEntry], list[OutboxEntry]]:
-        """What leaves now, and what does not leave because only its user can know whether it may.
+        """Take the entries that leave now, and those that do not because only the user can decide.
 
-        What leaves is FLYING from here on.
+        The first ones are FLYING from here on, the others UNKNOWN.
         """
         for lane in [*self._paused.values()]:
             if lane.retry_at_ms is None or lane.retry_at_ms <= now_ms:
@@ -296,7 +296,7 @@ class Outbox:
         room = self._options.sends_max - self.flying_count
         while self._ready and room > 0:
             chat_id, lane = next(iter(self._ready.items()))
-            # Taking turns: one entry a chat, then the chat goes to the end.
+            # Chats take turns: each sends one entry, then goes to the end.
             del self._ready[chat_id]
             entry = lane.queued.popleft()
             if entry.is_doubtful and self._is_too_old(entry, wall_ms):
@@ -316,10 +316,10 @@ class Outbox:
         return leaving, doubtful
 
     def marked(self, entries: Iterable[OutboxEntry], left_at_ms: int) -> list[OutboxEntry]:
-        """It is on the disk that these are about to leave; those of them that still want to."""
+        """The disk has the mark that these are about to leave. Returns those that still have to."""
         leaving: list[OutboxEntry] = []
         for entry in entries:
-            # The connection may have been lost meanwhile, or a page have brought the message.
+            # Meanwhile the connection may have been lost, or a page may have brought the message.
             is_waiting = entry.state is FLYING and entry.client_message_id in self._entries
             if entry.left_at_ms is None and is_waiting:
                 leaving.append(entry)
@@ -333,7 +333,7 @@ class Outbox:
     # What became of it.
 
     def stored(self, client_message_id: ClientMessageId, sequence: int) -> OutboxEntry | None:
-        """It is in the server's store, as an answer or an entry of a page says."""
+        """Remove an entry that the server has stored, as an answer or an entry of a page says."""
         entry = self._entries.get(client_message_id)
         if entry is not None:
             lane = self._lanes.get(entry.chat_id)
@@ -372,11 +372,11 @@ class Outbox:
         after: str | None = None,
         outsiders: Sequence[str] = (),
     ) -> Refused | None:
-        """The server said no. It is tried again if the table of codes says so, else it has failed.
+        """The server refused an entry. It is sent again if the table of codes says so, else it has
+        failed. None: it was not on its way (any more).
 
-        `after`: only because this one was refused before it, which has to be sent again first.
+        `after`: it was refused only because this earlier one was, which has to be sent again first.
         `outsiders`: those of its mentions that are no members; it is sent again without them.
-        None: it was not on its way (any more).
         """
         entry = self._entries.get(client_message_id)
         if entry is None or entry.state is not FLYING:
@@ -387,14 +387,14 @@ class Outbox:
         is_rewritten = code == ErrorCode.INVALID_MENTION and _mention_less(entry, outsiders)
         dropped: Sequence[OutboxEntry] = ()
         if is_rewritten:
-            # It was refused, so no answer is missing: it has not left as it is now.
+            # It was answered, and in its new form it has not left yet.
             entry.state, entry.left_at_ms = QUEUED, None
             self._requeue(lane, [entry])
         elif not self._may_retry(entry, code):
             entry.state, entry.code, entry.reason = FAILED, code, reason
             if is_retryable(code):
                 self._given_up[entry.chat_id] = None
-                # What left after it is being refused because of it, and goes first.
+                # The server refuses those that left after it, and they have to go first.
                 lane.is_refused = bool(lane.flying)
             dropped = self._gave_up(entry)
         else:
@@ -408,8 +408,8 @@ class Outbox:
         return Refused(entry, is_rewritten, dropped)
 
     def _gave_up(self, entry: OutboxEntry) -> list[OutboxEntry]:
-        """An entry has failed: what is of no more use goes. The server does not have a message that
-        it refused, so what waits to change it is done here."""
+        """An entry has failed: remove entries that have no effect any more. The server does not
+        have a message that it refused, so amendments that wait for it are applied here."""
         behind = list(self._behind.get(entry.client_message_id, ()))
         is_over = not entry.has_text
         if entry.amends is not None and entry.code == ErrorCode.MESSAGE_DELETED:
@@ -423,7 +423,7 @@ class Outbox:
         return self._forget_all([*behind, entry] if is_over else behind)
 
     def _pause(self, lane: _Lane, now_ms: int, retry_after_ms: int, *, is_failure: bool) -> None:
-        """Nothing leaves for this chat for a while, each time for longer."""
+        """Let nothing leave for this chat for a while, longer after each failure."""
         lane.failures += is_failure or not lane.failures
         wait_ms = backoff_ms(lane.failures, self._random, self._options)
         if is_failure or lane.retry_at_ms is None:
@@ -431,7 +431,7 @@ class Outbox:
         self._paused[lane.chat_id] = lane
 
     def _is_coming(self, lane: _Lane, client_message_id: str) -> bool:
-        """Whether the one that the server waits for is on its way, or will be."""
+        """Whether the entry that the server waits for is on its way, or waits to be sent."""
         key = ClientMessageId(client_message_id.lower())
         return key in lane.flying or any(one.client_message_id == key for one in lane.queued)
 
@@ -465,7 +465,7 @@ class Outbox:
     def _queue(self, entry: OutboxEntry) -> None:
         target = None if entry.target_key is None else self._entries.get(entry.target_key)
         if target is not None and target.state is UNKNOWN:
-            # It waits beside the lane: its message goes out again when the user says so.
+            # It stays out of the lane: its message is sent again only if the user retries it.
             return
         lane = self._lanes.get(entry.chat_id)
         if lane is None:
@@ -483,7 +483,7 @@ class Outbox:
     def _consider(self, lane: _Lane) -> None:
         is_ready = (
             lane.queued
-            # What amends a message on its way waits for that one's answer.
+            # An amendment of a message that is on its way waits for the message's answer.
             and lane.queued[0].target_key is None
             and not lane.is_held
             and lane.retry_at_ms is None
@@ -530,7 +530,7 @@ class Outbox:
 
 
 def name_target(entry: OutboxEntry, sequence: int) -> None:
-    """The sequence of what an entry amends has become known."""
+    """Set the sequence of the message that an entry amends, now that it is known."""
     assert entry.amends is not None
     entry.amends = replace(entry.amends, target=sequence)
     entry.target_key = None

@@ -1,7 +1,7 @@
-"""Who wrote, and what chats are called: asked for in the background, kept in the store.
+"""The names of users and chats: fetched in the background, kept in the store.
 
-The socket tells ids alone. What is asked for over REST is learned once, and a client that is not
-connected shows what it learned before. A caller waits for a name for a moment at most.
+The socket sends only ids. A name is fetched over REST once, and a client that is not connected
+shows the names that it fetched before. A caller waits for a name for a moment at most.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from tidewire.wire.rest_models import ChatView, Envelope, UserView
 WAIT_S_MAX: Final = 2.0
 """How long a caller that wants to show a name waits for it."""
 ONE_BY_ONE_MAX: Final = 5
-"""So many chats without a name are asked for one by one; if there are more, all are listed."""
+"""Up to so many chats without a name are fetched one by one; if there are more, all are listed."""
 USERS_MAX: Final = 20
-"""How many who are in a chat no longer are asked for at a time."""
+"""How many users who are not in a chat any more are looked up at a time."""
 
 
 class People:
@@ -35,7 +35,7 @@ class People:
         self._driver = driver
         self._rest = rest
         self._list_chats = list_chats
-        # Chats and people that were asked for on this connection: not again and again.
+        # Chats and users that were asked for on this connection, and are not asked for again.
         self._asked: set[str] = set()
         self._nameless: dict[ChatId, Replica] = {}
         self._task: asyncio.Task[None] | None = None
@@ -43,7 +43,7 @@ class People:
         driver.on_ready = self._connected
 
     async def load(self) -> None:
-        """Take up what earlier runs learned."""
+        """Load the names that earlier runs have stored."""
         self.names.learn(await self._driver.store.do(lambda tables: tables.names()))
 
     # Chats.
@@ -108,13 +108,13 @@ class People:
     # People.
 
     def take(self, names: dict[str, str]) -> None:
-        """Names that were just told."""
+        """Add names that the server has just sent."""
         news = self.names.learn(names)
         if news:
             self._driver.write(lambda tables: tables.save_names(news))
 
     async def know(self, messages: Iterable[MessageRow]) -> None:
-        """Learn who wrote these, if the server can be asked, for a moment at most."""
+        """Fetch the names of the authors, if the server can be asked, for a moment at most."""
         senders: dict[str, list[str]] = {}
         for one in messages:
             senders.setdefault(one.chat_id, []).append(one.sender_id)
@@ -126,7 +126,7 @@ class People:
                     await self.learn(chat_id, user_ids)
 
     def unknown(self, user_ids: Iterable[str]) -> list[str]:
-        """Those whose names are missing, and were not asked for on this connection."""
+        """Users whose names are missing and were not asked for on this connection."""
         return [
             user_id
             for user_id in dict.fromkeys(user_ids)
@@ -135,7 +135,7 @@ class People:
 
     async def learn(self, chat_id: str, user_ids: Iterable[str]) -> bool:
         """Ask for the names that are missing; True if there was something to ask. Without a
-        connection nothing happens, and a name that cannot be had stays unknown."""
+        connection nothing happens, and a name that cannot be fetched stays unknown."""
         missing = self.unknown(user_ids)
         if not missing or self._driver.status.state is not READY:
             return False
@@ -152,7 +152,7 @@ class People:
                     self.take({user_id: found.data.display_name})
                 unasked.discard(user_id)
         finally:
-            # A caller waits for a moment only, and so many are asked for at a time: the others
-            # are asked for when they are wanted again.
+            # A caller waits for a moment only, and at most USERS_MAX are looked up at a time: the
+            # others are asked for when a caller needs them again.
             self._asked -= unasked
         return True

@@ -1,9 +1,9 @@
 """What a device knows of one chat: how far it holds everything, and everyone's positions. PURE.
 
 The chain: an entry continues what is held if `prev_sequence` ≤ cursor < `sequence`. A hole in the
-numbers means nothing; an entry whose predecessor is not held waits, and what is missing is
-fetched. So `offer` always gives out the next part of a complete, ordered prefix. The chain knows
-no kinds of entries; only what is unread does.
+numbers means nothing; an entry whose predecessor is not held waits until the missing entries are
+fetched. So `offer` always returns the next part of a complete, ordered prefix. The chain treats all
+kinds of entries alike; only the unread count depends on the kind.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class ReplicaRecord(msgspec.Struct, kw_only=True):
     start: int = 0
     """Where this device began: older messages are fetched on demand and never count."""
     cursor: int = 0
-    """The end of what is held without a hole. In the store: of what is stored."""
+    """Everything from `start` up to here is held. In the store: everything up to here is stored."""
     head: int = 0
     """The last entry that the server is known to have."""
     delivered: int = 0
@@ -46,26 +46,26 @@ class Replica(ReplicaRecord, kw_only=True, eq=False):
 
     waiting_max: int
     stored: int = 0
-    """The end of what is on the disk; at most `cursor`, the end of what was received."""
+    """Everything up to here is on the disk; at most `cursor`, up to which it was received."""
     seen: int = 0
-    """What the application was shown: what a reply written now has seen."""
+    """The last entry that the application got: a message that is sent now says it has seen it."""
     hidden_through: int | None = None
     """The chat is hidden until there is a message above this one; known from the digest."""
     counted_through: int = 0
     """Entries up to here are in `unread` already: messages, and deletions of messages."""
     counts_told: int = 0
-    """How often the server has told what is unread: a change that was worked out for an earlier
+    """How often the server has sent the unread count: a change that was computed for an earlier
     count does not apply to a later one."""
     waiting: dict[int, Item] = {}
     """Entries whose predecessor is missing, by sequence."""
     is_in_doubt: bool = False
-    """The server may have less than is held here: only a sync can tell."""
+    """The server may have fewer entries than this device: only a sync can tell."""
     generation: int = 0
     """Rises when the replica begins again; what is stored for an earlier one does not count."""
     others_through: int = 0
     """The last entry of another user that was received."""
     told_at_ms: int | None = None
-    """When the server was last told what is held."""
+    """When the last acknowledgement was sent."""
     # What this connection has done so far.
     acked: int = 0
     read_told: int = 0
@@ -73,7 +73,7 @@ class Replica(ReplicaRecord, kw_only=True, eq=False):
     is_caught_up: bool = False
     sends_flying: int = 0
     own_through: int = 0
-    """The last own entry that was answered, held here or not yet."""
+    """The last own entry that the server has answered, whether it is held here yet or not."""
 
     def __post_init__(self) -> None:
         self.stored = self.counted_through = self.cursor
@@ -85,7 +85,7 @@ class Replica(ReplicaRecord, kw_only=True, eq=False):
         self.sends_flying = self.own_through = 0
 
     def record(self) -> ReplicaRecord:
-        """What of it is on the disk, or may be written there."""
+        """The part of it that may be written to the disk, with the cursor that is stored there."""
         record = ReplicaRecord(
             **{name: getattr(self, name) for name in ReplicaRecord.__struct_fields__}
         )
@@ -96,16 +96,16 @@ class Replica(ReplicaRecord, kw_only=True, eq=False):
 
     @property
     def is_behind(self) -> bool:
-        """A sync is needed: there are entries that are not held, or there may be a difference."""
+        """A sync is needed: entries are missing here, or may be missing on the server."""
         return self.cursor < self.head or self.is_in_doubt
 
     @property
     def is_own_missing(self) -> bool:
-        """The server has an entry of ours, and one before it is on its way to us."""
+        """The server has an entry of ours, and an entry before it is missing here."""
         return self.own_through > self.cursor
 
     def offer(self, item: Item) -> Sequence[Item]:
-        """Take one entry; what of it and of what waited continues the prefix, in order."""
+        """Add one entry; returns those of it and the waiting ones that continue the prefix."""
         sequence = item.sequence
         if sequence <= self.cursor:
             return ()
@@ -119,9 +119,9 @@ class Replica(ReplicaRecord, kw_only=True, eq=False):
         return [item, *self._continued()] if self.waiting else (item,)
 
     def offer_page(self, items: Sequence[Item], through: int) -> Sequence[Item]:
-        """Take a page that says that it is complete up to `through`; what continues the prefix.
+        """Add a page that says it is complete up to `through`; returns what continues the prefix.
 
-        A page whose own entries are no chain is taken up to its first hole.
+        A page whose own entries are no chain is taken up to the first missing entry.
         """
         cursor = self.cursor
         taken: list[Item] = []
@@ -161,7 +161,7 @@ class Replica(ReplicaRecord, kw_only=True, eq=False):
         self.counted_through = head
         self.waiting.clear()
         self.own_through = 0
-        # Also if there is nothing to fetch, the server's answer tells what it has lost.
+        # Sync even if there is nothing to fetch: the answer tells what the server has lost.
         self.is_in_doubt = True
         self.generation += 1
 
@@ -173,7 +173,7 @@ class Replica(ReplicaRecord, kw_only=True, eq=False):
         self.stop_syncing()
 
     def stop_syncing(self) -> None:
-        """Take what is held for all there is."""
+        """Treat the entries that are held as complete."""
         self.head = self.cursor
         self.is_in_doubt = False
 
@@ -189,7 +189,7 @@ class Replica(ReplicaRecord, kw_only=True, eq=False):
         self.others_delivered = max(self.others_delivered, entry.others_delivered)
         self.others_read = max(self.others_read, entry.others_read)
         if entry.read >= self.read:
-            # A read of ours that the server has not got yet makes its count old news.
+            # Otherwise the server does not know our last read yet, and its count is too old.
             self.read = entry.read
             self.unread = entry.unread
             self.mentions_unread = entry.mentions_unread
@@ -209,8 +209,8 @@ class Replica(ReplicaRecord, kw_only=True, eq=False):
                 self.counts_told += 1
 
     def count_unread(self, items: Sequence[Item], own_id: str) -> list[int]:
-        """Count what was just received, and continues what is held. Returns those deletions that
-        are new to the count: what they take away is for the store to say (`uncount`)."""
+        """Count entries that were just received and continue what is held. Returns the deletions
+        among them that are new to the count: the store finds what they take away (`uncount`)."""
         deletions: list[int] = []
         for item in items:
             if item.sender_id != own_id:
@@ -227,8 +227,8 @@ class Replica(ReplicaRecord, kw_only=True, eq=False):
         return deletions
 
     def uncount(self, sequence: int, *, is_mention: bool) -> bool:
-        """A message of another user was deleted; True if it was unread. A count at its bound says
-        "so many or more", and stays."""
+        """A message of another user was deleted; True if it was unread. A count at its bound means
+        "this many or more", and stays."""
         if sequence <= self.read:
             return False
         if 0 < self.unread < UNREAD_MAX:
@@ -247,7 +247,7 @@ class Replica(ReplicaRecord, kw_only=True, eq=False):
         return True
 
     def tick(self, sequence: int) -> Tick:
-        """What stands beside an own message that the server has."""
+        """The tick of an own message that the server has."""
         return tick(sequence, others_delivered=self.others_delivered, others_read=self.others_read)
 
 
@@ -265,8 +265,8 @@ def first_record(
     name: str | None = None,
     membership_version: int = 0,
 ) -> ReplicaRecord:
-    """A chat that this device hears of for the first time: it holds nothing above `start`, which
-    is where its user had got to on any device, or joined. What is older comes on demand."""
+    """A chat that is new to this device: it holds nothing above `start`, which is the position that
+    the user had reached on any device, or joined at. Older messages are fetched on demand."""
     start = min(start, head)
     return ReplicaRecord(
         chat_id=chat_id,

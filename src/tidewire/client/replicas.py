@@ -1,10 +1,10 @@
 """What this device holds of all chats, and what it is missing. PURE.
 
-Entries come pushed, in pages and as answers to own ones; what continues the prefix of its chat
-goes to the disk, the rest waits while what is missing is asked for. The digest tells the state of
-all chats. It merges, and never overrules: an entry that is older than what is known is ignored, and
-at its end only those chats are gone that were held before it began and were neither listed nor
-changed meanwhile.
+Entries come as pushes, in pages and as answers to own entries. An entry that continues the prefix
+of its chat goes to the disk; the others wait until the missing ones are fetched. The digest tells
+the state of all chats. It is merged and never overrules: an entry of it that is older than what is
+known is ignored, and at its end the user counts as removed only from chats that were held before
+it began and were neither listed nor changed meanwhile.
 
 Every input returns its effects.
 """
@@ -75,31 +75,31 @@ class Replicas:
             self._add(record)
         self.user_id = user_id
         self.is_digest_complete = False
-        """The whole state of all chats was told on this connection."""
+        """This connection has received a whole digest."""
         self._is_live = False
         self._syncs = Syncs(options, random)
-        # The digest: is one coming, from when on is another one wanted, and which chats were held
-        # when it began and were not heard of since.
+        # The digest: whether one is coming, from what time on another one is wanted, and which
+        # chats were held when it began and have not been mentioned since.
         self._is_digest_coming = False
         self._digest_from_ms: int | None = None
         self._unheard: dict[ChatId, None] = {}
-        # Chats that are behind since the connection began: it is ready when none is left.
+        # Chats that have been behind since the connection began: it is ready when none is left.
         self._behind: dict[ChatId, None] = {}
         self._unstored = 0
         self._is_paused = False
 
     @property
     def is_complete(self) -> bool:
-        """Everything that the digest told of is held."""
+        """This device holds everything that the digest listed."""
         return self.is_digest_complete and not self._behind
 
     @property
     def is_full(self) -> bool:
-        """The disk is far behind the network: nothing more is asked for."""
+        """The disk is far behind the network: no more pages are requested."""
         return self._unstored >= self._options.unstored_max
 
     def is_open(self, chat_id: ChatId) -> bool:
-        """Whether what waits for this chat may leave: it is synced, or none of ours to know."""
+        """Whether entries for this chat may leave: it is synced, or by the digest none of ours."""
         replica = self.by_chat.get(chat_id)
         if replica is not None and replica.is_member:
             return replica.is_caught_up
@@ -130,12 +130,12 @@ class Replicas:
     # What to ask for.
 
     def want_digest(self, from_ms: int) -> None:
-        """Something may have been missed: ask, at this time or earlier if that was wanted."""
+        """A push may have been missed: request a digest at this time, or earlier if planned so."""
         if self._digest_from_ms is None or from_ms < self._digest_from_ms:
             self._digest_from_ms = from_ms
 
     def take_digest(self, now_ms: int) -> bool:
-        """Whether to ask for a digest now, one at a time; it counts as asked for then."""
+        """Whether to request a digest now, one at a time; it then counts as requested."""
         is_due = self._digest_from_ms is not None and self._digest_from_ms <= now_ms
         if is_due and not self._is_digest_coming:
             self._expect_digest()
@@ -148,11 +148,11 @@ class Replicas:
         self.want_digest(again_at_ms)
 
     def take_pages(self, now_ms: int) -> list[Replica]:
-        """Chats of which a page is to be asked for now; they count as asked for then."""
+        """Chats of which a page is to be requested now; they then count as requested."""
         return [] if self.is_full else self._syncs.take(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When there is something to ask for."""
+        """When the next request is due."""
         pages_ms = None if self.is_full else self._syncs.next_deadline_ms()
         digest_ms = None if self._is_digest_coming else self._digest_from_ms
         return min((at for at in (pages_ms, digest_ms) if at is not None), default=None)
@@ -165,7 +165,7 @@ class Replicas:
     # What the server says.
 
     def digest(self, payload: ChatDigestPayload, now: Now) -> Effects:
-        """One page of it."""
+        """One page of the digest."""
         effects: Effects = []
         for entry in payload.chats:
             effects += self._listed(entry, now)
@@ -197,13 +197,13 @@ class Replicas:
     def message(self, item: MessagePayload, now: Now) -> Effects:
         replica = self.by_chat.get(item.chat_id)
         if replica is None or not replica.is_member:
-            # A push was missed that told of this chat.
+            # The push that announced this chat was missed.
             self.want_digest(now.ms)
             return []
         return self._keep(replica, replica.offer(item), now)
 
     def own_stored(self, entry: OutboxEntry, ack: SendMessageAckPayload, now: Now) -> Effects:
-        """The server has an entry of ours: it is one of the chat like any other."""
+        """The server has stored an entry of ours: keep it like any other entry of the chat."""
         replica = self.by_chat.get(ack.chat_id)
         if replica is None:
             self.want_digest(now.ms)
@@ -212,7 +212,7 @@ class Replicas:
         if ack.sequence <= replica.cursor:
             if item is None:
                 return []
-            # Of an earlier run, and below where this device began: it is shown all the same.
+            # Sent in an earlier run, and below the start of this device: it is shown all the same.
             self._unstored += 1
             return [Keep(replica, (item,), replica.cursor, replica.generation)]
         replica.own_through = max(replica.own_through, ack.sequence)
@@ -234,7 +234,7 @@ class Replicas:
             replica.is_in_doubt = False
         effects = self._keep(replica, taken, now, is_complete=is_complete, is_page=True)
         if replica.is_behind and replica.cursor == before:
-            # The page brought nothing: ask again later, not at once and for ever.
+            # The page brought nothing: ask again after a wait, not at once in an endless loop.
             self._syncs.failed(replica, now.ms, 0)
         return effects
 
@@ -252,7 +252,7 @@ class Replicas:
         if is_retryable(code):
             self._syncs.failed(replica, now.ms, retry_after_ms)
             return []
-        # It will not get better by asking again; the next digest will tell.
+        # Another request would be refused too; the next digest tells more.
         replica.stop_syncing()
         return self._progress(replica, now)
 
@@ -292,7 +292,7 @@ class Replicas:
     # What the device does.
 
     def adopt(self, record: ReplicaRecord, now: Now) -> Effects:
-        """A chat that was just made or found by other means than the socket."""
+        """Add a chat that was just made or found, but not over the socket."""
         replica = self.by_chat.get(record.chat_id)
         if replica is None:
             replica = self._add(record)
@@ -316,7 +316,7 @@ class Replicas:
             replica.sends_flying -= 1
 
     def stored(self, replica: Replica, through: int, count: int, generation: int) -> Effects:
-        """What a `Keep` asked for is on the disk."""
+        """The store has carried out a `Keep`: its entries are on the disk."""
         self._unstored -= count
         if generation == replica.generation:
             replica.stored = max(replica.stored, through)
@@ -326,7 +326,7 @@ class Replicas:
         return []
 
     def erased(self, keep: Keep, erased: Iterable[Erased]) -> Effects:
-        """Messages that were unread are so no longer, unless the server has counted since."""
+        """Take erased messages out of the unread count, unless the server has counted since."""
         if keep.counts_told != keep.replica.counts_told:
             return []
         return _uncounted(keep.replica, [one for one in erased if one.by in keep.deletions])
@@ -335,7 +335,7 @@ class Replicas:
         return _uncounted(replica, [one for one in erased if one.by > replica.counted_through])
 
     def leave(self, chat_id: ChatId) -> Effects:
-        """The chat is not the user's any more. What is held stays."""
+        """The user is not in the chat any more. What is held stays."""
         replica = self.by_chat.get(chat_id)
         if replica is None:
             return []
@@ -344,7 +344,7 @@ class Replicas:
         self._behind.pop(chat_id, None)
         effects: Effects = [ReplicaChanged(replica)]
         if self.is_digest_complete:
-            # What waits for it is for the server to refuse, not for us (EH-03).
+            # The server has to refuse entries that wait for it, not this client (EH-03).
             effects.append(Release(chat_id))
         return effects
 
@@ -359,7 +359,7 @@ class Replicas:
         is_complete: bool = False,
         is_page: bool = False,
     ) -> Effects:
-        """What continues the prefix goes to the disk; what is behind it is asked for."""
+        """Send entries that continue the prefix to the disk; request those that are missing."""
         effects: Effects = []
         deletions: list[int] = []
         if items:
@@ -386,8 +386,8 @@ class Replicas:
         return effects
 
     def _look_below(self, replica: Replica, items: Sequence[Item], now: Now) -> None:
-        """A deleted message that this device never held may have been unread: only the server can
-        tell."""
+        """Want a digest if a deleted message that this device never held may have been unread: only
+        the server can tell."""
         if any(
             item.kind == EntryKind.DELETE
             and item.target is not None
@@ -397,10 +397,10 @@ class Replicas:
             self.want_digest(now.ms)
 
     def _progress(self, replica: Replica, now: Now) -> Effects:
-        """Ask for what is missing, or let what waits for the chat leave."""
+        """Request missing entries; if there are none, let entries for this chat leave."""
         if replica.is_behind:
             if replica.is_member and self._is_live:
-                # While an answer to an own message is due, it may be what fills the gap.
+                # While an answer to an own message is due, that answer may fill the gap.
                 is_own = replica.is_caught_up and replica.sends_flying > 0
                 self._syncs.want(replica, now.ms + self._options.gap_grace_ms * is_own)
             return []
@@ -426,8 +426,8 @@ def _record_in(update: ChatUpdatePayload, *, start: int) -> ReplicaRecord:
 
 
 def _own_item(entry: OutboxEntry, ack: SendMessageAckPayload, own_id: str) -> SyncItem | None:
-    """An own entry as others get it: what was sent, with the numbers of the answer. None: it has a
-    number that the answer does not tell, so it has to be fetched."""
+    """An own entry as others get it: what was sent, with the numbers of the answer. None: the
+    answer lacks one of its numbers, so the entry has to be fetched."""
     amends = entry.amends
     if amends is None:
         return form_of(SyncItem, ack, entry.body, sender_id=own_id)

@@ -1,4 +1,4 @@
-"""Which questions of a connection are open, and until when an answer is waited for. PURE."""
+"""The open requests of a connection, and the timeouts of their answers. PURE."""
 
 from typing import Final, TypeVar
 
@@ -14,7 +14,7 @@ S = TypeVar("S")
 
 
 class Requests:
-    """What was asked on this connection and is not answered."""
+    """The requests of this connection that are not answered yet."""
 
     def __init__(self, answer_ms_max: int) -> None:
         self._answer_ms_max = answer_ms_max
@@ -27,13 +27,13 @@ class Requests:
         return str(self._made)
 
     def ask(self, subject: Subject, now: Now) -> str:
-        """The id of a new request."""
+        """Open a request; returns its id."""
         request_id = self.new_id()
         self._open[request_id] = (subject, now.ms + self._answer_ms_max)
         return request_id
 
     def answered(self, request_id: str | None, kind: type[S]) -> S | None:
-        """What this is the answer to, if it is one to a request of this kind."""
+        """Close the request that this answers, if it is of this kind; returns its subject."""
         subject, _ = self._open.get(request_id or "", (None, 0))
         if subject is None or not isinstance(subject, kind):
             return None
@@ -41,7 +41,7 @@ class Requests:
         return subject
 
     def digest_answered(self) -> None:
-        """The digest may come unasked and in pages, so its request's id tells nothing."""
+        """Close requests for a digest. It may come unasked and in pages, so ids tell nothing."""
         for request_id, (subject, _) in list(self._open.items()):
             if subject is DIGEST:
                 del self._open[request_id]
@@ -50,5 +50,5 @@ class Requests:
         self._open.clear()
 
     def next_deadline_ms(self) -> int | None:
-        """Until when the first answer has to be here."""
+        """When the first answer is overdue."""
         return next((expires_at_ms for _, expires_at_ms in self._open.values()), None)

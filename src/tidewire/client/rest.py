@@ -32,7 +32,8 @@ USER_AGENT: Final = f"tidewire-python/{__version__}"
 class Rest:
     def __init__(self, url: str, *, ssl_context: ssl.SSLContext | None) -> None:
         self._url = url + "/api/v1"
-        # Without TLS there is nothing to verify, and making a context takes longer than asking.
+        # Without TLS there is nothing to verify, and making an SSL context takes longer than a
+        # request.
         self._verify: ssl.SSLContext | bool = url.startswith("https:") and (ssl_context or True)
         self._http: httpx.AsyncClient | None = None
         self.headers: dict[str, str] = {}
@@ -55,9 +56,9 @@ class Rest:
         is_public: bool = False,
         is_once: bool = False,
     ) -> T:
-        """Ask, and decode the answer. What is safe to repeat is repeated a few times.
+        """Send a request and decode the answer. If it is safe to repeat, it is tried a few times.
 
-        `is_once`: a key makes the server carry this out once, however often it is asked. Raises
+        `is_once`: a key makes the server carry this out once, however often it is sent. Raises
         RefusedByServer and ServerUnreachable.
         """
         headers = dict(self.headers)
@@ -97,7 +98,7 @@ class Rest:
         headers: Mapping[str, str],
     ) -> T:
         if "httpx" not in sys.modules:
-            # Loaded when it is needed, and beside the loop: it takes longer than all of ours.
+            # Imported when it is needed, in a thread: that takes longer than all imports of ours.
             await asyncio.to_thread(importlib.import_module, "httpx")
         import httpx
 
@@ -131,7 +132,7 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 def _is_of_the_token(refusal: RefusedByServer) -> bool:
-    """A wrong password in a request with a good token is 401 too, and no other token helps."""
+    """Whether a new token may help; a wrong password in a request with a good token is 401 too."""
     return refusal.status == 401 and refusal.reason != ErrorCode.INVALID_CREDENTIALS
 
 

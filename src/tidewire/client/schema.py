@@ -1,8 +1,8 @@
-"""The file of a client's store: who may open it, its tables, and how an older one gets them.
+"""The file of a client's store: who may open it, its tables, and the migration of an older one.
 
-A store is of one form, its `user_version`. A new one gets every step in turn, an older one those
-that it lacks, in the transaction that opens it: a crash leaves the old form or the new one. A newer
-one is refused.
+A store has a schema version, its `user_version`. A new store gets every step in turn, an older one
+the steps that it lacks, in the transaction that opens it: after a crash it has the old version or
+the new one. A newer version is refused.
 """
 
 import os
@@ -95,12 +95,12 @@ SCHEMA_VERSION: Final = len(_steps())
 
 
 def connect(path: str) -> apsw.Connection:
-    """The file, new or old, held by us alone. Raises StoreUnusable."""
+    """Open the file, new or old, for this process alone. Raises StoreUnusable."""
     is_file = path != MEMORY
     try:
         if is_file:
-            # The tokens are in here: no other user may read it, from its first instant on. A file
-            # that is there is not opened: closing it would give away the locks on it.
+            # The tokens are in here: no other user may read the file, from its first instant on. A
+            # file that exists is not opened: closing it would release our locks on it.
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             Path(path).chmod(0o600)
@@ -114,7 +114,7 @@ def connect(path: str) -> apsw.Connection:
         database.execute("PRAGMA wal_autocheckpoint = 4000")
         database.execute("PRAGMA temp_store = memory")
         database.execute("PRAGMA trusted_schema = OFF")
-        # What was deleted is not to be found in free space.
+        # Deleted data must not stay in the free space of the file.
         database.execute("PRAGMA secure_delete = ON")
         database.execute("BEGIN EXCLUSIVE")
         _make_schema(database, path)

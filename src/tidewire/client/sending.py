@@ -1,7 +1,7 @@
-"""What the application sends: into the outbox on the disk, changed there, sent again or dropped.
+"""Puts what the application sends into the outbox on the disk; changes, retries and drops it there.
 
-An edit or a deletion of what surely has not left changes it in place. One of a message whose fate
-is not known waits behind that message, and is told its sequence when the server has.
+An edit or a deletion of a message that surely has not left changes the outbox in place. If the
+message may have left, the change waits behind it, and gets its sequence once the server tells it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ANY_SEQUENCE: Final = 1
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be sent: a message, or what it `amends`."""
+    """Something to send: a message, or a change of one (`amends`)."""
 
     key: ClientMessageId
     chat_id: ChatId
@@ -71,7 +71,7 @@ class Sending:
         """A new `client_message_id`."""
         self.handles: WeakValueDictionary[str, Sent] = WeakValueDictionary()
         self._number = 0
-        # Not on the disk yet, each with what is done when it is.
+        # Entries that are not on the disk yet, each with a future that is done when it is.
         self._entering: dict[ClientMessageId, tuple[OutboxEntry, asyncio.Future[None]]] = {}
 
     @property
@@ -80,18 +80,18 @@ class Sending:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is waiting to be sent, or on its way; what has failed does not count."""
+        """Nothing waits to be sent or is on its way; failed entries do not count."""
         return not self._entering and not self._outbox.waiting_chats()
 
     def load(self, entries: Iterable[OutboxEntry]) -> None:
-        """Go on counting after these."""
+        """Number new entries after these, which earlier runs left."""
         self._number = max((entry.number for entry in entries), default=0)
 
     # In.
 
     async def send(self, draft: Draft) -> Sent:
-        """Put something into the outbox; returns when it is on the disk. Under a key that was used
-        before nothing is sent: what became of that is returned."""
+        """Put something into the outbox; returns when it is on the disk. If the key was used
+        before, nothing is sent, and the returned handle tells what became of the first one."""
         draft.check()
         driver, key = self._driver, draft.key
         driver.check_open()
@@ -108,7 +108,7 @@ class Sending:
             seen_sequence=draft.seen,
             created_at_ms=now.wall_ms,
             number=self._number,
-            # It may leave as soon as it is written; that saves a second write.
+            # The entry may leave once it is written; marking it here saves a second write.
             left_at_ms=now.wall_ms if driver.status.state is READY else None,
             amends=draft.amends,
             base=draft.base,
@@ -118,7 +118,7 @@ class Sending:
         self.handles[key] = handle
         entered = driver.writing.enter(entry)
         self._entering[key] = entry, entered
-        # A caller that gives up waiting does not take it back.
+        # A caller that gives up waiting does not cancel the send.
         await asyncio.shield(entered)
         return handle
 
@@ -196,7 +196,7 @@ class Sending:
             if pending is not None and pending.state is FAILED:
                 await self.drop(pending.client_message_id)
             elif pending is not None:
-                # What its author saw last is that edit, whose sequence is not known.
+                # The author saw the pending edit last, and its sequence is not known.
                 draft = replace(draft, base=None)
         return await self.send(draft)
 
@@ -229,19 +229,19 @@ class Sending:
         return await self.send(draft)
 
     async def _drop_edits(self, chat_id: ChatId, target: int | ClientMessageId) -> None:
-        """Edits of a message that is deleted now, as far as they surely have not left."""
+        """Drop edits of a message that is deleted now, if they surely have not left."""
         while pending := self._outbox.last_edit(chat_id, target):
             if not await self.drop(pending.client_message_id):
                 return
 
     async def _rewrite(self, key: ClientMessageId, content: str) -> Sent | None:
-        """Change a text in place, if it surely has not left."""
+        """Change the text of an entry in place; None if it may have left."""
         entry = self._outbox.rewrite(key, content)
         if entry is None:
             return None
         handle = self.handle_of(entry)
         handle._rewrite(entry.body)
-        # Before whatever is asked of the store next, that it leaves among it.
+        # Queued before all later jobs of the store, also before the mark that it leaves.
         await self._driver.store.do(lambda tables: tables.save_entries([entry]))
         return handle
 
@@ -276,7 +276,7 @@ class Sending:
             if handle is not None:
                 handle._refuse(ErrorCode.MESSAGE_DELETED, "it was dropped before it was sent")
                 self._driver.waits.changed(entry.client_message_id)
-        # That it was refused may still wait to be written, and would bring it back.
+        # Its refusal may still wait to be written, and would put the entry back.
         self._driver.writing.flush()
         await self._driver.store.do(lambda tables: tables.drop_entries(keys))
         self._driver.waits.changed()
@@ -285,7 +285,7 @@ class Sending:
     # What became of it.
 
     def written(self, written: Written) -> None:
-        """These are on the disk."""
+        """New entries are on the disk: hand them to the core."""
         driver = self._driver
         for entry in written.sends:
             del self._entering[entry.client_message_id]
@@ -297,7 +297,7 @@ class Sending:
                 driver.apply(driver.core.submit(entry, driver.now()))
 
     def settled(self, client_message_id: str, sequence: int) -> None:
-        """The server has it."""
+        """The server has stored an entry."""
         for entry, _ in self._entering.values():
             if entry.target_key == client_message_id:
                 name_target(entry, sequence)
@@ -307,7 +307,7 @@ class Sending:
             self._driver.waits.changed(client_message_id)
 
     def refused(self, entry: OutboxEntry) -> None:
-        """It has failed, or is of no more use."""
+        """An entry has failed, or was dropped because it has no effect any more."""
         handle = self.handles.get(entry.client_message_id)
         if handle is not None and handle.sequence is None:
             handle._rewrite(entry.body)

@@ -1,4 +1,4 @@
-"""A message on its way: what has become of it, and how to wait for more."""
+"""A handle for a message on its way: its state, and waits for the next ones."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 Waiter = tuple["Callable[[], bool]", "asyncio.Future[None]"]
 
 ANYTHING: Final = ""
-"""What waits for this is looked at whenever the state or the outbox changes."""
+"""The key of conditions that are checked whenever the state or the outbox changes."""
 
 
 class Waits:
-    """Conditions that are waited for. Each is looked at when what it depends on changes, which its
-    key names: a chat's id, a message's, or ANYTHING."""
+    """Conditions that callers wait for. Each has a key that names what it depends on, and is
+    checked when that changes: the id of a chat, the id of a message, or ANYTHING."""
 
     def __init__(self, check_open: Callable[[], None]) -> None:
-        """`check_open` raises ClientClosed when there is nothing more to wait for."""
+        """`check_open` raises ClientClosed if the client is closed."""
         self._check_open = check_open
         self._waiters: dict[str, list[Waiter]] = {}
 
     async def until(self, key: str, is_so: Callable[[], bool]) -> None:
-        """Wait until it is so. Raises ClientClosed."""
+        """Wait until `is_so` returns True. Raises ClientClosed."""
         while not is_so():
             self._check_open()
             waiter: Waiter = (is_so, asyncio.get_running_loop().create_future())
@@ -59,7 +59,7 @@ class Waits:
             self.changed(key)
 
     def fail(self, reason: str) -> None:
-        """Nothing more will come."""
+        """The client is closed: check all conditions a last time, and fail the other waits."""
         self.all_changed()
         for waiters in self._waiters.values():
             for _, future in waiters:
@@ -68,16 +68,16 @@ class Waits:
 
 
 class Sent:
-    """A message, or a change of one, that is in the outbox on the disk, or further.
+    """A message, or a change of one, that is in the outbox on the disk, or has left it.
 
-    Each of the waits may be given up (`asyncio.timeout`) without taking it back.
+    A caller may give up each of the waits (`asyncio.timeout`); the message is sent all the same.
     """
 
     client_message_id: str
     chat_id: ChatId
     amends: Amendment | None
-    """What it changes, and how; None for a message. While the sequence of its target is not known,
-    that is 0."""
+    """What it changes, and how; None for a message. Its `target` is 0 if the sequence of the target
+    was not known when the change was made."""
     sequence: int | None
     """Its place in the chat, once the server has stored it."""
     code: str | None
@@ -107,7 +107,7 @@ class Sent:
 
     @property
     def text(self) -> str:
-        """Of a message, or the new one of an edit."""
+        """The text of a message, or the new text of an edit."""
         return self._body.content
 
     @property
@@ -127,8 +127,8 @@ class Sent:
         return Tick.SENT if replica is None else replica.tick(self.sequence)
 
     async def stored(self) -> int:
-        """Wait until the server has it for good; its sequence. `chat.messages()` has it then, too.
-        Raises MessageFailed, FateUnknown and ClientClosed."""
+        """Wait until the server has it for good; returns its sequence. `chat.messages()` has it
+        then, too. Raises MessageFailed, FateUnknown and ClientClosed."""
         waits = self._driver.waits
         await waits.until(
             self.client_message_id, lambda: self.sequence is not None or self._fault is not None
@@ -141,7 +141,7 @@ class Sent:
         return sequence
 
     def _is_held(self, sequence: int) -> bool:
-        """It is among the messages here, or will not be on this connection."""
+        """This device has the entry, or will not get it on this connection."""
         replica = self._replica
         return replica is None or not replica.cursor < sequence <= replica.own_through
 
@@ -158,22 +158,22 @@ class Sent:
         await self._driver.waits.until(self.chat_id, lambda: self.tick in ticks)
 
     async def edit(self, text: str) -> Sent:
-        """Give this message another text: here, if it surely has not left, or by an edit that waits
-        for it. Returns what is on its way now. Raises as `Chat.edit` does."""
+        """Replace the text of this message: in the outbox if it surely has not left, else by an
+        edit that follows it. Returns what is on its way now. Raises as `Chat.edit` does."""
         return await self._driver.sending.edit(self.chat_id, self, text)
 
     async def delete(self) -> Sent:
-        """Take this message back: here, if it surely has not left, or by a deletion that waits for
-        it. Raises as `Chat.delete` does."""
+        """Take this message back: drop it from the outbox if it surely has not left, else send a
+        deletion after it. Raises as `Chat.delete` does."""
         return await self._driver.sending.delete(self.chat_id, self)
 
     async def retry(self) -> bool:
-        """Send a failed one again. False: it is not one."""
+        """Send it again, if it has failed or its fate is unknown; else False."""
         self._fault = self.code = self.reason = None
         return await self._driver.sending.retry(self.client_message_id)
 
     async def drop(self) -> bool:
-        """Forget it. False: it is on its way, or was, and may arrive."""
+        """Remove it from the outbox. False: it is on its way, or was, and may arrive."""
         return await self._driver.sending.drop(self.client_message_id)
 
     # For the driver.

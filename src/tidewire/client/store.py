@@ -1,8 +1,8 @@
-"""The store's thread: what is waiting is done in one transaction, with one sync for all of it.
+"""The store's thread: it does all waiting jobs in one transaction, with one sync for all of them.
 
-A job is a function of `Tables`. While one commit is syncing, the next jobs gather; so many messages
-cost one sync. A job is answered when its transaction is on the disk. If a transaction fails, it
-cannot be known what is on the disk: the store takes nothing more in, and tells every caller.
+A job is a function of `Tables`. While one commit is syncing, the next jobs gather, so one sync
+serves many messages. A job is answered when its transaction is on the disk. If a transaction fails,
+it is unknown what is on the disk: the store takes no more jobs, and every caller gets the error.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ T = TypeVar("T")
 Job = Callable[[Tables], T]
 
 JOBS_MAX: Final = 1_000
-"""In one transaction."""
+"""The largest number of jobs in one transaction."""
 
 
 class Store:
-    """One file, one thread. For `:memory:` there is no thread: a job is done where it is given."""
+    """One file, one thread. For `:memory:` there is no thread: the caller's thread does the job."""
 
     def __init__(self, path: str) -> None:
         """Raises StoreUnusable."""
@@ -49,7 +49,7 @@ class Store:
         return self._tables.position
 
     def do(self, job: Job[T]) -> "asyncio.Future[T]":
-        """Have a job done; the future is done when it is on the disk."""
+        """Queue a job; the future is done when its transaction is on the disk."""
         future: asyncio.Future[T] = self._loop.create_future()
         if self._fault is not None or self._is_closing:
             future.set_exception(
@@ -66,7 +66,7 @@ class Store:
         return future
 
     async def close(self) -> None:
-        """Do what is waiting, and let go of the file."""
+        """Do the waiting jobs, then close the file."""
         if self._is_closing:
             return
         with self._news:
@@ -106,7 +106,7 @@ class Store:
                     try:
                         answers.append((future, job(self._tables)))
                     except ClientError as refusal:
-                        # Said by a job before it wrote anything: for its caller only.
+                        # A job raises this before it writes anything: only its caller gets it.
                         answers.append((future, refusal))
                 self._database.execute("COMMIT")
             except Exception as error:  # noqa: BLE001 - whatever it is, the disk is in doubt

@@ -1,4 +1,4 @@
-"""Which chats want a page of messages, from when on, and how many are asked for at once. PURE."""
+"""Which chats need a page of messages, from when on, and how many are requested at once. PURE."""
 
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,9 @@ class Syncs:
     def __init__(self, options: ClientOptions, random: "Random") -> None:
         self._options = options
         self._random = random
-        # Chats that want a page, and from when on; asked in this order.
+        # Chats that need a page, and from what time on; requested in this order.
         self._wanted: dict[ChatId, tuple[Replica, int]] = {}
-        # None of them before this: what comes with every frame need not look at every chat.
+        # No chat is due before this time, so that not every frame has to look at every chat.
         self._wanted_from_ms = 0
         self._asked: dict[ChatId, None] = {}
         self._failures: dict[ChatId, int] = {}
@@ -27,7 +27,7 @@ class Syncs:
         self._failures.clear()
 
     def want(self, replica: Replica, from_ms: int) -> None:
-        """Ask for a page of this chat, at this time at the earliest. Once is enough."""
+        """Request a page of this chat, at this time at the earliest; only one at a time."""
         chat_id = replica.chat_id
         if chat_id in self._asked:
             return
@@ -40,8 +40,8 @@ class Syncs:
         self._failures.pop(chat_id, None)
 
     def take(self, now_ms: int) -> list[Replica]:
-        """Chats whose page is to be asked for now, as far as the bound allows. They count as asked
-        for until `answered`."""
+        """Chats whose page is to be requested now, as far as the bound allows. They count as
+        requested until `answered`."""
         room = self._options.syncs_max - len(self._asked)
         if room <= 0 or not self._wanted or now_ms < self._wanted_from_ms:
             return []
@@ -66,13 +66,13 @@ class Syncs:
         self._failures.pop(chat_id, None)
 
     def failed(self, replica: Replica, now_ms: int, retry_after_ms: int) -> None:
-        """Ask again later, and not earlier."""
+        """Ask again after a wait, even if an earlier time was planned before."""
         failures = self._failures[replica.chat_id] = self._failures.get(replica.chat_id, 0) + 1
         wait_ms = backoff_ms(failures, self._random, self._options)
         self._put(replica, now_ms + max(wait_ms, retry_after_ms))
 
     def next_deadline_ms(self) -> int | None:
-        """When `take` has something to give, unless something is answered before."""
+        """When `take` may have a chat; None if none waits or the bound is reached."""
         has_room = len(self._asked) < self._options.syncs_max
         return self._wanted_from_ms if self._wanted and has_room else None
 

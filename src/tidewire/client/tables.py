@@ -1,8 +1,8 @@
 """The tables of a client's store: one SQLite file that holds what a device must not lose.
 
-Everything here runs inside a transaction that `store` begins and commits. One process has the file
-at a time. Entries (`held`, `keeping`) and what else happened share one row of numbers, `position`:
-the order in which they were stored, which is the order in which the application gets them.
+Everything here runs inside a transaction that `store` begins and commits. Only one process has the
+file at a time. Entries (`held`, `keeping`) and other events share one series of numbers,
+`position`: the order in which they were stored, and in which the application gets them.
 """
 
 import operator
@@ -22,7 +22,7 @@ from tidewire.domain.messages import Amendment, EntryKind, MessageBody, body_of
 
 _NAME: Final = "name:"
 _AFTER_NAMES: Final = "name;"
-"""The letter after the colon: everything between is a name."""
+"""The semicolon is the character after the colon: every key between the two is that of a name."""
 HAPPENINGS_MAX: Final = 10_000
 """How many events other than entries are kept for an application that does not ask for them."""
 
@@ -34,7 +34,7 @@ _SEND_COLUMNS: Final = tuple(
 )
 _ENTRY_COLUMNS: Final = (*_SEND_COLUMNS, *MessageBody.__struct_fields__)
 _UNMOVED: Final = frozenset({"chat_id", "chat_type", "start", "cursor"})
-"""What of a chat is written when it is new; start and cursor move with entries, or `restart`."""
+"""Columns written only for a new chat; start and cursor move with entries, or `restart`."""
 _RISING: Final = frozenset({"delivered", "read", "others_delivered", "others_read"})
 _SET_CHAT: Final = ", ".join(
     f"{name} = max({name}, value->>{at})" if name in _RISING else f"{name} = value->>{at}"
@@ -53,7 +53,7 @@ DELETE FROM outbox WHERE client_message_id IN {KEYS} AND EXISTS (
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """Something that is no message: a failed send, a change of a chat."""
+    """An event that is no entry: a failed send, a change of a chat."""
 
     position: int
     kind: str
@@ -65,7 +65,7 @@ def _position(event: MessageRow | ChangeRow | EventRow) -> int:
 
 
 class Tables(KeptEntries):
-    """Reads and writes inside the transaction of the moment."""
+    """Reads and writes inside the current transaction."""
 
     def __init__(self, database: apsw.Connection) -> None:
         super().__init__(database)
@@ -94,7 +94,7 @@ class Tables(KeptEntries):
                 )
 
     def names(self) -> dict[str, str]:
-        """What people are called, by their ids, as far as that was learned."""
+        """The known display names, by user id."""
         rows = self._database.execute(
             "SELECT substr(name, ?), value FROM meta WHERE name > ? AND name < ? LIMIT ?",
             (len(_NAME) + 1, _NAME, _AFTER_NAMES, NAMES_MAX),
@@ -117,7 +117,7 @@ class Tables(KeptEntries):
         ]
 
     def save_replicas(self, records: Iterable[ReplicaRecord]) -> None:
-        """Everything but start and cursor: those move with messages, or with `restart`."""
+        """Save everything except start and cursor: those move with entries, or with `restart`."""
         rows: list[tuple[object, ...]] = []
         for record in records:
             number = self._numbers.get(record.chat_id)
@@ -141,8 +141,8 @@ class Tables(KeptEntries):
         self._numbers[record.chat_id] = self._database.last_insert_rowid()
 
     def restart(self, records: Iterable[ReplicaRecord], epoch: str | None) -> None:
-        """Begin these again at their start. What is held stays, until the server has shown whether
-        it still has it."""
+        """Begin these again at their start. Entries that are held stay, until the server has shown
+        whether it still has them."""
         if epoch is not None:
             self.set_meta(epoch=epoch)
         for record in records:
@@ -172,8 +172,8 @@ class Tables(KeptEntries):
     def next_events(
         self, after: int, limit: int
     ) -> tuple[list[MessageRow | ChangeRow | EventRow], int]:
-        """What was stored after a position, in stored order, and up to where an earlier run may
-        have handed it out. It counts as handed out from here on."""
+        """Events that were stored after a position, in stored order, and the last position that may
+        have been handed out before. The events count as handed out from here on."""
         events: list[MessageRow | ChangeRow | EventRow] = [*self.entries_after(after, limit)]
         if self._last_happening > after:
             events += [
@@ -202,8 +202,8 @@ class Tables(KeptEntries):
     # The outbox.
 
     def entries(self) -> list[OutboxEntry]:
-        """The outbox, in its order. What amends a message that was stored since names its sequence;
-        what amends one that is nowhere any more is dropped."""
+        """The outbox, in its order. An amendment of a message that was stored since gets its
+        sequence; an amendment of one that is nowhere any more is dropped."""
         entries = [_entry(row) for row in self._rows(_ENTRY_COLUMNS, "outbox ORDER BY number")]
         waiting = {entry.client_message_id for entry in entries}
         keys = [e.target_key for e in entries if e.target_key and e.target_key not in waiting]
@@ -227,7 +227,7 @@ class Tables(KeptEntries):
         }
 
     def put_entries(self, entries: Sequence[OutboxEntry]) -> dict[str, MessageRow]:
-        """Take entries in. Those that are stored already are returned and not taken in."""
+        """Add entries. Those that the server has stored already are returned and not added."""
         stored = self._own([entry.client_message_id for entry in entries])
         self.save_entries([e for e in entries if e.client_message_id not in stored])
         return stored
@@ -248,7 +248,7 @@ class Tables(KeptEntries):
         )
 
     def drop_entries(self, client_message_ids: Iterable[str]) -> None:
-        """Forget entries, and their texts for good: the server may never tell of a deletion."""
+        """Delete entries, and their texts for good: the server may never send a deletion for it."""
         self._database.execute(
             f"DELETE FROM outbox WHERE client_message_id IN {KEYS}",  # noqa: S608
             (encoded(list(client_message_ids)),),

@@ -25,7 +25,7 @@ FRAME_BYTES_MAX: Final = 8 * 1024 * 1024
 """A page has at most 256 KiB of content; JSON may write a byte as six letters."""
 READ_BUFFER_BYTES: Final = 64 * 1024
 GOODBYE_S_MAX: Final = 1.0
-"""How long a server that we leave may take to say goodbye."""
+"""How long the server may take to answer our close."""
 TEXT: Final = WSMsgType.TEXT
 
 _logger = logging.getLogger("tidewire.client.picows")
@@ -43,17 +43,17 @@ class HandshakeRefused(ClientError):
 
 
 class Unreachable(ClientError):
-    """No connection came about."""
+    """No connection could be opened."""
 
 
 class Socket(WSListener):
-    """One connection. Its end is told once, unless we let go of it ourselves."""
+    """One connection. It reports its end once (`on_end`), unless we let go of it ourselves."""
 
     def __init__(
         self, *, on_frame: Callable[[Received], None], on_end: Callable[[int | None], None]
     ) -> None:
         self.is_batching = False
-        """The server takes arrays: what is sent in one turn of the loop goes together."""
+        """The server takes arrays: frames of one turn of the loop are sent together."""
         self._on_frame = on_frame
         self._on_end = on_end
         self._out: list[bytes] = []
@@ -89,7 +89,7 @@ class Socket(WSListener):
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # picows leaves a socket open whose handshake is cancelled: it ends, and is closed then.
+            # picows leaves a socket open if its handshake is cancelled: let it end, then close.
             self._is_let_go = True
             opening.add_done_callback(_ignore_outcome)
             raise
@@ -98,7 +98,7 @@ class Socket(WSListener):
         except (OSError, TimeoutError, EOFError) as error:
             raise Unreachable(f"the server cannot be reached: {error}") from error
         if not self._was_open:
-            # picows takes a server that hangs up without an answer for one that has answered.
+            # picows reports no error if the server hangs up without an answer.
             raise Unreachable("the server hung up during the handshake")
 
     def send(self, frame: ClientFrame) -> None:
@@ -120,10 +120,10 @@ class Socket(WSListener):
                 self._transport.send(TEXT, message)
 
     def let_go(self, code: int) -> None:
-        """Close it; nothing more is told of it.
+        """Close it; the callbacks are not called any more.
 
-        The server is waited for, and what it still says is read: a socket that is closed with
-        something unread in it is reset, and takes with it what the server has not read yet.
+        The socket stays open until the server closes too, and reads what still comes: a socket that
+        is closed with unread data is reset, and then the server loses what it has not read yet.
         """
         self._is_let_go = True
         transport = self._transport
@@ -139,7 +139,7 @@ class Socket(WSListener):
         return self._transport is None and (self._opening is None or self._opening.done())
 
     async def gone(self) -> None:
-        """Wait until the socket is closed, after `let_go`; not much longer than a goodbye takes."""
+        """Wait until the socket is closed, after `let_go`; at most twice GOODBYE_S_MAX."""
         try:
             async with asyncio.timeout(2 * GOODBYE_S_MAX):
                 if self._opening is not None:
@@ -209,7 +209,7 @@ class _RefusalBody(msgspec.Struct):
 
 
 def _ignore_outcome(task: "asyncio.Task[tuple[WSTransport, WSListener]]") -> None:
-    """No task waits for it any more."""
+    """Fetch the outcome of a task that nothing waits for any more, or asyncio reports it."""
     if not task.cancelled():
         task.exception()
 

@@ -1,4 +1,4 @@
-"""What is to be stored is gathered for a turn of the loop, and goes to the store as one job."""
+"""Gathers what is to be stored in one turn of the loop, and gives it to the store as one job."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from tidewire.domain.ids import ChatId
 
 NUMBERS_DELAY_S: Final = 0.2
-"""How long numbers of chats may wait for other things to be stored with."""
+"""How long changed numbers of a chat wait, so that they can be stored together with other data."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What is on the disk now."""
+    """What one job has written to the disk."""
 
     keeps: Sequence[Keep]
     """Entries, one `Keep` a chat."""
     sends: Sequence[OutboxEntry]
     """Entries of the outbox."""
     known: "Mapping[str, MessageRow]"
-    """Those of the sends that the server had stored in an earlier run, so that they are none."""
+    """Those of `sends` that the server stored in an earlier run, so they are not sent again."""
     erased: "Mapping[ChatId, Sequence[Erased]]"
-    """Messages of others that were shown until now, and are deleted."""
+    """Messages of others that were shown until now and have been deleted."""
 
 
 @dataclass(eq=False, repr=False)
 class Writing:
-    """Everything that one client writes to its store. Is made on the event loop."""
+    """Everything that one client writes to its store. Create it on the event loop."""
 
     store: Store
     own_id: Callable[[], str]
@@ -65,13 +65,13 @@ class Writing:
         self._soon()
 
     def replica(self, replica: Replica) -> None:
-        """Numbers have moved: they are stored with the next thing, or a little later."""
+        """Numbers of a chat have changed: store them with the next job, or after a short delay."""
         self._replicas[replica.chat_id] = replica
         if self._handle is None:
             self._handle = self._loop.call_later(NUMBERS_DELAY_S, self.flush)
 
     def enter(self, entry: OutboxEntry) -> "asyncio.Future[None]":
-        """Put an entry into the outbox; done when it is on the disk."""
+        """Put an entry into the outbox; the future is done when the entry is on the disk."""
         self._entries.append(entry)
         if self._entered is None:
             self._entered = self._loop.create_future()
@@ -79,7 +79,7 @@ class Writing:
         return self._entered
 
     async def flushed(self) -> None:
-        """Wait until everything so far is on the disk, or cannot be."""
+        """Wait until everything so far is on the disk, or the store has failed."""
         self.flush()
         try:
             await self.store.do(_nothing)
@@ -87,7 +87,7 @@ class Writing:
             return
 
     def flush(self) -> None:
-        """Everything that waits goes to the store as one job."""
+        """Give everything that waits to the store, as one job."""
         self._is_soon = False
         if self._handle is not None:
             self._handle.cancel()
@@ -96,7 +96,7 @@ class Writing:
             return
         keeps, writes = _merged(self._keeps), self._writes
         entries, entered = self._entries, self._entered
-        # As they are now: the core goes on while the thread writes.
+        # Copies, because the core goes on changing the replicas while the thread writes.
         records = [replica.record() for replica in self._replicas.values()]
         own_id = self.own_id()
         self._keeps, self._replicas, self._writes = [], {}, []
@@ -106,9 +106,9 @@ class Writing:
             tables.save_replicas(records)
             for one in writes:
                 one(tables)
-            # After those: what a deletion erases may have been written just now.
+            # After the writes: one of them may have written what a deletion has to erase.
             erased = tables.keep(keeps, own_id)
-            # After that: what is sent again may have come back just now.
+            # After `keep`: it may have stored an entry that the application sends again.
             known = tables.put_entries(entries) if entries else {}
             return Written(keeps, entries, known, erased)
 
@@ -134,7 +134,7 @@ class Writing:
 
 
 def _merged(keeps: Sequence[Keep]) -> list[Keep]:
-    """One a chat and generation: all entries in their order, and how far they reach."""
+    """One `Keep` per chat and generation: all entries in their order, and how far they reach."""
     groups: dict[tuple[ChatId, int], list[Keep]] = {}
     for keep in keeps:
         groups.setdefault((keep.replica.chat_id, keep.generation), []).append(keep)
@@ -148,7 +148,7 @@ def _merged(keeps: Sequence[Keep]) -> list[Keep]:
             deletions=[
                 sequence
                 for keep in group
-                # What was found out for an earlier count does not apply to a later one.
+                # Deletions that were found for an earlier count do not apply to a later one.
                 if keep.counts_told == group[-1].counts_told
                 for sequence in keep.deletions
             ],
@@ -159,4 +159,4 @@ def _merged(keeps: Sequence[Keep]) -> list[Keep]:
 
 
 def _nothing(_: Tables) -> None:
-    """A job that is done when all before it are."""
+    """An empty job: it is done when all jobs before it are done."""
