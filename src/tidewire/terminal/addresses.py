@@ -1,4 +1,4 @@
-"""Which chat is meant, and in which file a login is kept. PURE."""
+"""Finds the chat that an argument names, and the file in which a login is kept. PURE."""
 
 import re
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def may_be_username(name: str) -> bool:
 
 
 def choose(name: str, groups: Sequence[Known], *, is_user: bool) -> ById | WithUser:
-    """What a bare name means. Raises InvalidOperation if nothing, or several things."""
+    """The chat that a bare name means. Raises InvalidOperation if there is none, or several."""
     named = [group for group in groups if group.name == name] or [
         group for group in groups if group.name.casefold() == name.casefold()
     ]
@@ -80,8 +80,8 @@ def choose(name: str, groups: Sequence[Known], *, is_user: bool) -> ById | WithU
 
 
 def store_name(url: str, username: str, number: int = 1) -> str:
-    """The file of a login, below a directory: `chat.example.org/alice.db`. What may not stand in a
-    file's name is spelt out, so that two never share one."""
+    """The file of a login, below a directory: `chat.example.org/alice.db`. Characters that a file
+    name may not have are spelt out, so that two logins never share a file."""
     parts = urlsplit(url)
     server = _spelt(parts.netloc + parts.path.rstrip("/"))
     suffix = "" if number == 1 else f"-{number}"
@@ -89,5 +89,5 @@ def store_name(url: str, username: str, number: int = 1) -> str:
 
 
 def _spelt(text: str) -> str:
-    """Lower case, since user names that differ in case only are one user's."""
+    """In lower case, because user names that differ only in case belong to one user."""
     return re.sub(r"[^a-z0-9.-]|^\.", lambda match: f"_{ord(match[0]):02x}", text.lower())

@@ -27,13 +27,13 @@ from tidewire.terminal.window import WINDOW_MAX
 from tidewire.terminal.words import state_words, typing_words
 
 PAINT_S: Final = 0.03
-"""What happens within this time is painted once."""
+"""Changes within this time are painted together."""
 EMPTY: Final = "No chat yet: ^n writes to a person, ^g makes a group."
 CLOSED: Final = "No chat is open: ^↓ opens the next one."
 OLDER: Final = "↑ older messages"
 BEGINNING: Final = "This is the beginning of the chat."
 TYPED_S_MAX: Final = 5.0
-"""How long a key waits for those that were pressed before it."""
+"""How long a key waits for the keys that were pressed before it."""
 NEAR: Final = 3
 """How many lines from an end the next page is loaded."""
 
@@ -70,7 +70,7 @@ class ChatScreen(Screen[None]):
         self._is_first = True
         """No chat was opened so far."""
         self._kept_text = ""
-        """What was being written when an edit began."""
+        """The text that was being written when an edit began."""
         self.head_line = Static("", id="head", markup=False)
         self.chat_list = ChatList(id="chats", markup=False, compact=True)
         self.message_view = MessageView(id="messages")
@@ -124,7 +124,7 @@ class ChatScreen(Screen[None]):
             self.touch()
 
     def touch(self) -> None:
-        """Something is other than painted."""
+        """Something has changed: paint it soon."""
         if not self._is_paint_due:
             self._is_paint_due = True
             self.set_timer(PAINT_S, self._paint)
@@ -132,7 +132,7 @@ class ChatScreen(Screen[None]):
     def _paint(self) -> None:
         self._is_paint_due = False
         if not self.is_attached:
-            # A timer that was set before the end.
+            # The timer was set before the screen ended.
             return
         state = self.state
         self._paint_head()
@@ -162,7 +162,7 @@ class ChatScreen(Screen[None]):
             start(self, self._learn_names, group="names")
 
     def _fitting_top(self, view: MessageView, *, lines_key: str | None, count: int) -> str | None:
-        """What is unread begins at the top only if it does not fit the screen."""
+        """Unread messages begin at the top only if the conversation does not fit the screen."""
         if lines_key == NEW_KEY and count <= view.scrollable_content_region.height:
             return None
         return lines_key
@@ -208,7 +208,7 @@ class ChatScreen(Screen[None]):
 
     @on(MessageView.Moved)
     def look(self) -> None:
-        """What is on the screen has been seen, if the user looks; more may have to be loaded."""
+        """Mark messages on the screen as read if the user looks at it; load more if needed."""
         self._paint_notice()
         view = self.message_view
         if self.is_current and self.app.app_focus:
@@ -243,7 +243,7 @@ class ChatScreen(Screen[None]):
             self.composer.focus()
 
     async def _open_first(self) -> None:
-        """Begin in the chat on top. A new device hears of its chats after the screen is there."""
+        """Open the chat on top. A new device gets its chats only after the screen is there."""
         chats = self.state.listed()
         if self._is_first and chats:
             await self._open(self.state.client.chat(chats[0].chat_id))
@@ -254,7 +254,7 @@ class ChatScreen(Screen[None]):
         composer = self.composer
         is_edit = self.state.editing is not None
         self.state.keep_draft(self._kept_text if is_edit else composer.text)
-        # In one step: what is written for one chat must not be there when another is open.
+        # In one step: the text for one chat must not be there when another chat is open.
         self.state.enter(chat, at=at)
         composer.disabled = False
         self._write(self.state.draft())
@@ -270,7 +270,7 @@ class ChatScreen(Screen[None]):
     # Writing.
 
     def _write(self, text: str) -> None:
-        """Have another text in the line that is being written."""
+        """Replace the text in the composer."""
         composer = self.composer
         with composer.prevent(TextArea.Changed):
             composer.load_text(text)
@@ -316,7 +316,7 @@ class ChatScreen(Screen[None]):
 
     @on(MessageView.Left)
     def _message_left(self) -> None:
-        # A dialog about it has the focus for a while.
+        # A dialog about the chosen message may have the focus for a while.
         if self.is_current and self.state.chosen is not None:
             self.state.chosen = None
             self.touch()
@@ -381,13 +381,13 @@ class ChatScreen(Screen[None]):
     # Keys.
 
     async def _typed_before(self) -> None:
-        """Wait until what was typed before this key is dealt with. A key of the screen overtakes
-        those that are on their way to the line that is being written. Over a slow line many come at
-        once, and what was written to one person would be sent to the next."""
-        # A screen that has failed does not come to it.
+        """Wait until the keys that were typed before this one are handled. A key of the screen
+        overtakes keys that are on their way to the composer. Over a slow line many come at once,
+        and the text for one person would be sent to the next."""
+        # A screen that has failed never handles them.
         with suppress(TimeoutError):
             async with asyncio.timeout(TYPED_S_MAX):
-                # Twice: what a key calls for is a message that comes behind it.
+                # The composer twice: a key may post a message, which is queued behind the key.
                 for pump in (self.composer, self.composer, *self.composer.ancestors):
                     is_done = asyncio.Event()
                     if pump.call_later(is_done.set):
@@ -474,13 +474,13 @@ class ChatScreen(Screen[None]):
 
     async def _members_closed(self, has_left: bool | None) -> None:
         chat = self.state.chat
-        # The server's word that it was left may come later than its answer.
+        # The update that the user has left may come later than the answer to the request.
         if chat is not None and (has_left or not chat.is_member):
             await self._leave_view(chat)
         self._dialog_closed(None)
 
     async def _leave_view(self, left: Chat) -> None:
-        """The open chat is none of ours any more: show another one."""
+        """The user is not in the open chat any more: show another one."""
         others = [one for one in self.state.listed() if one.chat_id != left.chat_id]
         if others:
             await self._open(self.state.client.chat(others[0].chat_id))

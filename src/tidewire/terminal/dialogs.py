@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 HITS_MAX: Final = 50
 EMOJI: Final = ("👍", "❤️", "😂", "🎉", "😮", "😢", "🙏")
-"""Those that are one key away."""
+"""The emoji that the user can choose with one key."""
 HELP: Final = """\
 Enter        send                 ^j   new line in a message
 ↑            edit your last message, where nothing is written yet
@@ -63,11 +63,11 @@ class Dialog(ModalScreen[T], Generic[T]):
         raise NotImplementedError
 
     def fault(self, text: str) -> None:
-        """Say what went wrong; an empty text takes it back."""
+        """Show what went wrong; an empty text clears it."""
         self.query_one("#fault", Static).update(Content(text))
 
     def work(self, act: Callable[[], Awaitable[object]]) -> None:
-        """Do something beside the dialog; what it raises is shown."""
+        """Do something in the background; an error is shown in the dialog."""
 
         async def run() -> None:
             self.fault("…")
@@ -90,7 +90,7 @@ class Dialog(ModalScreen[T], Generic[T]):
 
 
 class Question(Dialog[T], Generic[T]):
-    """A few fields; Enter in the last one acts. What it raises is shown, and one may try again."""
+    """A few fields; Enter in the last one acts. An error is shown, and the user may try again."""
 
     def __init__(
         self, title: str, fields: Sequence[str], act: Callable[[list[str]], Awaitable[T]]
@@ -131,7 +131,7 @@ class Question(Dialog[T], Generic[T]):
             inputs = list(self.query(Input))
             for one in inputs:
                 one.disabled = False
-            # The field that was entered last; the others were taken when they were left.
+            # The last field, in which Enter was pressed; the others were complete before.
             inputs[-1].focus()
         else:
             _ = self.dismiss(result)
@@ -238,8 +238,8 @@ class React(Dialog[str]):
 
 
 class Members(Dialog[bool]):
-    """Who is in a chat. A group can be changed here, by those who may; the server decides. True:
-    the user has left it."""
+    """Who is in a chat. A group can be changed here; the server decides who may do that. The result
+    is True if the user has left it."""
 
     TITLE_TEXT = "People in this chat"
     BINDINGS: ClassVar[list[BindingType]] = [

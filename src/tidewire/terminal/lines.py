@@ -7,7 +7,7 @@
     09:42 alice ↪ Bob: A long message goes on in l…
                 Short (edited)                     ✓✓
 
-A line is a row of spans; a span has a look, and the widget knows what a look is in colours.
+A line is a row of spans; a span has a look, and the widget knows the colours of a look.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A reaction: the emoji, how many have it, and whether the user is among them."""
+    """A reaction: the emoji, how many users have set it, and whether this user is among them."""
 
     emoji: str
     count: str
@@ -66,20 +66,20 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int | None
     tick: Tick | None = None
     note: str | None = None
-    """What there is to say about it: why it failed."""
+    """Shown below the message: why it failed."""
     is_found: bool = False
     is_gone: bool = False
-    """There is no text: what stands in its place is said by us."""
+    """The message has no text: what stands in its place is ours."""
     is_edited: bool = False
     quote: str | None = None
-    """Whom it answers, and what that one said."""
+    """The author and the text of the message that it answers."""
     reactions: tuple[Mark, ...] = ()
     mentions: tuple[str, ...] = ()
-    """Names of those who are meant, as they may stand in the text."""
+    """Names of those whom it mentions, as they may stand in the text."""
     is_mention: bool = False
-    """The user is meant."""
+    """It mentions the user."""
     is_chosen: bool = False
-    """What a key does next is done to this one."""
+    """The keys that act on a message act on this one."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 MARKS: Final[dict[Tick, str]] = TICK_MARKS | {Tick.READ: "✔✔"}
-"""Read is blue, and without colours still another mark than delivered."""
+"""Read is blue; its mark differs from that of delivered, also without colours."""
 MARK_WIDTH: Final = 2
 TIME_WIDTH: Final = 5
 MENTIONED: Final = "@"
@@ -105,8 +105,8 @@ EDITED: Final = "(edited)"
 
 
 def mark_of(tick: Tick | None, *, is_mention: bool = False) -> Span:
-    """What stands at the end of the line of an own message; beside those of others whether the user
-    is meant."""
+    """The mark at the end of a line: the tick of an own message; for a message of others whether it
+    mentions the user."""
     if tick is None and is_mention:
         return Span(MENTIONED.rjust(MARK_WIDTH), Look.MENTION)
     if tick is None:
@@ -123,8 +123,8 @@ def conversation(
     new_after: int | None = None,
     older: str | None = None,
 ) -> list[Line]:
-    """All lines. Above the first message after `new_after` it says that it is new; `older` is the
-    line above everything."""
+    """All lines of the conversation. A rule above the first message after `new_after` says that it
+    is new; `older` is the line above everything."""
     lines: list[Line] = []
     name_width = _name_width(rows, width, measure)
     day = ""
@@ -185,7 +185,7 @@ def _message(
     lines: list[Line] = []
     for number, spans in enumerate(parts):
         gap = text_width - measure("".join(span.text for span in spans)) + 1
-        # Beside the beginning of the text, whatever stands above it.
+        # The mark stands beside the first line of the text, below a quote.
         is_marked = number == len(above)
         mark = mark_of(row.tick, is_mention=row.is_mention) if is_marked else Span(" " * MARK_WIDTH)
         line = (*(indent if number else begin), *spans, Span(" " * max(0, gap)), mark)
@@ -216,7 +216,7 @@ def _text(row: Row, width: int, measure: Measure) -> list[tuple[Span, ...]]:
 
 
 def _highlighted(part: str, names: Sequence[str], look: Look) -> tuple[Span, ...]:
-    """A line of a text in which names of those who are meant stand out."""
+    """A line of a text in which the names of mentioned users are highlighted."""
     spans: list[Span] = []
     rest = part
     while rest:
@@ -238,7 +238,7 @@ def _reactions(row: Row, width: int, measure: Measure) -> list[tuple[Span, ...]]
     lines: list[list[Span]] = []
     used = 0
     for mark in row.reactions:
-        # With brackets: without colours it has to be seen as well which are one's own.
+        # The user's own reactions have brackets, because colours may be missing.
         text = f"{one_line(mark.emoji)} {mark.count}"
         text = cut(f"[{text}]" if mark.is_own else text, width, measure)
         look = Look.OWN_REACTION if mark.is_own else Look.QUIET
@@ -251,18 +251,20 @@ def _reactions(row: Row, width: int, measure: Measure) -> list[tuple[Span, ...]]
     return [tuple(line) for line in lines]
 
 
-# Where one is in it.
+# The position in the conversation.
 
 
 class Anchor(msgspec.Struct, frozen=True):
-    """The line at the top of the screen, by what it belongs to: lines above may come and go."""
+    """The line at the top of the screen, by its row and its place in the row: lines above may come
+    and go."""
 
     key: str
     offset: int
 
 
 def anchor_at(lines: Sequence[Line], top: int) -> Anchor | None:
-    """What is at the top. Lines that stand alone (a day, the rest of the past) may go away."""
+    """The anchor of the top. It skips lines that belong to no message (a day, the line above
+    everything), because they may go away."""
     for index in range(max(0, top), len(lines)):
         if lines[index].sequence or not _stands_alone(lines[index]):
             first = _first(lines, lines[index].key)
@@ -271,7 +273,7 @@ def anchor_at(lines: Sequence[Line], top: int) -> Anchor | None:
 
 
 def top_of(lines: Sequence[Line], anchor: Anchor) -> int | None:
-    """Where that line is now; None: what it belonged to is gone."""
+    """Where that line is now; None if its row is gone."""
     first = _first(lines, anchor.key)
     return None if first < 0 else max(0, first + anchor.offset)
 
@@ -313,22 +315,22 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     is_group: bool = False
     unread: int = 0
     mentions: int = 0
-    """How many of the unread ones mean the user."""
+    """How many of the unread ones mention the user."""
     has_failed: bool = False
     is_open: bool = False
     active_at_ms: int = 0
 
 
 def ordered(chats: Iterable[Listed]) -> list[Listed]:
-    """The newest activity first; the same instant by name, so that nothing jumps about."""
+    """The newest activity first; the same instant by name, so that the order is stable."""
     return sorted(chats, key=lambda chat: (-chat.active_at_ms, chat.name.casefold(), chat.chat_id))
 
 
 def activity(order: Sequence[str], known: Mapping[str, int]) -> dict[str, int]:
-    """When each chat was last active, as far as it can be told.
+    """When each chat was last active, as far as it is known.
 
-    `order` is the server's, newest first; `known` the times of those whose last message is here. A
-    chat between two known ones lies between them.
+    `order` is the server's, newest first; `known` has the times of chats whose last message is
+    here. A chat between two known ones gets a time between theirs.
     """
     times: dict[str, int] = {}
     following = 0

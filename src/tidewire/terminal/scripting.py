@@ -28,7 +28,7 @@ from tidewire.terminal.words import change_line, json_change, json_line, state_w
 
 
 class Stage(StrEnum):
-    """How far a message is to get before `send` ends."""
+    """The stage that a message has to reach before `send` ends."""
 
     STORED = "stored"
     DELIVERED = "delivered"
@@ -38,7 +38,7 @@ class Stage(StrEnum):
 class Outcome(StrEnum):
     REACHED = "reached"
     WAITED_IN_VAIN = "waited in vain"
-    """It is stored; what was asked for did not happen in time."""
+    """It is stored, but did not reach the wanted stage in time."""
     NEVER_LEFT = "never left"
     MAY_ARRIVE = "may arrive"
     """It left, and no answer came; it stays in the outbox."""
@@ -125,7 +125,7 @@ class TailWish:
 
 
 PATIENCE_S: Final = 2.0
-"""After what time it is said that there is no connection."""
+"""After this time `tail` says that there is no connection."""
 READY_S: Final = 20.0
 """How long a connection may take if the chat is not to be followed."""
 PAGE: Final = 100
@@ -133,7 +133,7 @@ PAGE: Final = 100
 
 @dataclass(eq=False, repr=False)
 class Tail:
-    """Prints a chat and goes on. `show` gets lines for stdout, `tell` what is said about it."""
+    """Prints a chat and follows it. `show` gets lines for stdout, `tell` gets remarks about it."""
 
     client: Client
     wish: TailWish
@@ -144,7 +144,7 @@ class Tail:
         self._last = 0
 
     async def run(self, chat_text: str) -> None:
-        """Ends by itself only if it is not to follow. Raises ClientError."""
+        """Print the chat; this ends by itself only if it does not follow. Raises ClientError."""
         client, wish = self.client, self.wish
         await self._ready()
         chat = await find_chat(client, chat_text)
@@ -153,7 +153,7 @@ class Tail:
             if wish.lines:
                 held = chat.last_sequence
                 self._print(await chat.history(limit=wish.lines))
-                # They are as they are now: what has changed them is not news.
+                # The messages are printed in their current state: past changes are not news.
                 self._last = max(self._last, held)
         else:
             await self._print_after(chat, wish.since)
@@ -161,7 +161,7 @@ class Tail:
             await self._follow(chat)
 
     async def _ready(self) -> None:
-        """Everything that the server has comes first; who follows may wait for a server."""
+        """Wait until everything that the server has is here; without a limit if it follows."""
         patience_s = PATIENCE_S if self.wish.is_following else READY_S
         try:
             async with asyncio.timeout(patience_s):
@@ -174,7 +174,7 @@ class Tail:
             await self.client.ready()
 
     async def _print_after(self, chat: Chat, since: int) -> None:
-        """What was said and changed since, in order. The messages are as they are now."""
+        """Print messages and changes since then, in order. The messages are as they are now."""
         self._last = since
         changes = await chat.changes(after=since, limit=PAGE)
         while page := await chat.history(after=self._last, limit=PAGE):
@@ -187,7 +187,7 @@ class Tail:
     async def _print_changes(
         self, chat: Chat, changes: list[Change], before: int | None
     ) -> list[Change]:
-        """Print those before a message; the rest, or the next page of them."""
+        """Print the changes before a message; returns the rest, or the next page of them."""
         while changes and (before is None or changes[0].sequence < before):
             change = changes.pop(0)
             self._print_change(change, chat.chat_id)
@@ -207,7 +207,7 @@ class Tail:
                         self._print_change(event.change, chat.chat_id)
                 case StatusMoved():
                     state = event.status.state
-                    # Only that it is gone and that it is back, not each try in between.
+                    # Only that the connection is gone or back, not each try in between.
                     wanted = ConnectionState.READY if is_away else ConnectionState.OFFLINE
                     if state is wanted:
                         is_away = not is_away
@@ -238,7 +238,7 @@ class Tail:
 
 
 async def find_chat(client: Client, text: str) -> Chat:
-    """The chat that is meant; a direct chat is made if there is none. Raises ClientError and
+    """The chat that a text names; a direct chat is made if there is none. Raises ClientError and
     InvalidOperation."""
     address = addresses.parse_address(text)
     if isinstance(address, addresses.ByName):
@@ -253,7 +253,7 @@ async def _choose(client: Client, name: str) -> addresses.ById | addresses.WithU
     try:
         chats = await client.chats()
     except ServerUnreachable:
-        # What this device knows has to do.
+        # Without the server, use the chats that this device knows.
         chats = client.known_chats()
     groups = [
         addresses.Known(chat.chat_id, chat.name)
@@ -262,7 +262,7 @@ async def _choose(client: Client, name: str) -> addresses.ById | addresses.WithU
     ]
     is_user = addresses.may_be_username(name)
     if is_user and any(group.name.casefold() == name.casefold() for group in groups):
-        # Only then does it matter whether there is such a user: a server limits how many names one
-        # may look up. Otherwise it is a user, or `direct` says that there is none.
+        # Only now look up whether there is such a user: a server limits how many names a client may
+        # look up. Otherwise the name is a user's, or `direct` says that there is no such user.
         is_user = bool(await client.users(name))
     return addresses.choose(name, groups, is_user=is_user)

@@ -18,19 +18,19 @@ _BUSY: Final = "in use by another process"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the command line says about who is meant."""
+    """What the command line says about the user, the server and the store."""
 
     url: str
     username: str | None
     directory: Path
-    """Where stores lie, if none is named."""
+    """The directory of the stores, if no store is named."""
     store: Path | None = None
     is_new: bool = False
     """Make the account."""
     invite: str | None = None
     options: ClientOptions | None = None
     ssl_context: ssl.SSLContext | None = None
-    """Whom to trust instead of the system's authorities."""
+    """The authorities to trust instead of the system's."""
 
 
 AskPassword = Callable[[str], str]
@@ -42,8 +42,8 @@ async def open_session(
 ) -> Client:
     """A client with a login, not started yet. Raises ClientError.
 
-    Without a named store the first one that is free is taken: a chat and a `tail` of the same
-    person may run side by side, each as a device of its own.
+    If no store is named, the first free one is used: a chat and a `tail` of the same person may run
+    side by side, each as a device of its own.
     """
     busy: StoreUnusable | None = None
 
@@ -99,7 +99,7 @@ async def _open(wish: Wish, path: Path, ask_password: AskPassword) -> Client:
 
 
 async def forget_login(client_store: str) -> None:
-    """The server does not take this login any more: the next start asks for the password."""
+    """Remove a login that the server refuses for good: the next start asks for the password."""
     await _with_store(
         client_store, lambda tables: tables.set_meta(refresh_token=None, access_token=None)
     )

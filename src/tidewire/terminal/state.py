@@ -1,6 +1,7 @@
-"""What the terminal shows: the chats, the one that is open, what is being written.
+"""What the terminal shows: the chats, the open chat, the text that is being written.
 
-No widget is known here. The screen asks for rows and lists, and tells what the user does.
+This module knows no widgets. The screen asks it for rows and lists, and tells it what the user
+does.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,9 +38,9 @@ from tidewire.terminal.words import DELETED, Typists, mentioned, text_of
 YOU: Final = "you"
 NAMELESS: Final = "…"
 BELL_MS_MIN: Final = 2_000
-"""Many messages at once, after a pause, ring once."""
+"""The least time between two rings: many messages at once, after a pause, ring once."""
 SAY_TYPING_MS: Final = 3_000
-"""How often it is told that one is still typing."""
+"""How often the others are told that the user is still typing."""
 UNREAD_CONTEXT: Final = 10
 """How many messages are loaded above the first unread one."""
 
@@ -54,7 +55,7 @@ class TerminalState:
         self.chat: Chat | None = None
         """The one that is open."""
         self.new_after: int | None = None
-        """What was unread when it was opened begins after this."""
+        """The messages that were unread when the chat was opened begin after this."""
         self.found: int | None = None
         """The message that a search led to."""
         self._now_ms = now_ms
@@ -69,17 +70,17 @@ class TerminalState:
         self.is_list_old = True
         """Names or activity are missing that only the server knows."""
         self.answering: Message | None = None
-        """The message that what is written answers."""
+        """The message that the text being written replies to."""
         self.editing: Message | Sent | None = None
-        """The message that what is written takes the place of."""
+        """The message that is being edited."""
         self.is_edit_over = False
-        """The message that was being edited was deleted: its text is to go."""
+        """The message that was being edited was deleted: the screen has to remove its text."""
         self.chosen: int | None = None
-        """The message of the open chat that a key is about."""
+        """The message of the open chat that keys act on."""
         self._members: dict[str, dict[str, str]] = {}
 
     async def load(self) -> None:
-        """What the store knows, before the server is asked."""
+        """Load activity from the store, before the server is asked."""
         for chat in self.client.known_chats():
             for last in await chat.messages(limit=1):
                 self._active[chat.chat_id] = last.created_at_ms
@@ -113,11 +114,11 @@ class TerminalState:
         )
 
     def title(self, chat: Chat) -> str:
-        """What a chat is called. Its name comes with the list of chats, a moment after the chat."""
+        """The name of a chat. It comes with the list of chats, a moment after the chat."""
         return chat.name or NAMELESS
 
     def failed(self, chat: Chat | None = None) -> list[Sent]:
-        """Messages that wait for a decision of their user."""
+        """Failed messages, which wait for a decision of the user."""
         pending = self.client.outbox() if chat is None else chat.pending()
         return [sent for sent in pending if sent.tick is Tick.FAILED]
 
@@ -125,7 +126,7 @@ class TerminalState:
         return sum(sent.tick is Tick.SENDING for sent in self.client.outbox())
 
     def rows(self) -> list[Row]:
-        """The open conversation: what is loaded of it, then what is on its way."""
+        """The open conversation: its loaded messages, then own messages on their way."""
         if self.chat is None:
             return []
         rows = [self._row(message) for message in self.window.messages]
@@ -165,7 +166,7 @@ class TerminalState:
         return (*known, "all") if MENTION_ALL in mentions else tuple(known)
 
     def _quote(self, reply_to: int | None, quoted: Message | None) -> str | None:
-        """Whom a message answers, and what that one says now."""
+        """The author and the current text of the message that a message answers."""
         if reply_to is None:
             return None
         if quoted is None:
@@ -173,7 +174,7 @@ class TerminalState:
         return self.described(quoted)
 
     def described(self, message: Message) -> str:
-        """A message in a line: whose it is, and what it says."""
+        """A message in a line: its author and its text."""
         name = YOU if message.is_own else self._name_in(message.sender_id)
         return f"{name}: {text_of(message)}"
 
@@ -193,7 +194,7 @@ class TerminalState:
 
     def _on_the_way(self, chat: Chat) -> list[Sent]:
         """Own messages that are not among the stored ones yet. One that the server has just stored
-        is out of the outbox already, and its event is still to come: it is shown all along."""
+        leaves the outbox before its event comes: it stays on the screen meanwhile."""
         stored = {message.client_message_id for message in self.window.messages if message.is_own}
         pending = {
             sent.client_message_id: sent
@@ -218,7 +219,7 @@ class TerminalState:
     # Going about in the history.
 
     def enter(self, chat: Chat, *, at: Message | None = None) -> None:
-        """Open a chat, of which nothing is loaded yet. What is written from now on is for it."""
+        """Open a chat, without loading anything yet. Text that is written from now on is for it."""
         self.chat, self.found = chat, None if at is None else at.sequence
         self.forget_context()
         self.chosen = None
@@ -227,7 +228,7 @@ class TerminalState:
         self.window, self._heard = Window(self._window_max), 0
 
     async def fill(self, at: Message | None = None) -> None:
-        """Load the end of the open chat, or what is around a message that is in the store."""
+        """Load the end of the open chat, or the messages around one that is in the store."""
         chat = self.chat
         if chat is None or at is None:
             await self.newest()
@@ -255,7 +256,7 @@ class TerminalState:
             self._check_end()
 
     def _check_end(self) -> None:
-        """What came while a page was being read may be missing from it: then there is more."""
+        """A page may lack messages that came while it was being read: then there are newer ones."""
         self.window.has_newer |= (self.window.last or 0) < self._heard
 
     async def older(self) -> bool:
@@ -294,7 +295,7 @@ class TerminalState:
         return bool(self.client.people.unknown(self._strangers()))
 
     async def learn_names(self) -> bool:
-        """Ask for the names of those who wrote; True if there is something new."""
+        """Ask for the names of the authors; True if there is something new."""
         chat = self.chat
         if chat is None:
             return False
@@ -310,10 +311,10 @@ class TerminalState:
     # What the user does.
 
     async def send(self, text: str) -> None:
-        """Raises ClientError, and Refused for what can be no message."""
+        """Send a message. Raises ClientError, and Refused for a text that cannot be one."""
         chat = self.chat
         assert chat is not None
-        # Writing is no proof that what came meanwhile was seen: only what was on the screen counts.
+        # A user who writes may not have seen new messages: only those on the screen count.
         sent = await chat.send(
             text,
             seen=chat.last_read,
@@ -329,7 +330,7 @@ class TerminalState:
             await self.newest()
 
     def _people_in(self, chat: Chat) -> dict[str, str]:
-        """Who can be meant in a group, by name, as far as is known."""
+        """The known users whom a text in this group can mention, by name."""
         if chat.type is not ChatType.GROUP:
             return {}
         names = self.client.people.names
@@ -338,7 +339,7 @@ class TerminalState:
         return {name: user_id for name, user_id in people.items() if name}
 
     async def learn_members(self) -> None:
-        """Ask who is in the open group, so that they can be meant."""
+        """Ask who is in the open group, so that a text can mention them."""
         chat = self.chat
         if chat is None or chat.type is not ChatType.GROUP:
             return
@@ -355,7 +356,7 @@ class TerminalState:
     # Changing messages.
 
     def choose(self, step: int, seen: int = 0) -> int | None:
-        """Choose the message so many further down; at first the one that is `seen` last."""
+        """Choose the message `step` further down; at first the one in `seen`, or the last one."""
         shown = [one.sequence for one in self.window.messages]
         if not shown:
             self.chosen = None
@@ -371,18 +372,18 @@ class TerminalState:
         return None if self.chosen is None else self.window.get(self.chosen)
 
     def answer(self, message: Message) -> None:
-        """What is written from now on answers this one."""
+        """Text that is written from now on replies to this message."""
         self.forget_context()
         self.answering = message
 
     def edit(self, message: Message | Sent) -> str:
-        """What is written from now on takes the place of this one; the text to begin with."""
+        """Text written from now on replaces this message; returns the text to begin with."""
         self.forget_context()
         self.editing = message
         return message.text
 
     def last_own(self) -> Message | Sent | None:
-        """The last own message that can be edited, be it on its way."""
+        """The last own message that can be edited, also one that is on its way."""
         if self.chat is None or self.window.has_newer:
             return None
         pending = self._on_the_way(self.chat)
@@ -392,13 +393,13 @@ class TerminalState:
         return own[-1] if own else None
 
     def forget_context(self) -> bool:
-        """What is written is a message of its own again; False: it was already."""
+        """End a reply or an edit: text is a new message again; False if there was neither."""
         had_one = self.answering is not None or self.editing is not None
         self.answering = self.editing = None
         return had_one
 
     async def finish_edit(self, text: str) -> None:
-        """Raises as `send` does."""
+        """Edit the message. Raises as `send` does."""
         chat, editing = self.chat, self.editing
         assert chat is not None
         assert editing is not None
@@ -406,7 +407,7 @@ class TerminalState:
             if isinstance(editing, Sent):
                 await editing.edit(text)
             else:
-                # Another device may have edited it meanwhile: that is not to be lost unseen.
+                # Another device may have edited it meanwhile: that edit must not be lost unseen.
                 await chat.edit(editing, text, base=editing.now.edited_sequence)
         self.forget_context()
 
@@ -417,7 +418,7 @@ class TerminalState:
         await (chat.unreact(message, emoji) if is_on else chat.react(message, emoji))
 
     def context_words(self) -> str:
-        """What is going to happen with what is written."""
+        """Says whether the text being written edits a message or replies to one."""
         if self.editing is not None:
             return "✎ editing your message (Esc: leave it as it is)"
         if self.answering is not None:
@@ -425,18 +426,18 @@ class TerminalState:
         return ""
 
     def is_unseen(self, sequence: int) -> bool:
-        """It is not known yet that the user has seen this message of the open chat."""
+        """This message of the open chat is not marked as read yet."""
         return (
             self.chat is not None and self.chat.type is not None and sequence > self.chat.last_read
         )
 
     async def saw(self, sequence: int) -> None:
-        """Everything up to here was on the screen."""
+        """Everything up to here was on the screen: mark it as read."""
         if self.chat is not None and self.is_unseen(sequence):
             await self.chat.read(sequence)
 
     def typed(self, text: str) -> None:
-        """The text of the line that is being written has changed."""
+        """The text that is being written has changed: tell the others if needed."""
         chat = self.chat
         if chat is None:
             return
@@ -487,7 +488,7 @@ class TerminalState:
         if self.chat is None or event.chat_id != self.chat.chat_id:
             return
         own_id = self.client.user_id or ""
-        # It is remembered for a while: without the event, which has the text from before.
+        # The window remembers the change for a while: not the event, which has the old text.
         change = event.change
         self.window.changed(event.target, lambda one: change.applied_to(one, own_id))
         about = self.editing or self.answering
@@ -501,7 +502,7 @@ class TerminalState:
             self.answering = event.change.applied_to(self.answering, own_id)
 
     def wants_bell(self, event: Event, *, is_looking: bool) -> bool:
-        """A message of another person came that is not on the screen right now."""
+        """Whether to ring: another user's message came, and it is not on the screen right now."""
         if not isinstance(event, MessageReceived) or event.message.is_own:
             return False
         is_shown = self.chat is not None and event.message.chat_id == self.chat.chat_id
@@ -522,7 +523,7 @@ class TerminalState:
 
 
 def _changing(row: Row, sent: Sent) -> Row:
-    """A row with a change of it that is on its way."""
+    """A row with a change applied that is on its way."""
     amends = sent.amends
     if amends is None or not row.sequence or amends.target != row.sequence:
         return row

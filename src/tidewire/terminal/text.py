@@ -1,6 +1,6 @@
-"""Other people's text on one's own terminal: made harmless, cut and wrapped by cells. PURE.
+"""Makes other people's text harmless for a terminal; cuts and wraps it by cells. PURE.
 
-How many cells a text takes is for the terminal to say: `measure` comes in as an argument.
+Only the terminal knows how many cells a text takes, so `measure` comes in as an argument.
 """
 
 import unicodedata
@@ -13,12 +13,12 @@ Measure = Callable[[str], int]
 ELLIPSIS: Final = "…"
 TAB: Final = "    "
 _REORDERING: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""They turn the direction of what follows, beyond the message that they are in."""
+"""They change the direction of the text that follows, even beyond their own message."""
 _WRAPS_KEPT: Final = 4_096
 
 
 def visible(text: str) -> str:
-    """The text without a character that a terminal obeys: controls are spelt out (`^[`).
+    """The text without characters that control a terminal: these are spelt out (`^[`).
 
     Line breaks stay, in one form; tabs become spaces.
     """
@@ -119,6 +119,6 @@ def _words(paragraph: str) -> list[str]:
 
 
 def _fitting(text: str, width: int, measure: Measure) -> int:
-    """How many characters fit of a text that does not. What combines with the character before it
-    is measured with it."""
+    """How many characters fit of a text that is too wide. A combining character is measured
+    together with the one before it."""
     return next(count for count in range(len(text)) if measure(text[: count + 1]) > width)

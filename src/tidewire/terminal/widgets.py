@@ -51,7 +51,7 @@ LOOKS: Final[dict[Look, str]] = {
     Look.OWN_REACTION: "bold",
     Look.CHOSEN: "reverse",
 }
-"""What a look is, in Textual's words for styles."""
+"""The style of each look, as Textual writes it."""
 
 
 def content(spans: Sequence[Span]) -> Content:
@@ -62,8 +62,8 @@ def content(spans: Sequence[Span]) -> Content:
 def start(
     node: DOMNode, work: Callable[[], Awaitable[object]], group: str, *, exclusive: bool = False
 ) -> None:
-    """Do something beside the widget, which stays alive meanwhile and ends it when it ends.
-    `exclusive`: what is under way in the same group is given up."""
+    """Do something in the background; the widget keeps reacting, and cancels it when it ends.
+    `exclusive`: other work of the same group is cancelled first."""
 
     async def run() -> None:
         await work()
@@ -72,7 +72,7 @@ def start(
 
 
 class MessageView(ScrollView, can_focus=True):
-    """The conversation. It stays at its end if it is there, and otherwise where it is."""
+    """The conversation. If it shows the end, it follows the end; otherwise it stays where it is."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "screen.choose(-1)", "Above", show=False),
@@ -84,7 +84,7 @@ class MessageView(ScrollView, can_focus=True):
     ]
 
     class Moved(TextualMessage):
-        """Other lines are on the screen than before."""
+        """The lines on the screen have changed."""
 
     class Entered(TextualMessage):
         """A message is to be chosen: the last one, or the one that was clicked."""
@@ -125,8 +125,8 @@ class MessageView(ScrollView, can_focus=True):
         return last_seen(self._lines, round(self.scroll_y), height)
 
     def show(self, lines: Sequence[Line], *, top_key: str | None = None) -> None:
-        """Other lines. What was at the top stays there, unless the end was in sight; `top_key`
-        names what is to be at the top instead."""
+        """Show these lines. The line at the top stays there, unless the end was on the screen;
+        `top_key` names a line that has to be at the top instead."""
         size = Size(self.text_width, len(lines))
         if lines == self._lines and size == self.virtual_size and top_key is None:
             return
@@ -198,7 +198,7 @@ class MessageView(ScrollView, can_focus=True):
     def _style(self, look: Look) -> Style:
         style = self._styles.get(look)
         if style is None:
-            # Words become colours by the theme of the moment.
+            # The current theme turns the words of a style into colours.
             look_style = self.visual_style + VisualStyle.parse(LOOKS[look])
             style = self._styles[look] = look_style.rich_style
         return style
@@ -241,7 +241,7 @@ class ChatList(OptionList):
 
 
 class Composer(TextArea):
-    """Where one writes. Enter sends; ^j begins a new line; ↑ where nothing is written yet edits the
+    """The field for new messages. Enter sends; ^j begins a new line; ↑ in the empty field edits the
     last own message."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

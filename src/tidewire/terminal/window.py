@@ -1,4 +1,4 @@
-"""The part of a chat's history that is loaded: a bounded stretch of it, without a hole. PURE."""
+"""The loaded part of a chat's history: bounded, and without a missing message. PURE."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -11,12 +11,12 @@ from tidewire.client.model import Message
 PAGE: Final = 50
 """How many messages are loaded at a time."""
 WINDOW_MAX: Final = 500
-"""How many are kept; what is beyond, at the far end, is loaded again when one comes there."""
+"""How many are kept; more are dropped at the far end, and loaded again when the user goes there."""
 CHANGES_MAX: Final = 1000
 """How many changes are remembered, for pages that were asked for before them."""
 
 Change = Callable[[Message], Message]
-"""Of a message, or of what a reply quotes of it; the same once more changes nothing."""
+"""Changes a message, or a reply's quote of it; applying it again changes nothing."""
 
 
 class Window:
@@ -47,14 +47,15 @@ class Window:
     def replace(
         self, messages: Iterable[Message], *, has_older: bool, has_newer: bool = False
     ) -> None:
-        """Begin anew, somewhere in the history."""
+        """Start again somewhere in the history."""
         self._messages = {}
         self._add_page(messages)
         self.has_older, self.has_newer = has_older, has_newer
         self._trim_old()
 
     def prepend(self, messages: Iterable[Message], *, has_older: bool) -> None:
-        """A page that ends just before the first. Too many: the newest go."""
+        """Add a page that ends just before the first message; if there are too many, drop the
+        newest."""
         self._add_page(messages)
         self.has_older = has_older
         while len(self._messages) > self._messages_max:
@@ -62,13 +63,14 @@ class Window:
             self.has_newer = True
 
     def append(self, messages: Iterable[Message], *, has_newer: bool) -> None:
-        """A page that begins just after the last. Too many: the oldest go."""
+        """Add a page that begins just after the last message; if there are too many, drop the
+        oldest."""
         self._add_page(messages)
         self.has_newer = has_newer
         self._trim_old()
 
     def arrived(self, message: Message) -> bool:
-        """A message that continues the chat; False: it is not shown, since the end is not."""
+        """Add a message that continues the chat; False: not shown, as the end is not loaded."""
         if self.has_newer:
             return False
         self._add([message])
@@ -76,7 +78,7 @@ class Window:
         return message.sequence in self._messages
 
     def changed(self, target: int, change: Change) -> None:
-        """A message is other than before, and so is what stands of it in replies."""
+        """Apply a change to a message, and to its quotes in replies."""
         self._changes.append((target, change))
         for sequence, message in self._messages.items():
             self._messages[sequence] = _after(message, target, change)
@@ -85,7 +87,7 @@ class Window:
         return self._messages.get(sequence)
 
     def _add_page(self, messages: Iterable[Message]) -> None:
-        """A page may have been read before something changed."""
+        """Add a page, with the changes: it may have been read before they came."""
         page = list(messages)
         here = {one.sequence for one in page} | {one.quoted.sequence for one in page if one.quoted}
         for target, change in self._changes:

@@ -1,4 +1,4 @@
-"""What is said in words: the connection's state, who is typing, what `tail` prints. PURE."""
+"""Texts for people: the connection's state, who is typing, what `tail` prints. PURE."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
@@ -78,15 +78,15 @@ def typing_words(names: Sequence[str]) -> str:
 
 
 def text_of(message: Message) -> str:
-    """What is shown of a message, as it was written: control characters and all."""
+    """The text that is shown for a message, as it was written, with its control characters."""
     if message.is_deleted:
         return DELETED
     return DAMAGED if message.is_damaged else message.text
 
 
 def mentioned(text: str, people: Mapping[str, str]) -> list[str]:
-    """Who is meant in a text, in its order: `@Bob`, `@bob smith`. `people` are ids by name; of two
-    names that fit, the longer one is meant."""
+    """The ids of those whom a text mentions, in its order: `@Bob`, `@bob smith`. `people` are ids
+    by name; if two names fit, the longer one counts."""
     folded = text.casefold()
     found: dict[int, str] = {}
     for name in sorted(people, key=len, reverse=True):
@@ -171,7 +171,7 @@ def json_change(change: Change, chat_id: str, name: str) -> str:
 
 def text_line(message: Message, name: str, zone: tzinfo | None) -> str:
     """`09:41 #7 Bob: Hello`; further lines of a message are indented, so that no text can contain a
-    line that looks like another's."""
+    line that looks like another message."""
     notes = [f"to #{message.reply_to}"] if message.reply_to is not None else []
     notes += ["edited"] if message.is_edited else []
     about = f" ({', '.join(notes)})" if notes else ""
@@ -187,7 +187,7 @@ def change_line(change: Change, name: str, zone: tzinfo | None) -> str:
     target = f"#{change.target}"
     match change.kind:
         case EntryKind.EDIT:
-            # Without a text it was deleted since.
+            # Without a text: the message was deleted later.
             return _lines(f"{head} edited {target}: ", visible(change.text or DELETED))
         case EntryKind.DELETE:
             why = "" if change.reason is None else f" ({one_line(change.reason)})"
@@ -210,7 +210,7 @@ def _lines(head: str, text: str) -> str:
 
 
 class Typists:
-    """Who types where. One who is silent for a while is forgotten: a `stop` may never come."""
+    """Who types in which chat. An entry expires after a while: a `stop` may never come."""
 
     def __init__(self, *, keep_ms: int = 6_000, typists_max: int = 1_000) -> None:
         self._keep_ms = keep_ms
@@ -225,7 +225,7 @@ class Typists:
                 del self._until_ms[next(iter(self._until_ms))]
 
     def forget(self, now_ms: int) -> bool:
-        """Drop those whose time is over; True if there were any."""
+        """Drop expired entries; True if there were any."""
         over = [key for key, until_ms in self._until_ms.items() if until_ms <= now_ms]
         for key in over:
             del self._until_ms[key]
