@@ -1,7 +1,7 @@
 """The command `tidewire`, and `python -m tidewire`.
 
 Loading the program takes a moment in which Ctrl-C would end in a traceback. Until everything is
-loaded it ends the process at once instead, as it does any program that has not started its work.
+loaded, Ctrl-C ends the process at once instead, as in any program that has not started its work.
 """
 
 import signal
@@ -13,7 +13,7 @@ EXIT_INTERRUPTED = 130
 def main() -> None:
     """The entry point."""
     before = signal.getsignal(signal.SIGINT)
-    # Processes in the background of a script ignore the signal, and go on ignoring it.
+    # A process in the background of a script ignores the signal, and must go on ignoring it.
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from tidewire.runtime.cli import main as run
@@ -22,7 +22,7 @@ def main() -> None:
     try:
         run()
     except KeyboardInterrupt:
-        # Before a command has begun: each tells of it by itself.
+        # Ctrl-C came before a command has begun; each command reports it by itself.
         sys.exit(EXIT_INTERRUPTED)
 
 
