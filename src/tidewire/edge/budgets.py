@@ -1,12 +1,12 @@
-"""What a peer may cost: connections of an address, and bytes that a WebSocket sends. PURE.
+"""Limits of what a peer may cost: connections of an address, and bytes of a WebSocket. PURE.
 
-An address is what `address_key` makes of it: itself, or its /64. A proxy that is trusted counts in
-total only; the WebSockets that it brings count for the address that it names.
+An address is the result of `address_key`: itself, or its /64. A trusted proxy counts only in the
+total; its WebSockets count for the client address that it names.
 
-A WebSocket has a budget of bytes in which every frame counts: its payload and `FRAME_BYTES` more,
-whatever it is: pings, pongs, fragments and unknown types too. Beyond the burst reading stops until
-the budget has caught up, so the kernel holds the rest; a peer that goes on, or sends a second burst
-on top, is closed. Time only goes forward (a monotonic clock).
+A WebSocket has a budget of bytes. Every frame costs its payload and `FRAME_BYTES` more: pings,
+pongs, fragments and unknown types too. Beyond the burst, reading stops until the budget has
+recovered, so the kernel holds the rest; a peer that continues, or sends a second burst on top, is
+closed. Time only goes forward (a monotonic clock).
 """
 
 from collections import Counter
@@ -16,11 +16,11 @@ from tidewire.domain.rates import Limiter, Rate, SharedView
 from tidewire.edge.options import EdgeOptions
 
 FRAME_BYTES: Final = 1024
-"""What a frame counts beside its payload: reading a small one costs as much as a kilobyte."""
+"""Cost of a frame beside its payload: reading a small frame costs as much as a kilobyte."""
 SLICE_BYTES: Final = 64 * 1024
-"""After so much the loop has a turn, and the budget is looked at."""
+"""After this many bytes the event loop has a turn, and the budget is checked."""
 WINDOW_MS: Final = 60_000
-"""Within which time pauses add up."""
+"""The time window in which pauses add up."""
 OVERRUN: Final = -1
 _US_PER_SECOND: Final = 1_000_000
 
@@ -32,12 +32,12 @@ class Visit:
 
     def __init__(self, doors: "Doors", address: str | None) -> None:
         self.address = address
-        """Whom it counts for; None for a trusted proxy."""
+        """The address that it counts for; None for a trusted proxy."""
         self._doors = doors
         self._is_http = True
 
     def upgraded(self, address: str) -> bool:
-        """It has become a WebSocket of this address; False if that one has too many."""
+        """Count it as a WebSocket of this address; False if that has too many connections."""
         doors = self._doors
         if self.address is None:
             if doors._inside[address] >= doors._options.address_connections_max:
@@ -71,7 +71,7 @@ class Doors:
     def __init__(self, options: EdgeOptions) -> None:
         self._options = options
         self._http_count = 0
-        # Of addresses that have any.
+        # Only addresses that have connections are in these.
         self._http: Counter[str] = Counter()
         self._inside: Counter[str] = Counter()
         per_minute = options.address_faults_per_minute
@@ -81,11 +81,11 @@ class Doors:
 
     @property
     def http_count(self) -> int:
-        """Connections that are no WebSockets."""
+        """Connections that are not WebSockets."""
         return self._http_count
 
     def share_limits(self) -> dict[str, SharedView]:
-        """Count what is malformed over all processes."""
+        """Count malformed requests over all processes together."""
         return {"faults": self._faults.share()}
 
     def enter(self, address: str | None) -> Visit | None:
@@ -104,11 +104,11 @@ class Doors:
         return Visit(self, address)
 
     def is_barred(self, address: str, now_ms: int) -> bool:
-        """True if so much of what it sent was malformed that nothing of it is looked at."""
+        """True if the address sent so many malformed requests that it is not served."""
         return self._faults.wait_ms(address, now_ms) > 0
 
     def fault(self, address: str, now_ms: int) -> None:
-        """It sent something that is no request."""
+        """Count a malformed request of this address."""
         self._faults.take(address, now_ms)
 
 
@@ -119,23 +119,23 @@ def _subtract(counts: Counter[str], address: str) -> None:
 
 
 class InboundRates:
-    """The numbers, shared by all connections."""
+    """The numbers of the budget, shared by all connections."""
 
     __slots__ = ("_bytes_per_second", "excess_ms_max", "rate")
 
     def __init__(self, options: EdgeOptions) -> None:
         self._bytes_per_second = options.inbound_bytes_per_second
         self.rate = Rate(_US_PER_SECOND, burst=self.cost_us(options.inbound_burst_bytes))
-        """Counts microseconds of reading, because a byte takes less than one."""
+        """Counts microseconds of reading, not bytes, because a byte takes less than one."""
         self.excess_ms_max = options.inbound_excess_ms_max
 
     def cost_us(self, size_bytes: int) -> int:
-        """How long so many bytes take at the allowed speed."""
+        """How long this many bytes take at the allowed speed."""
         return size_bytes * _US_PER_SECOND // self._bytes_per_second
 
 
 class InboundBudget:
-    """One connection's."""
+    """The budget of one connection."""
 
     __slots__ = ("_excess_ms", "_full_at_us", "_paused_until_ms", "_rates", "_window_ends_at_ms")
 
@@ -147,7 +147,7 @@ class InboundBudget:
         self._window_ends_at_ms = 0
 
     def spend(self, cost_bytes: int, now_ms: int) -> int:
-        """0: read on; or for how many ms to stop reading; or OVERRUN: close it."""
+        """Returns 0 to read on, the ms for which to stop reading, or OVERRUN to close it."""
         rates = self._rates
         rate, cost_us = rates.rate, rates.cost_us(cost_bytes)
         wait_ms = rate.wait_ms(self._full_at_us, now_ms, cost_us)

@@ -1,8 +1,8 @@
-"""HTTP on one connection: uvicorn's protocol, with what a peer may cost.
+"""HTTP on one connection: uvicorn's protocol, with limits of what a peer may cost.
 
-One request at a time: what comes before its answer has left is not parsed but held back, at most
-what one read brings, and reading stops, so that the rest waits in the kernel. Heads, unread answers
-and times are bounded; what is malformed counts against its address.
+It serves one request at a time. Bytes that arrive before the answer has left are not parsed but
+held, at most those of one read; then reading stops, so that the rest waits in the kernel. Heads,
+unread answers and times are bounded; malformed requests count against their address.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from tidewire.edge.budgets import Visit
 
 HEAD_BYTES_MAX: Final = 32 * 1024
-"""Of a request, from its first byte to the empty line; beyond it: 431."""
+"""Limit for the head of a request, from its first byte to the empty line; beyond it: 431."""
 HEAD_FIELDS_MAX: Final = 100
 """Header fields of a request; beyond it: 431."""
 FRAMING_BYTES_MAX: Final = 32 * 1024
-"""Of what is around a body in chunks: their sizes and the trailer; beyond it: 431."""
+"""Limit for what surrounds the body in chunked encoding: chunk sizes, trailer; beyond it: 431."""
 UNWANTED_BODY_BYTES_MAX: Final = 64 * 1024
-"""How much of a body is read to its end that was answered already."""
+"""Up to this size, a body is read to its end even if it was answered already."""
 LINGER_S: Final = 1.0
 LINGER_BYTES_MAX: Final = 256 * 1024
-"""How long a connection that is refused stays, and how much more of it is thrown away. A socket
-closed over bytes that were not read is reset, and the reset overtakes the answer."""
+"""How long a refused connection stays open, and how many more of its bytes are thrown away.
+Closing a socket with unread bytes resets it, and the reset overtakes the answer."""
 READER_CHECK_S: Final = 0.02
-"""How often it is looked whether an answer has left."""
+"""How often to check whether an answer has left."""
 
 _HEAD_END: Final = b"\r\n\r\n"
 
@@ -48,7 +48,7 @@ _FULL: Final = refusal(503, "service_unavailable", "there are too many connectio
 
 
 class _Flow(FlowControl):
-    """uvicorn's, which goes on reading when the application wants a body: not while we hold it."""
+    """uvicorn's flow control, but the application cannot resume reading during a hold."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)
@@ -94,7 +94,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing of the next request has come yet."""
+        """Reset the state for the next request, of which nothing has arrived yet."""
         self._is_in_head = True
         self._is_complete = False
         self._head_bytes = 0
@@ -102,7 +102,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._body_bytes_left = 0
         self._body_bytes = 0
         self._framing_bytes = 0
-        # The last bytes of what was parsed: the end of a head may come in two parts.
+        # The last bytes that were parsed: the end of a head may arrive in two parts.
         self._tail = b""
 
     # From the transport.
@@ -111,7 +111,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.flow = _Flow(transport)
         doors, peer_ip = self._port.doors, self._peer_ip
-        # A trusted proxy counts for no address: those behind it do.
+        # A trusted proxy counts for no address; the clients behind it do.
         address = None if self._port.proxies.is_trusted(peer_ip) else address_key(peer_ip)
         if address is not None and doors.is_barred(address, self._now_ms()):
             transport.abort()
@@ -143,7 +143,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._unset_keepalive_if_required()
         if self._is_complete:
-            # Reading stops at the first of these, so there is one, of the size of a read.
+            # Reading stops at the first such read, so at most the bytes of one read are held.
             self._held += data
             self.flow.hold()
         else:
@@ -170,8 +170,8 @@ class HttpProtocol(HttpToolsProtocol):
             self.flow.hold()
 
     def _end_of_part(self, data: bytes, at: int) -> int:
-        """Where what is surely of this request ends: with its body, or with an empty line, which
-        ends a head and the last chunk of a body."""
+        """Where the bytes end that surely belong to this request: at the end of its body, or at an
+        empty line, which ends a head and the last chunk of a body."""
         if self._body_bytes_left:
             return min(len(data), at + self._body_bytes_left)
         seam = self._tail + data[at : at + 3]
@@ -182,14 +182,14 @@ class HttpProtocol(HttpToolsProtocol):
         return len(data) if found < 0 else found + len(_HEAD_END)
 
     def _parse(self, part: bytes) -> bool:
-        """False if the connection is not ours any more."""
+        """False if nothing more may be parsed: the connection is ending, or is a WebSocket now."""
         if self._is_in_head:
             self._head_bytes += len(part)
             if self._head_bytes > HEAD_BYTES_MAX:
                 self._refuse(_HEAD_TOO_LARGE)
                 return False
         else:
-            # What of it is body, `on_body` takes off again.
+            # `on_body` subtracts the bytes of it that are body.
             self._framing_bytes += len(part)
         try:
             self.parser.feed_data(part)
@@ -204,7 +204,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(_HEAD_TOO_LARGE if is_large else _MALFORMED)
             return False
         if self._framing_bytes > FRAMING_BYTES_MAX:
-            # The parser keeps a trailer whole, and joins it anew with each part that comes.
+            # The parser keeps the whole trailer, and joins it again with each part that arrives.
             self._refuse(_HEAD_TOO_LARGE)
             return False
         return not self._is_ending
@@ -222,7 +222,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._fields_count += 1
         if self._fields_count > HEAD_FIELDS_MAX:
             raise ValueError("too many header fields")
-        # Others come in a trailer: a request is not told later who it is from.
+        # Trailer fields are ignored: they must not change later who the request is from.
         if self._is_in_head:
             super().on_header(name, value)
 
@@ -247,7 +247,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._all_is_here()
         self._is_complete = True
         super().on_message_complete()
-        # There is none yet in a request for a WebSocket.
+        # A request for a WebSocket has no cycle yet.
         cycle: Any = self.cycle
         if cycle is not None and cycle.response_complete:
             self._finish()
@@ -257,7 +257,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.connections.discard(self)
         visit, self._visit = self._visit, None
         assert visit is not None
-        # It refers to us: without this, all that we hold would stay until garbage is collected.
+        # The parser refers to us: without this, we would stay in memory until garbage collection.
         del self.parser
         protocol = UpgradeProtocol(self._port, self.transport, visit)
         self.transport.set_protocol(protocol)
@@ -268,7 +268,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         if self.transport.is_closing():
-            # With `Connection: close` or HTTP/1.0; what was not sent yet still is.
+            # With `Connection: close` or HTTP/1.0. Unsent bytes are still sent.
             self._watch_reader()
             return
         self._unset_keepalive_if_required()
@@ -281,7 +281,7 @@ class HttpProtocol(HttpToolsProtocol):
     # From one request to the next.
 
     def _finish(self) -> None:
-        """The request is here and answered: go on when the answer has left."""
+        """The request has arrived and is answered: continue when the answer has left."""
         if self._is_ending:
             return
         if self.transport.get_write_buffer_size():
@@ -330,12 +330,12 @@ class HttpProtocol(HttpToolsProtocol):
         return self._is_lingering or self.transport.is_closing()
 
     def _linger(self) -> None:
-        """Nothing more is answered. End the connection when its peer has had time to read the
-        last answer, and throw away what still comes until then."""
+        """Answer nothing more. End the connection when its peer has had time to read the last
+        answer, and throw away the bytes that arrive until then."""
         if self._is_ending:
             return
         self._is_lingering = True
-        # There is none yet in a request for a WebSocket. One that still works writes no more.
+        # A request for a WebSocket has no cycle yet. A cycle that still works writes no more.
         cycle: Any = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
@@ -348,13 +348,13 @@ class HttpProtocol(HttpToolsProtocol):
         self._watch_reader()
 
     def _close(self) -> None:
-        """End the connection when what was written has left, or is not read."""
+        """End the connection when the written bytes have left, or the peer does not read them."""
         self.transport.close()
         self._watch_reader()
 
     def _watch_reader(self) -> None:
-        """See that an answer leaves, and go on when it has. Also of a connection that is closing:
-        it stays for as long as something is left."""
+        """Watch whether an answer leaves, and continue when it has. Watch a closing connection
+        too: it stays open as long as bytes are unsent."""
         if self._reader_timer is None:
             unsent_bytes = self.transport.get_write_buffer_size()
             self._reader_timer = self.loop.call_later(
@@ -379,12 +379,12 @@ class HttpProtocol(HttpToolsProtocol):
         )
 
     def _refuse(self, answer: HandshakeRefusal) -> None:
-        """Answer what is malformed, unless an answer has begun, and end the connection."""
+        """Refuse a malformed request, unless its answer has begun, and end the connection."""
         self._all_is_here()
         self._held = b""
         if self._visit is not None and self._visit.address is not None:
             self._port.doors.fault(self._visit.address, self._now_ms())
-        # There is none yet in a request for a WebSocket; in a head it is the last request's.
+        # A request for a WebSocket has no cycle yet; in a head it is the last request's.
         cycle: Any = self.cycle
         if self._is_in_head or cycle is None or not cycle.response_started:
             self.transport.write(refusal_response(answer))

@@ -1,7 +1,7 @@
-"""An ASGI application that is made for its first request.
+"""An ASGI application that is built when its first request arrives.
 
-REST is what a server's start would spend most of its time on: the framework has to be imported and
-told of every endpoint. Connections that come back after a restart need none of it.
+Building REST would take most of the time of a server's start: the framework must be imported and
+every endpoint registered. Connections that come back after a restart need none of it.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from tidewire.ports.runtime import RunBlocking
 
 
 class LateApp:
-    """Stands before an application that is not there yet."""
+    """Builds an application on its first request, and passes all requests to it."""
 
     def __init__(self, make: Callable[[], Any], run_blocking: RunBlocking) -> None:
         """`make` imports and builds the application, on another thread."""
@@ -23,7 +23,7 @@ class LateApp:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if self._app is None:
-            # Those who come meanwhile wait for it; if making it failed, the next tries again.
+            # Requests that arrive meanwhile wait; if building fails, the next request retries.
             async with self._making:
                 if self._app is None:
                     self._app = await self._run_blocking(self._make)

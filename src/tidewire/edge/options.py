@@ -19,8 +19,8 @@ class EdgeOptions:
     """How many gateway processes serve the port, beside the one that keeps the store; 1: one
     process does everything. More of them pay with four cores or more, if at all."""
     link_bytes_max: int = 64 * 1024 * 1024
-    """How much may lie unread between the store process and a gateway process, which is then cut
-    off."""
+    """How many bytes may wait unread between the store process and a gateway process. Beyond it
+    the gateway process is cut off."""
     tls_cert: Path | None = None
     """A certificate chain in PEM, for those without a proxy in front."""
     tls_key: Path | None = None
@@ -30,17 +30,17 @@ class EdgeOptions:
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies whose X-Forwarded-For is believed."""
     probe_token: Secret | None = None
-    """Who sends it as `Authorization: Bearer …` gets `/metrics` and `/readyz`; without it these
-    answer on loopback only, and not through a proxy. At least 16 characters."""
+    """Requests with this token as `Authorization: Bearer …` get `/metrics` and `/readyz`; without
+    it these answer on loopback only, and not through a proxy. At least 16 characters."""
     header_timeout_ms: int = 10_000
     """How long a client may take to send the head of a request, and again for its body."""
     answer_timeout_ms: int = 30_000
-    """How long an answer over HTTP may lie unread, without any of it leaving, before the
-    connection is dropped."""
+    """How long the client may read nothing of an HTTP answer before the connection is
+    dropped."""
     keep_alive_ms: int = 30_000
     """How long an HTTP connection may be idle between two requests."""
     backlog: int = 2_048
-    """How many connections the kernel may hold that were not accepted yet."""
+    """How many connections may wait in the kernel to be accepted."""
     http_connections_max: int = 4_000
     """How many HTTP connections there may be in all, WebSockets apart; beyond it: 503. Each may
     hold a request head of 32 KB."""
@@ -52,7 +52,7 @@ class EdgeOptions:
     proxies are not counted; the addresses that they name are, for WebSockets only."""
     address_faults_per_minute: int = 100
     """How many requests and upgrades of one address may be malformed. After that its new
-    connections are dropped without an answer, until a minute's share is back."""
+    connections are dropped without an answer, until the limit allows a request again."""
     addresses_max: int = 50_000
     """How many addresses with malformed requests are remembered."""
     inbound_bytes_per_second: int = 1024 * 1024
@@ -62,7 +62,7 @@ class EdgeOptions:
     inbound_burst_bytes: int = 2 * 1024 * 1024
     """How much of that a WebSocket may send at once. Twice as much at once ends the connection."""
     inbound_excess_ms_max: int = 10_000
-    """For how long of a minute a WebSocket may be held back by its budget before it is closed."""
+    """How long in a minute the budget may hold a WebSocket back before the connection is closed."""
 
     def __post_init__(self) -> None:
         check(self.processes <= 64, "processes is 1 to 64")

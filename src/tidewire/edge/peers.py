@@ -7,7 +7,7 @@ from typing import Final
 from tidewire.domain.accounts import Secret
 
 _MAPPED_PREFIX_BITS: Final = 96
-"""How much of ::ffff:127.0.0.1 comes before the address of IPv4."""
+"""How many bits of ::ffff:127.0.0.1 come before the IPv4 address."""
 _FORWARDED: Final = (b"x-forwarded-for", b"forwarded", b"x-real-ip")
 _BEARER: Final = b"bearer "
 
@@ -15,15 +15,15 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 class TrustedProxies:
-    """Believes X-Forwarded-For as far as it was written by proxies that are trusted."""
+    """Believes the part of X-Forwarded-For that trusted proxies wrote."""
 
     def __init__(self, networks: Sequence[str]) -> None:
-        """Raises ValueError for what is no address and no network."""
+        """Raises ValueError for a text that is neither an address nor a network."""
         self._networks = [_as_ipv4(ip_network(network, strict=False)) for network in networks]
 
     def client_ip(self, peer_ip: str, forwarded_for: str | None) -> str:
-        """The nearest address that is not a trusted proxy's: no client can put another before
-        it."""
+        """The nearest address that is not a trusted proxy's. A client cannot forge it: what a
+        client writes into the header is farther away."""
         if forwarded_for is None or not self.is_trusted(peer_ip):
             return peer_ip
         client_ip = peer_ip
@@ -37,7 +37,7 @@ class TrustedProxies:
         return client_ip
 
     def is_trusted(self, address: str) -> bool:
-        """True if this is the address of a proxy that is believed."""
+        """True if this is the address of a trusted proxy."""
         if not self._networks:
             return False
         forms = _forms(address)
@@ -45,16 +45,16 @@ class TrustedProxies:
 
 
 class Insiders:
-    """Tells a probe of the operator from a request that comes from outside: it comes from this
-    machine, or with a token."""
+    """Tells the operator's probes from requests from outside: a probe comes from this machine, or
+    with a token."""
 
     def __init__(self, proxies: TrustedProxies, token: Secret | None = None) -> None:
         self._proxies = proxies
         self._token = token
 
     def includes(self, peer_ip: str, headers: Headers) -> bool:
-        """Header names are in lower case. What a proxy passes on comes from outside, also if the
-        proxy is on this machine."""
+        """True for a probe. Header names are in lower case. Without the token, a request through a
+        proxy comes from outside, even if the proxy is on this machine."""
         is_forwarded = False
         for name, value in headers:
             if name == b"authorization" and self._is_token(value):
@@ -71,8 +71,8 @@ class Insiders:
 
 
 def _forms(text: str) -> tuple[IPv4Address | IPv6Address, ...]:
-    """The address; one of IPv4 that IPv6 writes (::ffff:127.0.0.1), as a port of both has it, is
-    itself too. Nothing if it is no address, as of an application in the same process."""
+    """The address; for an IPv4 address in IPv6 form (::ffff:127.0.0.1), as a port of both
+    reports it, both forms. Empty if it is no address, as for an application in this process."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -82,7 +82,7 @@ def _forms(text: str) -> tuple[IPv4Address | IPv6Address, ...]:
 
 
 def _as_ipv4(network: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
-    """A network of IPv4 that is written in IPv6, as itself."""
+    """Convert an IPv4 network in IPv6 form to IPv4; return others as they are."""
     if isinstance(network, IPv6Network) and network.prefixlen >= _MAPPED_PREFIX_BITS:
         mapped = network.network_address.ipv4_mapped
         if mapped is not None:

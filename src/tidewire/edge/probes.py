@@ -1,4 +1,4 @@
-"""For a process that serves no clients: health, readiness, metrics, and a refusal of all else."""
+"""HTTP of a process that serves no clients: health, readiness, metrics, and 404 for all else."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Probes:
     check_ready: Callable[[], Awaitable[None]]
     metrics: Callable[[], bytes]
     insiders: Insiders
-    """May see readiness and metrics; all others get the no."""
+    """These peers may see readiness and metrics; all others get 404."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]

@@ -1,7 +1,7 @@
 """The port: uvicorn serves HTTP to the REST app and hands WebSockets to the gateway.
 
-Signals are the lifecycle's business, so uvicorn's own handling of them is switched off. What a
-connection may cost is in `edge.http` and `edge.websocket`.
+Signals are the lifecycle's business, so uvicorn's own handling of them is switched off. The
+limits of a connection are in `edge.http` and `edge.websocket`.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from tidewire.ports.runtime import Tasks
 from tidewire.ports.transport import SocketGateway
 
 RECEIVE_BUFFER_BYTES: Final = 32 * 1024
-"""What the kernel is told; it doubles it. It is the most that one read can bring, so no callback
-parses more before the loop has a turn."""
+"""The size that we ask the kernel for; it doubles it. One read can return at most this buffer, so
+no callback parses more before the event loop has a turn."""
 
 
 class PortUnavailable(TidewireError):
@@ -54,7 +54,7 @@ class EdgeServer:
             app,
             # uvicorn calls what it is given here; its type hints only know classes.
             http=cast("Any", partial(HttpProtocol, port)),
-            # That there is one makes uvicorn recognise requests; our HTTP makes it.
+            # Set, because otherwise uvicorn does not recognise upgrades; `HttpProtocol` uses it.
             ws=cast("Any", UpgradeProtocol),
             loop="none",
             lifespan="off",
@@ -75,7 +75,7 @@ class EdgeServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on; the one the kernel chose if 0 was asked for."""
+        """The listening port; the one that the kernel chose if the option is 0."""
         assert self._socket is not None, "not started"
         return int(self._socket.getsockname()[1])
 
@@ -85,7 +85,7 @@ class EdgeServer:
         return url_of(self._options, self._socket)
 
     def share_limits(self) -> dict[str, SharedView]:
-        """Count what is malformed over all processes."""
+        """Count malformed requests over all processes together."""
         return self._doors.share_limits()
 
     def listen_on(self, reserved: socket.socket) -> None:
@@ -108,7 +108,7 @@ class EdgeServer:
             self._socket.close()
 
     async def stop(self) -> None:
-        """End open HTTP requests in order, then end. WebSockets are the gateway's to close."""
+        """Let open HTTP requests finish, then stop. The gateway closes the WebSockets."""
         self._server.should_exit = True
         await self._stopped.wait()
 
@@ -121,7 +121,7 @@ class EdgeServer:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which has no time limit for a TLS handshake."""
+    """uvicorn's server with a timeout for TLS handshakes, which uvicorn does not have."""
 
     def __init__(self, config: uvicorn.Config, tls_handshake_timeout_s: float) -> None:
         super().__init__(config)
@@ -158,7 +158,7 @@ class _Server(uvicorn.Server):
 
 
 def reserve_port(options: EdgeOptions) -> socket.socket:
-    """Take the address, alone, without listening on it yet. Raises PortUnavailable."""
+    """Bind the address, not shared, without listening on it yet. Raises PortUnavailable."""
     return _bind(options, options.port, is_shared=False)
 
 
@@ -166,9 +166,9 @@ def sharing_sockets(options: EdgeOptions, count: int) -> list[socket.socket]:
     """Listening sockets that share the address (`SO_REUSEPORT`): the kernel spreads connections
     over them. Raises PortUnavailable.
 
-    The address is listened on alone first, so it is shared with no other server: binding is not
-    enough, because it succeeds for several as long as none of them listens. That socket becomes
-    the first of them: closing it would reset the clients that have connected by then.
+    One socket listens alone first, so that no other server shares the address: binding alone is
+    not enough, because several servers can bind as long as none of them listens. That socket stays
+    as the first of the list: closing it would reset the clients that have connected by then.
     """
     alone = reserve_port(options)
     _listen(options, alone)
@@ -178,7 +178,7 @@ def sharing_sockets(options: EdgeOptions, count: int) -> list[socket.socket]:
 
 
 def sharing_socket(options: EdgeOptions, port: int) -> socket.socket:
-    """One more of them. Raises PortUnavailable."""
+    """One more socket that shares the address. Raises PortUnavailable."""
     listener = _bind(options, port, is_shared=True)
     _listen(options, listener)
     return listener
@@ -197,7 +197,7 @@ def _bind(options: EdgeOptions, port: int, *, is_shared: bool) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if is_shared:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        # Connections inherit it.
+        # Accepted connections inherit it.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         listener.bind((options.host, port))
     except OSError as error:

@@ -15,7 +15,7 @@ from tidewire.edge.peers import TrustedProxies
 from tidewire.ports.transport import HandshakeRefusal, UpgradeRequest
 
 HEAD_BYTES_MAX: Final = 16 * 1024
-"""Of the target and the header fields of a request for a WebSocket."""
+"""Limit for the target and the header fields of a WebSocket request together."""
 WEBSOCKET_VERSION: Final = "13"
 _REASONS: Final = {
     400: "Bad Request",
@@ -50,7 +50,7 @@ def read_upgrade(
 
 
 def upgrade_fault(method: str, request: UpgradeRequest) -> HandshakeRefusal | None:
-    """What is wrong with the request as a WebSocket handshake (RFC 6455, 4.2.1), if anything is."""
+    """The refusal of a request that is no valid WebSocket handshake (RFC 6455, 4.2.1), or None."""
     headers = request.headers
     if method != "GET":
         fault = "a WebSocket is asked for with GET"
@@ -66,8 +66,8 @@ def upgrade_fault(method: str, request: UpgradeRequest) -> HandshakeRefusal | No
 
 
 def plain_head(request: UpgradeRequest) -> bytes:
-    """The handshake and nothing else, for picows, which refuses what others send rightly (Firefox:
-    `Connection: keep-alive, Upgrade`) and says so in words of its own."""
+    """The bare handshake, for picows. picows refuses some valid requests (Firefox sends
+    `Connection: keep-alive, Upgrade`), and refuses in words of its own."""
     return (
         "GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Version: {WEBSOCKET_VERSION}\r\n"

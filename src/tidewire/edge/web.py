@@ -1,4 +1,4 @@
-"""Serves the web app: what `make web` has built, as it comes with the package."""
+"""Serves the web app: the files that `make web` has built, from the installed package."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -8,7 +8,7 @@ from tidewire.edge.web_files import WebFiles
 
 
 def built_files() -> WebFiles:
-    """All files of the package, read now: no request waits for a disk."""
+    """Read all files of the package now, so that no request waits for a disk."""
     return WebFiles(_read(files("tidewire").joinpath("web", "static"), ""))
 
 
@@ -24,7 +24,7 @@ def _read(folder: Traversable, prefix: str) -> dict[str, bytes]:
 
 
 class Web:
-    """An ASGI application before another one, which gets what is no file."""
+    """An ASGI application in front of another one, which gets all requests for other things."""
 
     def __init__(self, web_files: WebFiles, app: Any) -> None:
         self._files = web_files

@@ -13,15 +13,15 @@ from typing import Final
 import msgspec
 
 BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of all files together: they are kept in memory."""
+"""Limit for all files together, because they are kept in memory."""
 ASSETS: Final = "assets/"
 INDEX: Final = "index.html"
 WIDGET: Final = "widget.js"
 FIELD_BYTES_MAX: Final = 1024
-"""How much of a header field is read that lists encodings or copies."""
+"""How many bytes are read of a header field that lists encodings or ETags."""
 
 _PACKED: Final = {b"br": ".br", b"gzip": ".gz"}
-"""By the name in HTTP, smallest first: the end of a packed copy's name."""
+"""The suffix of a packed copy's name, by the HTTP name of its encoding; smallest copy first."""
 _TYPES: Final = {
     ".css": b"text/css; charset=utf-8",
     ".html": b"text/html; charset=utf-8",
@@ -51,14 +51,14 @@ CONTENT_SECURITY_POLICY: Final = "; ".join(
         "trusted-types tidewire-worker",
     )
 )
-"""Nothing inline, nothing from elsewhere, no frame around it."""
+"""Nothing inline, nothing from other origins, no frame around the page."""
 
 Fields = Iterable[tuple[bytes, bytes]]
 Field = tuple[bytes, bytes]
 
 
 class WebAnswer(msgspec.Struct, frozen=True):
-    """What is sent. The body is empty for HEAD and for what is known already."""
+    """An answer. The body is empty for HEAD, and for a copy that the browser already has."""
 
     status: int
     headers: list[Field]
@@ -74,7 +74,7 @@ class _Copy(msgspec.Struct, frozen=True):
 
 
 class WebFiles:
-    """All files by their address."""
+    """All files by the path of their URL."""
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
         """`contents` by name, packed copies included."""
@@ -92,7 +92,7 @@ class WebFiles:
         return list(self._copies)
 
     def answer(self, method: str, path: str, fields: Fields) -> WebAnswer | None:
-        """The answer to a request; None if it is for something else. Names are in lower case."""
+        """The answer to a request; None if it is for no file. Header names are in lower case."""
         copies = self._copies.get(path)
         if copies is None or method not in ("GET", "HEAD"):
             return None
@@ -109,11 +109,11 @@ class WebFiles:
 
 
 _KEPT: Final = (b"cache-control", b"etag", b"vary", b"content-security-policy")
-"""What an answer without a body says again (RFC 9110, 15.4.5)."""
+"""The headers that a 304 answer repeats (RFC 9110, 15.4.5)."""
 
 
 def _copies(name: str, contents: Mapping[str, bytes]) -> dict[bytes, _Copy]:
-    """The file as it is, and packed, by encoding."""
+    """The file by encoding: as it is (`identity`), and its packed copies."""
     digest = hashlib.sha256(contents[name]).hexdigest()[:20]
     bodies = {b"identity": contents[name]}
     bodies |= {
@@ -150,8 +150,8 @@ def _copy(name: str, digest: str, encoding: bytes, body: bytes, *, is_packed: bo
 
 
 def _choose(copies: Mapping[bytes, _Copy], accepted: bytes) -> bytes:
-    """The smallest encoding of those that are liked best (RFC 9110, 12.5.3). One that takes
-    nothing gets the file as it is."""
+    """The smallest of the encodings that the browser prefers most (RFC 9110, 12.5.3). A browser
+    that accepts none of them gets the file as it is."""
     weights: dict[bytes, float] = {}
     for item in accepted.lower().split(b","):
         name, _, rest = item.partition(b";")

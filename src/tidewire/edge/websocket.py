@@ -57,26 +57,26 @@ from tidewire.ports.transport import (
 CLOSE_S_MAX: Final = 5.0
 """How long a peer may take to answer our close frame."""
 OVERRUN_CLOSE_S_MAX: Final = 1.0
-"""The same for one that has sent too much: its answer is behind all that, and not read."""
+"""The same for a peer that has sent too much: its answer is behind all that, and is not read."""
 LINGER_S_MAX: Final = 1.0
-"""After a frame that cannot be read, how long what follows is thrown away."""
+"""How long bytes after an unreadable frame are read and thrown away."""
 LINGER_BYTES_MAX: Final = 1024 * 1024
-"""And how much of it."""
+"""How many bytes are thrown away then."""
 SLICE_MS: Final = 10
-"""A slice of the budget that took longer than this has not come in one burst."""
+"""A slice of the budget that took longer than this did not come in one burst."""
 FRAGMENTS_MAX: Final = 1_000
-"""How many parts a message may have: they cost, also if they are empty."""
+"""How many fragments a message may have: each has a cost, even an empty one."""
 READ_BUFFER_BYTES: Final = 2_048
-"""What a quiet connection costs; picows doubles it when a frame needs more."""
+"""The read buffer of a quiet connection; picows doubles it when a frame needs more."""
 
 
 class _Mute:
-    """What picows logs to. It tells of every connection; the gateway does that, once and better. A
-    real logger, however quiet, would cost each connection one of its own."""
+    """The logger for picows, which logs nothing. picows would log every connection, which the
+    gateway does once and better. Even a silent real logger would cost each connection its own."""
 
     name = "tidewire.edge.picows"
 
-    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - a logger's
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - the name is a logger's
         return False
 
     def log(self, *_: object, **__: object) -> None: ...
@@ -105,7 +105,7 @@ class Port:
 
 
 class Socket(WSListener):
-    """One open WebSocket: what the gateway writes to, and what feeds it."""
+    """One open WebSocket: the gateway writes to it, and gets the frames of the peer from it."""
 
     __slots__ = (
         "_admission",
@@ -143,12 +143,12 @@ class Socket(WSListener):
         self._is_closing = False
         self._is_closed_by_peer = False
         self._loop = asyncio.get_running_loop()
-        # What of the budget may be used before it is looked at again.
+        # How many bytes may still arrive before the budget is checked again.
         self._slice_bytes = SLICE_BYTES
         self._sliced_at_ms = 0
         self._is_overrun = False
         self._resuming: asyncio.TimerHandle | None = None
-        # The last ping that waits for its pong, and whether one was sent in this turn.
+        # The last ping that waits for its pong, and whether a pong was sent in this loop turn.
         self._ping: bytes | None = None
         self._is_pong_sent = False
         self._is_unread = False
@@ -175,14 +175,14 @@ class Socket(WSListener):
             self._transport.send_close(code, reason.encode()[:120])
 
     def _has_said_goodbye(self) -> bool:
-        """A close frame went out, maybe by picows itself, over a frame that it could not read:
-        nothing may follow it. The peer's own close says nothing yet: picows reads one frame ahead,
-        so it knows of that one while what was said before it is still to be handled."""
+        """True if a close frame went out, maybe by picows itself because of an unreadable frame:
+        nothing may follow it. The peer's own close does not count: picows reads one frame ahead,
+        so it knows of that close while frames before it are still to be handled."""
         handshake = self._transport.close_handshake
         return handshake is not None and handshake.sent is not None
 
     def _drop(self) -> None:
-        """The peer did not answer the close in time: nothing more is owed to it."""
+        """Abort the connection, because the peer did not answer the close in time."""
         if not self._transport.is_disconnected:
             self._socket.abort()
 
@@ -221,7 +221,7 @@ class Socket(WSListener):
             listener.lost(is_closed_by_peer=self._is_closed_by_peer)
 
     def pause_writing(self) -> None:
-        """The gateway asks for the unsent bytes itself; pongs wait."""
+        """Hold back pongs. The gateway asks for the unsent bytes itself."""
         self._is_unread = True
 
     def resume_writing(self) -> None:
@@ -241,7 +241,7 @@ class Socket(WSListener):
         pause_ms = self._budget.spend(cost_bytes, now_ms)
         sliced_at_ms, self._sliced_at_ms = self._sliced_at_ms, now_ms
         if pause_ms == 0 and now_ms - sliced_at_ms >= SLICE_MS:
-            # It came in many turns of the loop, and within the budget.
+            # The slice came in many turns of the loop, and within the budget.
             return
         self._socket.pause_reading()
         if self._resuming is not None:
@@ -277,7 +277,7 @@ class Socket(WSListener):
                 self._spend_slice()
 
     def _rare(self, frame: WSFrame, kind: Any) -> None:
-        """Everything but a whole text message."""
+        """Handle every frame but a whole text message."""
         if kind in (WSMsgType.TEXT, WSMsgType.CONTINUATION):
             self._fragment(frame, kind)
         elif kind == WSMsgType.PING:
@@ -290,8 +290,8 @@ class Socket(WSListener):
             self.close(WSCloseCode.UNSUPPORTED_DATA, "binary frames are not taken")
 
     def _answer_ping(self, payload: bytes) -> None:
-        """The first one of a turn is answered at once, of the others the last one (RFC 6455,
-        5.5.3), and none while the peer does not read."""
+        """Answer the first ping of a loop turn at once, and only the last one of the others
+        (RFC 6455, 5.5.3). Answer none while the peer does not read."""
         self._ping = payload
         if not self._is_pong_sent:
             self._is_pong_sent = True
@@ -342,9 +342,9 @@ class Socket(WSListener):
 
 
 class _Lingering:
-    """A transport for picows, which ends a connection 10 ms after a frame that it cannot read:
-    what the peer has still on its way would be answered with a reset, and a reset takes our close
-    frame along. So the end is said, and what comes is thrown away for a while."""
+    """A transport for picows that closes late. picows closes it 10 ms after an unreadable frame;
+    the kernel would answer bytes that are still on their way with a reset, which destroys our close
+    frame. So this one only ends its own side (FIN), and throws away incoming bytes for a while."""
 
     def __init__(self, transport: Any, protocol: Any) -> None:
         self.transport = transport
@@ -355,7 +355,7 @@ class _Lingering:
 
     def get_extra_info(self, name: str) -> Any:
         if name in {"peername", "sockname"}:
-            # It would only log them.
+            # picows would only log them.
             return None
         found = self.transport.get_extra_info(name)
         return _Number(found.fileno()) if name == "socket" else found
@@ -370,8 +370,8 @@ class _Lingering:
 
 
 class _Number:
-    """A socket as picows may see it. It would set what uvloop has set already, and ask for what it
-    logs; each of these six times uvloop makes a socket object."""
+    """The socket that picows sees. picows would set options that uvloop has set already, and read
+    others only to log them; for each of these six calls uvloop would make a socket object."""
 
     __slots__ = ("_fileno",)
 
@@ -388,7 +388,7 @@ class _Number:
 
 
 class _Discard(asyncio.BufferedProtocol):
-    """Reads and forgets, for so long and so much."""
+    """Reads and throws away, for a limited time and a limited number of bytes."""
 
     _scratch = memoryview(bytearray(64 * 1024))
 
@@ -412,7 +412,7 @@ class _Discard(asyncio.BufferedProtocol):
 
 
 class UpgradeProtocol(asyncio.Protocol):
-    """Holds a socket from its request for a WebSocket until that is answered."""
+    """Holds a socket from its request for a WebSocket until the answer."""
 
     def __init__(self, port: Port, transport: Any, visit: Visit) -> None:
         self._port = port
@@ -434,8 +434,8 @@ class UpgradeProtocol(asyncio.Protocol):
         if request is None:
             self._refuse_malformed(_MALFORMED, peer_ip)
             return
-        # HTTP has asked for the peer; who comes through a proxy is known only now. A proxy that
-        # names no client is not barred: that would be all of its clients.
+        # `HttpProtocol` has checked the peer; a client behind a proxy is known only now. A proxy
+        # that names no client is not barred: that would bar all of its clients.
         address = address_key(request.client_ip)
         is_behind_proxy = request.client_ip != peer_ip
         fault = upgrade_fault(method, request)
@@ -456,7 +456,7 @@ class UpgradeProtocol(asyncio.Protocol):
         return int(asyncio.get_running_loop().time() * 1000)
 
     def _fail(self, _: Exception) -> None:
-        """The upgrade could not be decided, or not be carried out."""
+        """The upgrade failed: the decision, or the handover to picows after it."""
         if self._is_accepted:
             self._transport.abort()
         else:
@@ -467,7 +467,7 @@ class UpgradeProtocol(asyncio.Protocol):
         if self._is_lost or self._transport.is_closing():
             return
         if self._has_left():
-            # As a connection it would take the place of the same device that has come back.
+            # Its connection would replace that of the same device, which may have come back.
             self._transport.abort()
             return
         if isinstance(verdict, HandshakeRefusal):
@@ -478,9 +478,9 @@ class UpgradeProtocol(asyncio.Protocol):
             self._accept(verdict, plain_head(request))
 
     def _has_left(self) -> bool:
-        """The loop does not notice it: reading is paused."""
+        """True if the peer has closed. The loop does not notice that, because reading is paused."""
         ends = select.poll()
-        # Where there is no such event, a reset is noticed and a mere end is not.
+        # On systems without this event a reset is noticed, but a plain close is not.
         ended = getattr(select, "POLLRDHUP", 0)
         ends.register(self._transport.get_extra_info("socket").fileno(), ended)
         return bool(ends.poll(0))
@@ -516,14 +516,14 @@ class UpgradeProtocol(asyncio.Protocol):
         )
         self._is_accepted = True
         protocol.connection_made(_Lingering(self._transport, protocol))
-        # uvloop would keep a reference to this object for as long as the socket lives: it is one to
-        # `data_received`, which picows does not have.
+        # Otherwise uvloop would keep this object as long as the socket lives: it keeps the last
+        # `data_received` that it was given, and picows does not have one.
         self._transport.set_protocol(_NOBODY)
         self._transport.set_protocol(protocol)
         _feed(protocol, head)
         request = protocol.transport.request
         if request is not None:
-            # picows keeps them, and no code asks for them.
+            # picows keeps the headers, and no code reads them.
             request.headers = None
         if not self._transport.is_closing():
             self._transport.resume_reading()
@@ -531,15 +531,15 @@ class UpgradeProtocol(asyncio.Protocol):
 
 @cache
 def _response(subprotocol: str | None) -> WSUpgradeResponse:
-    """The answer to who may connect. picows puts the key's hash into it and writes it out at once,
-    so that all can share it."""
+    """The answer that accepts a connection. picows puts the key's hash into it and writes it out at
+    once, so that all connections can share it."""
     headers = None if subprotocol is None else {"Sec-WebSocket-Protocol": subprotocol}
     response: WSUpgradeResponse = WSUpgradeResponse.create_101_response(headers)
     return response
 
 
 def _feed(protocol: Any, data: bytes) -> None:
-    """WSProtocol has no `data_received`: put the bytes where it reads, as they fit."""
+    """Copy the bytes into the buffer of WSProtocol, as they fit: it has no `data_received`."""
     view = memoryview(data)
     while view:
         room = protocol.get_buffer(len(view))

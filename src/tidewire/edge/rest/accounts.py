@@ -1,4 +1,4 @@
-"""Endpoints of accounts: logging in and out, sessions, people and whom one blocks."""
+"""Endpoints of accounts: logging in and out, sessions, people and blocks."""
 
 from typing import Annotated
 
@@ -166,7 +166,7 @@ async def revoke_sessions(
         bool, QueryParameter(description="End the session that asks, too.")
     ] = False,
 ) -> Envelope[models.RevokedCount]:
-    """End all other logins. Bots' sessions end one by one."""
+    """End all other logins. The session of a bot has to be ended by itself."""
     keep = None if include_current else caller.session_id
     count = await services.accounts.revoke_sessions(caller.user_id, keep=keep)
     return Envelope(models.RevokedCount(revoked_count=count))
@@ -193,12 +193,12 @@ async def update_me(
 async def delete_me(data: JSONBody[bodies.DeleteMe], services: Services, caller: Caller) -> None:
     """Delete your own account, for ever. The password is needed once more.
 
-    All sessions end, and the account leaves its groups; those it owns pass to the longest-serving
-    admin, or else member, or close. Messages stay, shown as of a deleted account; direct chats stay
-    for the others. The user name stays taken.
+    All sessions end, and the account leaves its groups; groups that it owns pass to the
+    longest-serving admin, else to the longest-serving member, else they close. Messages stay, shown
+    as of a deleted account; direct chats stay for the others. The user name stays taken.
 
-    With `erase_messages` the messages go too, in all chats: each becomes a tombstone, and the user
-    name gives way to a pseudonym at the end. That may go on after the answer.
+    With `erase_messages` the messages go too, in all chats: each becomes a tombstone, and at the
+    end a pseudonym replaces the user name. This may continue after the answer.
     """
     await services.accounts.delete_account(
         caller.user_id, password=Secret(data.password), erases=data.erase_messages
@@ -215,7 +215,7 @@ async def get_user(user_id: FromPath[str], services: Services) -> Envelope[model
 async def look_up_users(
     data: JSONBody[bodies.LookupUsers], services: Services
 ) -> Envelope[models.LookupResult]:
-    """Find people by their user names, upper and lower case being the same."""
+    """Find people by their user names. Upper and lower case are the same."""
     found = await services.people.lookup(data.usernames)
     return Envelope(
         models.LookupResult(
@@ -240,7 +240,7 @@ async def unblock_user(user_id: FromPath[str], services: Services, caller: Calle
 async def list_blocks(
     services: Services, caller: Caller, cursor: CursorText = None, limit: PageLimit = PAGE_DEFAULT
 ) -> Page[models.PersonView]:
-    """List the people you block, by user id."""
+    """List the people you block, in the order of their user ids."""
     read = services.people.blocked
     shown, pagination = await read_page(read, BlocksCursor, caller.user_id, cursor, limit)
     names = await services.people.users(shown)

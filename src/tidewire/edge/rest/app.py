@@ -82,7 +82,7 @@ def build_rest_app(
             Exception: fail,
         },
         request_max_body_size=options.body_bytes_max,
-        # Litestar's own pages would make the description while all other requests wait.
+        # Litestar's own pages would build the OpenAPI document while all other requests wait.
         openapi_config=None,
         state=State({server.DESCRIBE: rest_description}),
         cors_config=_cors(options),
@@ -93,8 +93,8 @@ def build_rest_app(
 
 
 def rest_description() -> bytes:
-    """The OpenAPI document, of no server in particular: nothing is behind its endpoints. The
-    first call makes it, which takes as long as a hundred requests; calls meanwhile wait for it."""
+    """The OpenAPI document, of no particular server: its endpoints have no services. The first
+    call builds it, which takes as long as a hundred requests; calls meanwhile wait for it."""
     with _describing:
         return _described()
 
@@ -132,8 +132,8 @@ def endpoints_of(module: ModuleType) -> list[HTTPRouteHandler]:
 
 
 def _options(handlers: Sequence[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
-    """Answers what is possible at an address. Litestar's own answer knows only the method that was
-    registered first; ours have to be registered before all others."""
+    """Handlers that answer OPTIONS with the methods of an address. Litestar's own answer knows only
+    the method that was registered first; ours have to be registered before all others."""
     methods: dict[str, set[str]] = {}
     for handler in handlers:
         for path in handler.paths:
@@ -179,7 +179,7 @@ def _openapi() -> OpenAPIConfig:
 
 
 def _cors(options: RestOptions) -> CORSConfig | None:
-    """None: pages of other origins may not call this API."""
+    """The CORS settings; None if pages of other origins may not call this API."""
     if not options.cors_origins:
         return None
     return CORSConfig(

@@ -1,7 +1,7 @@
 """Decodes the bodies of requests: strictly, once, straight into their model.
 
 Litestar by itself would decode a body into plain values and then convert these with all the
-leniency that query parameters need ("5" for 5). Its hook for another way is a DTO.
+leniency that query parameters need ("5" for 5). The hook to replace this is a DTO.
 """
 
 from functools import lru_cache
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class JsonBody(AbstractDTO[Any]):
-    """Any model, from JSON bytes."""
+    """Decodes JSON bytes into any model."""
 
     def decode_bytes(self, value: bytes) -> Any:
         handler: Any = self.asgi_connection.route_handler
@@ -37,7 +37,7 @@ class JsonBody(AbstractDTO[Any]):
     def create_for_field_definition(
         cls, field_definition: "FieldDefinition", handler_id: str, backend_cls: Any = None
     ) -> None:
-        """Nothing is made for a handler: its model is used as it is."""
+        """Create nothing for a handler: its model is used as it is."""
 
     @classmethod
     def create_openapi_schema(
@@ -57,7 +57,7 @@ class JsonBody(AbstractDTO[Any]):
 
 
 def decode_body(body: bytes, model: Any) -> Any:
-    """The model that a body holds. Raises BadRequest (no JSON at all), InvalidFields."""
+    """Decode a body into its model. Raises BadRequest (no JSON at all), InvalidFields."""
     try:
         return _decoder(model).decode(body)
     except msgspec.ValidationError as error:

@@ -244,7 +244,7 @@ async def add_member(
 ) -> Response[Envelope[models.AddedMember]]:
     """Add a person to a group. For its owner and its admins; an admin is added by the owner."""
     actor, known_id = caller.user_id, chat_id_of(chat_id)
-    # Before anything is remembered: an outsider leaves no trace and learns nothing.
+    # Check this before storing anything: an outsider leaves no trace and learns nothing.
     await services.store.access_chat(actor, known_id)
     user_id = UserId(data.user_id)
 
@@ -257,7 +257,7 @@ async def add_member(
         try:
             member = await services.chats.add_member(actor, known_id, user_id, Role(data.role))
         except AlreadyAMember:
-            # An earlier try of this very request may have added the user before it died.
+            # An earlier try of this request may have added the user before its process died.
             found = await _member(services, actor, known_id, user_id) if claim.resumed else None
             if found is None or found.added_by != actor:
                 raise
@@ -286,7 +286,7 @@ async def add_member(
 async def remove_member(
     chat_id: FromPath[str], user_id: FromPath[str], services: Services, caller: Caller
 ) -> None:
-    """Remove a member from a group, who from this instant can neither send nor read."""
+    """Remove a member from a group. From this instant the member can neither send nor read."""
     known_id = chat_id_of(chat_id)
     await services.store.access_chat(caller.user_id, known_id)
     await services.chats.remove_member(caller.user_id, known_id, user_id_of(user_id))

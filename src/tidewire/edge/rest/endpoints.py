@@ -50,11 +50,11 @@ REFUSALS: Final = {
     429: (ErrorCode.RATE_LIMITED, "Too many requests: wait for `Retry-After` seconds."),
     503: (ErrorCode.SERVICE_UNAVAILABLE, "The server cannot do this now; the same again later."),
 }
-"""By status: a code that it is typical of, and a sentence for the description."""
+"""By HTTP status: a code that is typical of it, and a sentence for the OpenAPI document."""
 _AGAIN: Final = "It was there already; `X-Idempotent-Replay` is set."
 _ALWAYS: Final = (400, 429, 503)
 NO_TOKEN: Final[list[dict[str, list[str]]]] = [{}]
-"""The security of what needs no token, as the description has it."""
+"""The security of an endpoint that needs no token, in the OpenAPI document."""
 
 
 def endpoint(
@@ -67,10 +67,10 @@ def endpoint(
 ) -> Callable[[Callable[..., Any]], HTTPRouteHandler]:
     """Declares a function as the endpoint at an address (`GET /chats`), described under a tag.
 
-    `refused` are the statuses of its own refusals. Those that follow from what it is are added: 401
-    where a token is needed, 403 in a chat, 413 with a body, and what any request can meet. Its
-    success is 204 if it returns nothing; if it returns a `Response`, it is 201, or 200 for what was
-    carried out before; otherwise 200, or the `status` that is given.
+    `refused` are the statuses of its own refusals. Others follow from its kind: 401 where a token
+    is needed, 403 in a chat, 413 with a body, and those that any request can get. Its success is
+    204 if it returns nothing; if it returns a `Response`, it is 201, or 200 for a request that was
+    carried out before; otherwise 200. A given `status` replaces these.
     """
     method, _, path = address.partition(" ")
     is_public = opt is not None and "public" in opt
@@ -109,7 +109,7 @@ def limited(default: int, most: int) -> str:
     return f"How many at most: 1 to {most}, {default} unless told."
 
 
-# Described only: a value of another form is told with the endpoint's own sentence.
+# Only for the description: the endpoint refuses other forms with its own sentence.
 _UUID: Final = {"format": "uuid"}
 
 PAGE_DEFAULT: Final = 20
@@ -149,7 +149,7 @@ IdsCursor = TypeVar("IdsCursor", cursors.BlocksCursor, cursors.RefusedGroupsCurs
 
 
 def checked(field: str, check: Callable[[Value], Value], value: Value) -> Value:
-    """The value as the domain's check returns it, its refusal told of the field."""
+    """The value as the domain's check returns it; a refusal becomes an error of the field."""
     try:
         return check(value)
     except InvalidOperation as refusal:
@@ -157,7 +157,7 @@ def checked(field: str, check: Callable[[Value], Value], value: Value) -> Value:
 
 
 def chat_id_of(text: str) -> ChatId:
-    """A chat id. A text that cannot be one is answered like a chat that one is not a member of."""
+    """A chat id. A text that cannot be one is refused like a chat that the user is not in."""
     if not is_safe_token(text):
         raise NotAMember
     return ChatId(text)
@@ -183,12 +183,12 @@ async def read_page(
     cursor: str | None,
     limit: int,
 ) -> tuple[Sequence[Id], Pagination]:
-    """A page of ids, from behind a cursor of this kind. One more is read than is shown: that says
-    whether there are more."""
+    """A page of ids after a cursor of this kind. It reads one more than it shows, to know whether
+    there are more."""
     after = None if cursor is None else cursor_of(cursor, kind).after
     found = await read(reader, after=after, count_max=limit + 1)
     shown = found[:limit]
-    # Ids are texts, whatever they are of.
+    # Ids are texts, those of chats and of users.
     more = cursors.encode_cursor(kind(shown[-1])) if len(found) > limit else None  # type: ignore[arg-type]
     return shown, Pagination(has_more=more is not None, next_cursor=more)
 
@@ -204,9 +204,9 @@ REPLAYED: Final = {"x-idempotent-replay": "true"}
 
 View = TypeVar("View")
 Carry = Callable[[RequestClaimed], Awaitable[tuple[Response[View], str]]]
-"""Does what is asked; the answer, and the id of what was made."""
+"""Carries out a request; returns the answer, and the id of the created thing."""
 Replay = Callable[[str], Awaitable[View]]
-"""What is there now, by that id."""
+"""Returns the current view of the thing with that id."""
 
 
 async def carry_out_once(
@@ -222,13 +222,14 @@ async def carry_out_once(
 ) -> Response[View]:
     """Carry a request out once, however often it comes with the same Idempotency-Key (A-05).
 
-    A key names one request of one user to one endpoint, for a day. The same again is answered from
-    what is there now, with 200 and `X-Idempotent-Replay`; the same key for something else is
+    A key names one request of one user to one endpoint, for a day. A repetition is answered from
+    the current state, with 200 and `X-Idempotent-Replay`; the same key for something else is
     refused. Without a key the request is simply carried out.
 
-    `request` is all that makes it the same request. `new_id` is what the thing to be made shall be
-    called; one that resumes an earlier try gets that one's. What is refused has made nothing, and
-    its key is free again. If the outcome is not known, the key stays taken until it has aged.
+    Two requests are the same if `request` is equal. `new_id` is the id for the thing to create; a
+    request that resumes an earlier try gets the id of that try. A refused request has created
+    nothing, and its key is free again. If the outcome is unknown, the key stays taken for
+    REQUEST_PENDING_MS_MAX.
     """
     if key is None:
         return (await carry(RequestClaimed(new_id)))[0]

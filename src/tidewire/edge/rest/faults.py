@@ -1,4 +1,4 @@
-"""Errors as REST tells them: one shape, whatever went wrong, and no word about our insides.
+"""Errors in the answers of REST: one shape for all of them, and no internal details.
 
 Litestar's own exceptions are translated here, most specific first.
 """
@@ -33,10 +33,10 @@ from tidewire.wire.rest_models import ErrorBody, ErrorDetail, FieldError
 
 RETRY_UNAVAILABLE_SECONDS: Final = 1
 ROUTE_CHARACTERS_MAX: Final = 200
-"""How much of a path is told in the log."""
+"""How many characters of a path go into the log."""
 
 _GONE: Final = "client disconnected prematurely"
-"""How Litestar calls it when a client goes away, or is sent away, in the middle of a body."""
+"""Litestar's text for a client that leaves, or is cut off, in the middle of a body."""
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def request_id_of(request: AnyRequest) -> str:
 
 
 def refuse(request: AnyRequest, error: TidewireError) -> Response[ErrorBody]:
-    """The answer to a request that one of our own errors ended."""
+    """The answer to a request that ended with one of our own errors."""
     if error.code is ErrorCode.INTERNAL_ERROR:
         return fail(request, error)
     return _answer(request, error, ERROR_TABLE[error.code].http_status)
@@ -99,7 +99,7 @@ def refuse_http(request: AnyRequest, exception: HTTPException) -> Response[Error
     """The answer to a request that Litestar has refused."""
     if exception.status_code >= 500:
         if exception.detail == _GONE:
-            # The client has gone and does not read this. It is not our fault, and not logged so.
+            # The client has left and does not read this. It is not logged as a fault of ours.
             return _answer(request, BadRequest("the request ended before its body did"), 400)
         return fail(request, exception)
     match exception:
@@ -128,7 +128,7 @@ def refuse_http(request: AnyRequest, exception: HTTPException) -> Response[Error
 
 
 def fail(request: AnyRequest, exception: Exception) -> Response[ErrorBody]:
-    """The answer when the fault is ours. The log has the reason, the client has an id to name."""
+    """The answer when the fault is ours. The log has the reason, the client a request id."""
     names = {"request_id": request_id_of(request), "route": _route(request)}
     request.scope["state"]["tasks"].request_failed(RequestKind.REST, exception, names)
     error = TidewireError()
@@ -175,7 +175,7 @@ def _headers(error: TidewireError) -> dict[str, str]:
 
 
 def _invalid(exception: ValidationException) -> TidewireError:
-    """Litestar tells of each parameter by name and with msgspec's sentence."""
+    """Litestar reports each parameter by name and with msgspec's sentence."""
     complaints = exception.extra
     if complaints == [{"key": "data", "message": "'data'", "source": "body"}]:
         return BadRequest("this request needs a body")

@@ -1,4 +1,4 @@
-"""Who comes in: the token of a request, and how many requests are too many.
+"""Admits requests: checks the token of a request and the request limits.
 
 Endpoints are private unless they say otherwise. A request with a good token counts for its user;
 all others are counted by their address, so that guessing tokens is slow.
@@ -39,7 +39,7 @@ PUBLIC: Final = {"public": True}
 PROBE: Final = {"public": True, "probe": True}
 """`opt` of an endpoint for probes, which come often: they have an allowance of their own."""
 INSIDE: Final = {**PROBE, "inside": True}
-"""`opt` of a probe that is there for insiders only."""
+"""`opt` of a probe that only insiders may use."""
 
 
 Services = NamedDependency[SkipValidation[RestServices]]
@@ -107,11 +107,11 @@ class Gate:
         self._count(state, self._quotas[tier], identity.user_id)
 
     def allowance_of(self, address: str) -> Allowance:
-        """What an address may do still."""
+        """What an address may still do."""
         return self._anonymous.look(address, self._services.clock.monotonic_ms())
 
     def count_other(self, address: str) -> Allowance:
-        """Count what no endpoint has counted: requests for what does not exist."""
+        """Count what no endpoint has counted: unknown paths, OPTIONS, files of the web app."""
         return self._anonymous.take(address, self._services.clock.monotonic_ms())
 
     def _count_address(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Endpoints of what was said: history, and positions."""
+"""Endpoints of a chat's history, and of positions in it."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
@@ -31,9 +31,9 @@ from tidewire.wire.rest_requests import AdvancePositions
 CONTEXT_DEFAULT: Final = 25
 CONTEXT_MAX: Final = 50
 PAGE_BYTES_MAX: Final = 144 * 1024
-"""Of content. JSON may write a byte as six letters; an answer has at most 1 MB all the same."""
+"""Limit for content. JSON may write a byte as six letters; even then an answer has at most 1 MB."""
 HISTORY_BYTES_MAX: Final = PAGE_BYTES_MAX * ESCAPED_BYTES_MAX
-"""Of a page with what has become of its messages, as `fitting` counts."""
+"""Limit for a page with the current state of its messages, as `fitting` counts it."""
 
 
 @endpoint("messages", "GET /chats/{chat_id:str}/messages", 422)
@@ -117,7 +117,7 @@ async def messages_around(
         reader, known_id, sequence - 1, count_max=context + 1, bytes_max=PAGE_BYTES_MAX // 2
     )
     changed = await _changed(services, reader, known_id, [*older.messages, *newer.messages])
-    # What is nearest to the message comes first, and what does not fit is cut off at the far end.
+    # The nearest messages are taken first; those that do not fit are cut off at the far end.
     before = fitting(older.messages[::-1], changed, bytes_max=half)[::-1]
     after = fitting(newer.messages, changed, bytes_max=half)
     return Envelope(
@@ -162,7 +162,7 @@ async def _page(
         )
         before = SEQUENCE_MAX + 1 if place.before is None else place.before
         messages = [message for message in read.messages if message.sequence < before]
-        # Whether something is left below the bound is known once the bound was met.
+        # If the bound has cut off messages, nothing is left below it.
         has_more = read.has_more and len(messages) == len(read.messages) and bool(messages)
         has_more = has_more and messages[-1].sequence + 1 < before
     else:
@@ -204,7 +204,7 @@ def _pagination(
 async def _changed(
     services: RestServices, reader: UserId, chat_id: ChatId, messages: Sequence[Message]
 ) -> Changed:
-    """What has become of those that are messages. Read after them, so it is at least as new."""
+    """The current state of those that are messages. Read after them, so it is at least as new."""
     sequences = [message.sequence for message in messages if message.amends is None]
     if not sequences:
         return {}
@@ -271,7 +271,7 @@ async def list_delivery_states(
 async def advance_positions(
     chat_id: FromPath[str], data: JSONBody[AdvancePositions], services: Services, caller: Caller
 ) -> models.WatermarkView:
-    """Acknowledge messages, or say that they were read. What is not higher changes nothing.
+    """Acknowledge messages, or say that they were read. A lower or equal position changes nothing.
 
     Answered without an envelope, as ADR-008 Appendix F has it.
     """
@@ -296,9 +296,9 @@ async def get_delivery_status(
         QueryParameter(ge=1, le=SEQUENCE_MAX, description="The last message unless told."),
     ] = None,
 ) -> models.DeliveryStatusView:
-    """Show who has a message: the counts of those who are waited for, and each member's positions.
+    """Show who has a message: counts over the members it waits for, and each member's positions.
 
-    Waited for are the current members other than the author who joined before the message. Answered
+    It waits for the current members who joined before the message, except the author. Answered
     without an envelope, as ADR-008 Appendix F has it.
     """
     status = await services.store.delivery_status(caller.user_id, chat_id_of(chat_id), for_sequence)
@@ -325,7 +325,7 @@ async def _advance(
 async def _state_views(
     services: RestServices, reader: UserId, entries: Sequence[DigestEntry]
 ) -> list[models.DeliveryStateView]:
-    """The position of a member is never taken away, so each has a time."""
+    """The position of a member is never removed, so each entry has a time."""
     moved_at = await services.store.moved_at(reader, [entry.chat_id for entry in entries])
     return [views.delivery_state_view(entry, moved_at[entry.chat_id]) for entry in entries]
 

@@ -19,12 +19,12 @@ _SUCCESSES: Final = {
 _EXAMPLES: Final = tomllib.loads(
     files("tidewire.edge.rest").joinpath("examples.toml").read_text("utf-8")
 )
-"""By the name of a field."""
+"""Example values by the name of a field."""
 
 
 def openapi_document(schema: dict[str, Any]) -> bytes:
-    """The document as JSON. Models are called by their own names, without their modules'; a body
-    that may be left out is not said to be required, nor a text in a parameter to be null."""
+    """The document as JSON. Models have their own names, without those of their modules; an
+    optional body is not shown as required, nor a text parameter as possibly null."""
     models = schema["components"]["schemas"]
     models |= _bodies()
     for model in models.values():
@@ -37,7 +37,7 @@ def openapi_document(schema: dict[str, Any]) -> bytes:
             body = operation.get("requestBody")
             if body is not None and _may_be_null(body):
                 body["required"] = False
-    # Only generated names hold these words: no text of ours names a module.
+    # Only generated names contain these words: no text of ours names a module.
     text = msgspec.json.encode(schema)
     for module in (b"tidewire.wire.rest_models.", b"tidewire.wire.server_frames."):
         text = text.replace(module, b"")
@@ -45,7 +45,7 @@ def openapi_document(schema: dict[str, Any]) -> bytes:
 
 
 def _tell_plainly(operation: dict[str, Any]) -> None:
-    """The first sentence of an endpoint's text is its summary; answers say what they are."""
+    """Make the first sentence of an endpoint's text its summary, and describe its answers."""
     sentence, stop, rest = operation["description"].partition(".")
     operation["summary"] = sentence + stop
     operation["description"] = rest.strip() or operation["summary"]
@@ -58,15 +58,15 @@ def _tell_plainly(operation: dict[str, Any]) -> None:
 
 
 def _show_examples(model: dict[str, Any]) -> None:
-    """Fields of one name are of one kind in the whole document: each shows a value of that kind."""
+    """Add examples. Fields of the same name have the same kind of value in the whole document."""
     for name, field in model.get("properties", {}).items():
         if name in _EXAMPLES and "$ref" not in field:
             field["examples"] = [_EXAMPLES[name]]
 
 
 def _bodies() -> dict[str, dict[str, Any]]:
-    """The bodies of requests as msgspec decodes them; Litestar leaves out what it is told of the
-    items of a list."""
+    """The bodies of requests as msgspec decodes them; Litestar leaves out annotations of the items
+    of a list."""
     _, described = msgspec.json.schema_components(
         REQUEST_BODIES, ref_template="#/components/schemas/{name}"
     )
@@ -76,7 +76,7 @@ def _bodies() -> dict[str, dict[str, Any]]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a parameter. A text is there or it is left out; it is never null."""
+    """The schema of a parameter without null: a text is given or left out, but never null."""
     if schema.get("oneOf") != [{"type": "string"}, {"type": "null"}]:
         return schema
     return {name: value for name, value in schema.items() if name != "oneOf"} | {"type": "string"}

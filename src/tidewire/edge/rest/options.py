@@ -16,14 +16,14 @@ class RestOptions:
     writes_per_minute: int = 60
     """Requests of one user that change something, messages apart."""
     sends_per_minute: int = 1_800
-    """Messages that one user sends over REST; the limits of every edge hold beside it."""
+    """Messages that one user sends over REST. The limits for all edges apply as well."""
     lookups_per_minute: int = 10
     """Searches for users by name, of one user."""
     lookups_per_hour: int = 100
     """The same over an hour."""
     anonymous_per_minute: int = 600
-    """Requests without a valid token, from one address (a /64 of IPv6), those for what does not
-    exist included. Beyond it they are answered late."""
+    """Requests without a valid token, from one address (a /64 of IPv6), those for unknown paths
+    included. Beyond it they are answered late."""
     probes_per_minute: int = 1_200
     """Requests for `/healthz`, `/readyz`, `/metrics` and `/api/v1/health` from one address."""
     limiter_keys_max: int = 50_000

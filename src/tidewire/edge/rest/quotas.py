@@ -1,6 +1,6 @@
-"""How many requests are too many: so many in a window, per key, as HTTP headers tell it. PURE.
+"""Request limits: a number of requests per window and key, as HTTP headers report it. PURE.
 
-All of a window's allowance may be used at once, and it comes back evenly (`domain.rates`).
+The whole allowance of a window may be used at once; it comes back evenly (`domain.rates`).
 """
 
 from typing import Final
@@ -14,18 +14,18 @@ _MS_PER_SECOND: Final = 1_000
 
 
 class Allowance(msgspec.Struct, frozen=True, kw_only=True):
-    """What a key may do still. `wait_ms` is 0 if the request that asked may go on."""
+    """What a key may still do. `wait_ms` is 0 if the request may go on."""
 
     limit: int
     window_seconds: int
     remaining: int
     wait_ms: int
     full_in_ms: int
-    """When the whole of it is back."""
+    """The time until the whole allowance is back."""
 
 
 class Quota:
-    """So many in a window, for each of many keys."""
+    """A limit of requests per window, for each of many keys."""
 
     __slots__ = ("_limiter", "_window_seconds")
 
@@ -35,11 +35,11 @@ class Quota:
         self._window_seconds = -(-window_ms // _MS_PER_SECOND)
 
     def share(self) -> SharedView:
-        """Count requests over all processes."""
+        """Count requests over all processes together."""
         return self._limiter.share()
 
     def look(self, key: str, now_ms: int) -> Allowance:
-        """What one more request would find. Nothing is counted."""
+        """The allowance that one more request would find. Counts nothing."""
         return self._allowance(key, now_ms, self._limiter.wait_ms(key, now_ms))
 
     def take(self, key: str, now_ms: int) -> Allowance:
@@ -58,7 +58,7 @@ class Quota:
 
 
 def take_all(quotas: tuple[Quota, ...], key: str, now_ms: int) -> Allowance:
-    """Count a request in each of several quotas, or in none; the tightest of them."""
+    """Count a request in all of these quotas, or in none; returns the tightest allowance."""
     found = [quota.look(key, now_ms) for quota in quotas]
     if not any(allowance.wait_ms for allowance in found):
         found = [quota.take(key, now_ms) for quota in quotas]

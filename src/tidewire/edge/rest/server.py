@@ -21,7 +21,7 @@ DOCUMENTATION_PATH: Final = "/api/v1/docs"
 WEBSOCKET_PATH: Final = "/v1/ws"
 _METRICS_TYPE: Final = "text/plain; version=0.0.4"
 DESCRIBE: Final = "describe"
-"""In the application's state: what makes its OpenAPI document, or has made it."""
+"""Key in the application's state: the function that returns the OpenAPI document."""
 
 
 @endpoint("server", "GET /", opt=PUBLIC)
@@ -94,7 +94,7 @@ async def get_readyz(services: Services) -> dict[str, str]:
 
 @get("/metrics", opt=INSIDE, include_in_schema=False)
 async def get_metrics(services: Services) -> Response[bytes]:
-    """What is counted, for Prometheus."""
+    """The metrics, for Prometheus."""
     return Response(await services.metrics(), media_type=_METRICS_TYPE)
 
 
@@ -127,7 +127,7 @@ def get_style() -> Response[bytes]:
 
 
 def docs_router() -> Router:
-    """The page and what belongs to it."""
+    """The page with its script and its style."""
     return Router(
         DOCUMENTATION_PATH,
         route_handlers=[get_page, get_script, get_style],

@@ -1,4 +1,4 @@
-"""What the REST edge works with: the planes' services, a few things of the machine, and counts."""
+"""What the REST edge uses: the planes' services, clock and random source, and counters."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from tidewire.ports.storage import ChatStore, MessageStore, PositionStore
 
 
 class RestCounters:
-    """Everything only grows."""
+    """Counters. They only grow."""
 
     __slots__ = ("errors_sent_by_code",)
 
@@ -33,7 +33,7 @@ class RestCounters:
 
 
 class RestStore(MessageStore, ChatStore, PositionStore, RequestStore, Protocol):
-    """What of the store is used without a service: where no rule stands between."""
+    """The parts of the store that REST uses directly, because no rule of a service applies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class RestServices:
     ingest: IngestService
     store: RestStore
     sends: SendLimiter
-    """The gateway's: a user has one allowance, for REST and WebSocket together."""
+    """The gateway's limiter: a user has one allowance, for REST and WebSocket together."""
     tasks: Tasks
     """Counts requests that fail unexpectedly."""
     clock: Clock
@@ -59,10 +59,10 @@ class RestServices:
     metrics: Callable[[], Awaitable[bytes]]
     """The Prometheus text of this moment."""
     group_members_max: int
-    """What the chat plane allows, for the list of capabilities."""
+    """The limit of the chat plane, for the list of capabilities."""
     counters: RestCounters = field(default_factory=RestCounters)
     proxies: TrustedProxies = field(default_factory=lambda: TrustedProxies(()))
     insiders: Insiders = field(default_factory=lambda: Insiders(TrustedProxies(())))
     """Who may see readiness and metrics."""
     shared_limits: dict[str, SharedView] | None = None
-    """Filled with the limits of REST where several processes hold them together."""
+    """Filled with the limits of REST if several processes share them; None if not."""

@@ -1,6 +1,6 @@
 """The outermost layer of REST: gives every request its id and every answer its headers.
 
-It is plain ASGI around the whole application, so that also what no route matches is covered.
+It is plain ASGI around the whole application, so it also covers requests that no route matches.
 """
 
 import uuid
@@ -28,11 +28,11 @@ _FIXED_HEADERS: Final = (
 
 
 INSIDE_PATHS: Final = ("/readyz", "/metrics")
-"""Where insiders are told from others."""
+"""Paths where only insiders get an answer."""
 PROBE_PATHS: Final = ("/healthz", "/api/v1/health")
-"""What has an allowance of its own."""
+"""Other paths with the allowance of probes."""
 LATE_MS: Final = 1_000
-"""How long an address that asks too much waits for each refusal."""
+"""How long an address that sends too many requests waits for each refusal."""
 
 
 class RequestShell:
@@ -79,7 +79,7 @@ class RequestShell:
                     state["allowance"] = self._gate.count_other(address)
                     is_refused = state["allowance"].wait_ms > 0
                 if is_refused:
-                    # An Authorization header gets past the look above, and so does a probe's path.
+                    # Requests with an Authorization header or to a probe path pass the check above.
                     await self._refuse(state["allowance"], state, send)
                     return
                 if state.get("is_late"):
@@ -97,8 +97,8 @@ class RequestShell:
             ORIGIN.reset(origin)
 
     async def _refuse(self, allowance: Allowance, state: dict[str, Any], send: Send) -> None:
-        """Answer an address that asks too much: late, so that its connections are few answers a
-        second, and without the application."""
+        """Refuse an address that sends too many requests: late, so that its connections get few
+        answers a second, and without the application."""
         await pause(LATE_MS)
         error = LimitPassed(allowance)
         self._services.counters.sent(error.code)

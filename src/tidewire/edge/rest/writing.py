@@ -1,5 +1,5 @@
-"""Endpoints that add an entry to a chat: a message, or what is done to one. All of them go through
-the intake of every socket, past the same limits."""
+"""Endpoints that add an entry to a chat: a message, or an edit, deletion or reaction. All of them
+use the same intake as WebSockets, with the same limits."""
 
 from typing import Annotated, Final, Unpack
 
@@ -93,7 +93,7 @@ async def react_to_message(
     services: Services,
     caller: Caller,
 ) -> Stored:
-    """React to a message, or take a reaction back. Of one emoji you have one or none on a message.
+    """React to a message, or take a reaction back. You have one or none of each emoji on a message.
 
     The reaction is an entry of the chat. Repeated, it is answered as a message is.
     """
@@ -101,7 +101,7 @@ async def react_to_message(
 
 
 def sequence_named(message_id: str) -> int | None:
-    """The sequence that stands in the place of an id; None if it is no sequence."""
+    """The sequence that is given in the place of a message id; None if it is no sequence."""
     is_number = len(message_id) <= len(str(SEQUENCE_MAX)) and message_id.isascii()
     number = int(message_id) if is_number and message_id.isdecimal() else 0
     return number if 0 < number <= SEQUENCE_MAX else None
@@ -115,7 +115,7 @@ async def _amend(
     data: EditMessage | DeleteMessage | ReactToMessage,
     kind: type[AmendPayload],
 ) -> Stored:
-    """Do what the frame of that kind does."""
+    """Do what the WebSocket frame of this kind does."""
     chat = chat_id_of(chat_id)
     target = sequence_named(message_id)
     if target is None:

@@ -9,7 +9,7 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
-// It may be longer than its place: whoever has no mouse scrolls it with the keys.
+// It may be longer than its box: users without a mouse scroll it with the keys.
 const output = (properties) => element("pre", { tabIndex: 0, ...properties });
 
 // What stands between backticks is code; nothing else is marked up.
@@ -88,7 +88,7 @@ async function call(method, path, inputs, body) {
   try {
     const answer = JSON.parse(text);
     shown = pretty(answer);
-    // Who logs in here goes on as that person.
+    // After a login, further requests are those of that user.
     const token = answer.data?.tokens?.access_token;
     if (token) byId("token").value = token;
   } catch { /* Not JSON: shown as it is. */ }
