@@ -1,4 +1,4 @@
-"""A gateway process's end of its link: its routes, its word to the fan-out, shared limits."""
+"""A gateway process's end of its link: its routes, its calls to the fan-out, shared limits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -12,18 +12,18 @@ from tidewire.ports.runtime import Clock, Tasks, pause
 from tidewire.processes.link import Link
 
 EXCHANGE_MS: Final = 20
-"""How far apart what was used of limits is exchanged."""
+"""The interval at which the use of shared limits is exchanged."""
 KEYS_MAX: Final = 2_000
-"""How many keys of a limit are exchanged at a time."""
+"""How many keys of a limit are exchanged at once, at most."""
 
 
 class GatewayEnd:
-    """Satisfies `ports.router.Registrar`, and stands for the fan-out, which is at the other end."""
+    """A `ports.router.Registrar`, and a proxy for the fan-out, which is at the other end."""
 
     def __init__(self, *, tasks: Tasks, on_lost: Callable[[], None], bytes_max: int) -> None:
-        """`on_lost`: the store process is gone, or does not read what it is sent."""
+        """`on_lost` is called if the store process is gone, or does not read its link."""
         self.acts: dict[str, Callable[..., Any]] = {}
-        """What the store process may have done here; filled before the first route is known."""
+        """Functions that the store process may call here; filled before any route is known."""
         self.link = Link(self.acts, tasks=tasks, on_lost=on_lost, bytes_max=bytes_max)
 
     # `ports.router.Registrar`.
@@ -49,24 +49,24 @@ class GatewayEnd:
         self.link.tell("status_missed", list(events))
 
     def committed(self, events: Sequence[LoggedEvent]) -> None:
-        """The store process tells its own fan-out."""
+        """Does nothing: the store process tells its own fan-out."""
 
     def positions_advanced(self, events: Sequence[PositionsAdvanced]) -> None:
-        """The same."""
+        """Does nothing, as `committed`."""
 
     # For the others.
 
     def keep_record(self, record: AuditRecord) -> None:
-        """Have it written to the audit trail's files."""
+        """Have the store process write it to the audit trail's files."""
         self.link.tell("audit", record)
 
     async def metrics(self) -> bytes:
-        """Those of all processes, summed."""
+        """The metrics of all processes, summed."""
         page: bytes = await self.link.call("metrics")
         return page
 
     def share_limits(self, views: Mapping[str, SharedView], *, clock: Clock, tasks: Tasks) -> None:
-        """Hold these limits together with the other gateways, from now on."""
+        """Share these limits with the other gateways, from now on."""
         self.link.tell("share_limits", {name: view.rate for name, view in views.items()})
 
         def learn(name: str, left: Sequence[tuple[str, int]]) -> None:

@@ -1,11 +1,11 @@
-"""One end of a link between two processes of a server: calls, answers, and what is only told.
+"""One end of a link between two processes of a server: calls, answers, and one-way messages.
 
-Everything goes over one stream, in the order in which it was said, so what the store tells of a
-commit arrives before the answers to its senders. What is said in one turn of the loop is one write.
+Everything goes over one stream, in the order of sending, so the store's events of a commit arrive
+before the answers to its senders. All messages of one turn of the loop are one write.
 
-Both ends were forked from one program and the socket between them has no name, so no other
-program can write here: values are pickled, which knows every type of ours. Nothing waits for a peer
-that does not read: when too much lies unread, the link is cut.
+Both ends are forked from one program and the socket between them has no name, so no other program
+can write here. So values can be pickled, which supports all our types. Nothing waits for a peer
+that does not read: when too many bytes are unread, the link is cut.
 """
 
 import asyncio
@@ -24,32 +24,32 @@ from tidewire.ports.runtime import RequestKind, Tasks
 _LENGTH_BYTES: Final = 4
 _PROTOCOL: Final = 5
 
-# Kinds of what is said: (kind, number or name, …).
+# Kinds of messages, which are tuples: (kind, number or name, …).
 _CALL, _CALL_BACK, _TELL, _ANSWER, _FAILURE = range(5)
 
 Acts = Mapping[str, Callable[..., Any]]
-"""What the other end may have done here, by name."""
+"""The functions that the other end may call here, by name."""
 Done = Callable[[Any], None]
 
 _logger: Final = logging.getLogger(__name__)
 
 
 class FailedThere(Exception):
-    """The other process failed for a reason that no code expected; its log says more."""
+    """The other process failed with an unexpected exception; its log says more."""
 
 
 @dataclass(eq=False, repr=False)
 class Link(asyncio.Protocol):
-    """Made on the event loop; `connect` gives it its socket."""
+    """Must be made on the event loop; `connect` gives it its socket."""
 
     acts: Acts
     _: KW_ONLY
     tasks: Tasks
     on_lost: Callable[[], None]
-    """Is called once, when nothing comes or goes any more; calls that were not answered by then
-    never are."""
+    """Is called once, when the link is lost; calls that are unanswered by then are never
+    answered."""
     bytes_max: int
-    """At most so many bytes lie unread; with more the link is cut."""
+    """How many bytes may wait unread; with more the link is cut."""
 
     def __post_init__(self) -> None:
         self.is_lost = False
@@ -58,7 +58,7 @@ class Link(asyncio.Protocol):
         self._arrived = bytearray()
         self._out: list[tuple[Any, ...]] = []
         self._number = 0
-        # Who waits for an answer: what to call with it, and with a failure.
+        # Calls that wait for an answer: the callbacks for the answer and for a failure.
         self._waiting: dict[int, tuple[Done, Done]] = {}
 
     async def connect(self, end: socket.socket) -> None:
@@ -68,7 +68,7 @@ class Link(asyncio.Protocol):
     # For this end.
 
     async def call(self, name: str, *args: Any, **named: Any) -> Any:
-        """What the act returns there; raises what it raises."""
+        """Call an act there and return its result; raises what the act raises."""
         answer: asyncio.Future[Any] = self._loop.create_future()
 
         def succeeded(value: Any) -> None:
@@ -83,15 +83,15 @@ class Link(asyncio.Protocol):
         return await answer
 
     def call_back(self, name: str, *args: Any, done: Done, **named: Any) -> None:
-        """For an act that takes `done` there: what that is called with, or what the act raises."""
+        """Call an act that takes `done` there; ours gets the same value, or what the act raises."""
         self._ask(_CALL_BACK, name, args, named, done, done)
 
     def tell(self, name: str, *args: Any, **named: Any) -> None:
-        """Have it done there, after everything that was said before."""
+        """Call an act there without an answer, after everything that was sent before."""
         self._say((_TELL, name, args, named))
 
     def cut(self) -> None:
-        """End it at once."""
+        """End the link at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -117,14 +117,14 @@ class Link(asyncio.Protocol):
 
     def _flush(self) -> None:
         if self._transport is None:
-            return  # `connection_made` comes back to it.
+            return  # `connection_made` flushes later.
         out, self._out = self._out, []
         if self.is_lost:
             return
         try:
             data = pickle.dumps(out, _PROTOCOL)
         except Exception:
-            # Nothing of this turn has left: the other end must not go on as if it had.
+            # Nothing of this turn was sent: the other end must not go on as if it had been.
             _logger.exception("a link to another process is cut: what it is told cannot be sent")
             self._transport.abort()
             return
@@ -136,7 +136,7 @@ class Link(asyncio.Protocol):
     # From the socket (`asyncio.Protocol`).
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's are no subclasses of asyncio's.
+        # uvloop's transports are no subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         if self._out:
             self._flush()
@@ -155,7 +155,7 @@ class Link(asyncio.Protocol):
             if len(arrived) < body or len(arrived) < end:
                 break
             with memoryview(arrived) as view:
-                said = pickle.loads(view[body:end])  # noqa: S301 - see the module's text
+                said = pickle.loads(view[body:end])  # noqa: S301 - see the docstring of the module
             start = end
             for what in said:
                 self._take(what)
@@ -179,8 +179,8 @@ class Link(asyncio.Protocol):
         self, kind: int, number: int, name: str, args: tuple[Any, ...], named: dict[str, Any]
     ) -> None:
         if kind == _CALL_BACK:
-            # Behind the beginning of calls that came before it: those are tasks, and a reply must
-            # not overtake the acknowledgement that its author has sent before it.
+            # After the start of calls that came before: those run as tasks, and a reply must not
+            # overtake the acknowledgement that its author has sent before it.
             self._loop.call_soon(self._do_back, number, name, args, named)
             return
         try:
@@ -213,7 +213,7 @@ class Link(asyncio.Protocol):
 
     def _answer(self, number: int, value: Any) -> None:
         if isinstance(value, Exception):
-            # Told to a callback: what it is told is the answer, whatever it is.
+            # A callback may get an exception as its value: it is the answer, not a failure.
             value = self._told(value)
         self._say((_ANSWER, number, value))
 
@@ -222,7 +222,7 @@ class Link(asyncio.Protocol):
 
     def _told(self, error: Exception) -> Exception:
         if isinstance(error, StoreUnusable):
-            # This process cannot say what it has committed.
+            # This process does not know any more what it has committed.
             self.tasks.service_failed("store", error)
         if isinstance(error, TidewireError):
             return error

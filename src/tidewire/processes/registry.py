@@ -1,4 +1,4 @@
-"""The one registry of connections: at which gateway each is; the last of a device stays. PURE."""
+"""The one registry of connections, by gateway; it keeps the last one of a device. PURE."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -8,21 +8,21 @@ from tidewire.ports.router import Route
 
 
 class Place(NamedTuple):
-    """Where a connection is."""
+    """The gateway and the route of a connection."""
 
     gateway: int
     route: Route
 
 
 class Registry:
-    """Routes by user. A gateway has a number, which no later one gets."""
+    """Routes by user. Each gateway has a number, which is never used again."""
 
     def __init__(self) -> None:
         self._by_user: dict[UserId, dict[ConnectionId, Place]] = {}
 
     def register(self, gateway: int, route: Route) -> tuple[int, list[Place]]:
-        """How many connections the user has on other devices at other gateways, and the older ones
-        of this device at others: they have to go."""
+        """Add a route. Returns how many connections the user has on other devices at other
+        gateways, and this device's older ones at other gateways, which have to be closed."""
         places = self._by_user.setdefault(route.user_id, {})
         elsewhere = [one for one in places.values() if one.gateway != gateway]
         older = [one for one in elsewhere if one.route.device_id == route.device_id]
@@ -32,7 +32,7 @@ class Registry:
         return len(elsewhere) - len(older), older
 
     def unregister(self, route: Route) -> None:
-        """Safe for one that had to go already."""
+        """Remove a route. Safe for one that was removed already."""
         places = self._by_user.get(route.user_id)
         if places is not None:
             places.pop(route.connection_id, None)
@@ -40,7 +40,7 @@ class Registry:
                 del self._by_user[route.user_id]
 
     def lose(self, gateway: int) -> None:
-        """All connections of a gateway are gone."""
+        """Remove all connections of a gateway that is gone."""
         routes = [
             one.route
             for places in self._by_user.values()
@@ -51,7 +51,7 @@ class Registry:
             self.unregister(route)
 
     def split(self, user_ids: Iterable[UserId]) -> dict[int, list[UserId]]:
-        """Those of the users who are connected, by gateway, in their order."""
+        """The connected ones of these users, by gateway, in the given order."""
         found: dict[int, list[UserId]] = {}
         by_user = self._by_user
         for user_id in user_ids:
@@ -63,6 +63,6 @@ class Registry:
         return found
 
     def presence(self, user_ids: Sequence[UserId]) -> dict[UserId, int]:
-        """How many connections those of the users have who are connected."""
+        """The number of connections of each of these users who is connected."""
         by_user = self._by_user
         return {one: len(by_user[one]) for one in user_ids if one in by_user}

@@ -1,9 +1,9 @@
-"""What is in the store process, as a gateway process has it: every method is a call of the same
+"""Proxies in a gateway process for objects of the store process: every method calls the same
 method over the link.
 
-Generated from the class (of the store: from the port, `ports.storage.Storage`), so a method that is
-added there is here too. Of other things than the store (`offer`, `reach`) the acts have the name of
-the thing before their own, and the origin of the request goes with them.
+They are generated from the class (for the store, from the port `ports.storage.Storage`), so a
+method that is added there is here too. For objects other than the store (`offer`, `reach`) the name
+of an act begins with that of the object, and the origin of the request goes with each call.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +32,7 @@ def _calls_of(kind: type) -> list[str]:
 
 
 CALLS: Final = tuple(name for name in _calls_of(Storage) if name not in _OWN)
-"""What a gateway may have the store do, beside `append_nowait`."""
+"""The methods of the store that a gateway may call, beside `append_nowait`."""
 
 
 class _RemoteStore:
@@ -47,7 +47,7 @@ class _RemoteStore:
     append = MessageStore.append
 
     async def close(self) -> None:
-        """It is not ours to close; from here on we ask it nothing."""
+        """Use the store no more from here on. It is not closed: it belongs to the other process."""
         self._link = None
 
     def _open(self) -> Link:
@@ -69,7 +69,7 @@ for _name in CALLS:
 
 
 async def reach_store(link: Link) -> Storage:
-    """The store at the other end."""
+    """A proxy for the store at the other end."""
     return cast("Storage", _RemoteStore(link, *await link.call("hello")))
 
 
@@ -77,7 +77,7 @@ async def reach_store(link: Link) -> Storage:
 
 
 def offer(name: str, thing: object) -> Acts:
-    """The acts with which others may use it."""
+    """The acts with which other processes may use this object."""
     return {
         f"{name}.{each}": partial(_carry_out, getattr(thing, each))
         for each in _calls_of(type(thing))
@@ -92,7 +92,8 @@ async def _carry_out(
 
 
 def reach(name: str, kind: type[Thing], link: Link, **known: object) -> Thing:
-    """What the other end offers by this name: its coroutine methods, and what is `known` of it."""
+    """A proxy for the object of this name at the other end: its coroutine methods, and the
+    attributes in `known`."""
 
     def caller(each: str) -> Callable[..., Awaitable[Any]]:
         async def call(*args: Any, **named: Any) -> Any:

@@ -1,8 +1,8 @@
 """The store process's end of all links: the router of the fan-out, and what gateways ask for.
 
-It holds the one registry of connections. Every commit is pushed from here, to each gateway what
-concerns its connections, in commit order. It waits for no gateway: one that does not read its link
-is cut off and killed, its clients come back to another and sync.
+It holds the one registry of connections. Every commit is pushed from here in commit order; each
+gateway gets what concerns its connections. It waits for no gateway: one that does not read its link
+is cut off and killed, and its clients connect to another gateway and sync.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from tidewire.processes.registry import Registry
 from tidewire.processes.remote import CALLS
 
 ASK_S_MAX: Final = 1.0
-"""How long a gateway may take to say its numbers."""
+"""How long a gateway may take to answer `ask_all`."""
 LIMIT_KEYS_MAX: Final = 100_000
 
 _logger: Final = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class _Gateway:
         self._handle = handle
 
     def kill(self) -> None:
-        """It may be stopped, and hold its sockets."""
+        """End the process for certain: it may be suspended and still hold its sockets."""
         try:
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         except ProcessLookupError:
@@ -61,10 +61,10 @@ class _Gateway:
 
 
 class StoreEnd:
-    """Must be made on the event loop; `serve` says what gateways are served with."""
+    """Must be made on the event loop; `serve` tells it what gateways may use."""
 
     def __init__(self, *, clock: Clock, tasks: Tasks, bytes_max: int) -> None:
-        """`bytes_max` is what may lie unread in a link."""
+        """`bytes_max` is how many bytes may wait unread in a link."""
         self._bytes_max = bytes_max
         self._clock = clock
         self._tasks = tasks
@@ -85,8 +85,8 @@ class StoreEnd:
         keep_record: Callable[[AuditRecord], None],
         offers: Acts,
     ) -> None:
-        """To be called before the first gateway comes. `on_lost` is told the number of one that has
-        gone. `offers` is what else there is only one of (`remote.offer`)."""
+        """Must be called before the first gateway is admitted. `on_lost` gets the number of a
+        lost gateway. `offers` are the acts of other objects of this process (`remote.offer`)."""
         self._on_lost = on_lost
         self._acts = {
             **{name: getattr(store, name) for name in CALLS},
@@ -102,7 +102,7 @@ class StoreEnd:
         }
 
     async def admit(self, end: socket.socket, handle: int) -> None:
-        """A gateway has started: our end of its link, and a handle (`pidfd`) of its process."""
+        """Serve a gateway that has started: our end of its link, and a `pidfd` of its process."""
         self._gateways_count += 1
         number = self._gateways_count
         acts: dict[str, Callable[..., Any]] = {
@@ -139,7 +139,7 @@ class StoreEnd:
         return self._registry.presence(user_ids)
 
     async def settled(self) -> None:
-        """A push is in its link when `push` returns."""
+        """Waits for nothing: a push is in its link when `push` returns."""
 
     # What all are told.
 
@@ -149,11 +149,11 @@ class StoreEnd:
                 gateway.link.tell(name, *args)
 
     def revoke(self, session_ids: Sequence[SessionId]) -> None:
-        """These sessions have ended: their connections end wherever they are."""
+        """These sessions have ended: end their connections, at all gateways."""
         self.tell_all("revoked", list(session_ids))
 
     async def ask_all(self, name: str) -> dict[int, Any]:
-        """What those answer who do so in time, by their numbers."""
+        """The answers of those gateways that answer in time, by their numbers."""
 
         async def ask(gateway: _Gateway) -> Any:
             async with asyncio.timeout(ASK_S_MAX):
@@ -164,7 +164,7 @@ class StoreEnd:
         return {
             number: answer
             for (number, gateway), answer in zip(asked.items(), answers, strict=True)
-            # One that has ended meanwhile is not counted any more.
+            # A gateway that has ended meanwhile does not count any more.
             if not isinstance(answer, BaseException) and self._gateways.get(number) is gateway
         }
 
@@ -177,15 +177,15 @@ class StoreEnd:
         return elsewhere
 
     def _share_limits(self, rates: Mapping[str, Rate]) -> None:
-        """The limits that gateways hold together; all of them name the same."""
+        """Keep the limits that gateways share; all gateways name the same ones."""
         for name, rate in rates.items():
             self._limiters.setdefault(name, Limiter(rate, keys_max=LIMIT_KEYS_MAX))
 
     def _exchange(
         self, number: int, used: Mapping[str, Sequence[tuple[str, int]]]
     ) -> dict[str, list[int]]:
-        """Add what a gateway has used of limits to what all have used; when each is full again. The
-        others are told of keys of which half is used up."""
+        """Add one gateway's use of limits to that of all; returns for each key how long it takes to
+        be full again. Tells the others of keys of which half is used up."""
         now_ms = self._clock.monotonic_ms()
         left: dict[str, list[int]] = {}
         for name, pairs in used.items():
@@ -204,7 +204,7 @@ class StoreEnd:
         return left
 
     def _lost(self, number: int) -> None:
-        """Its process has ended, or is to end."""
+        """The link is lost: the process has ended, or must end now."""
         gateway = self._gateways.pop(number)
         gateway.kill()
         self._registry.lose(number)
