@@ -1,1 +1,1 @@
-"""What an operator runs: verify, recover, backup, restore, bench."""
+"""What an operator runs on a store: verifying, recovering, erasing."""

@@ -1,8 +1,8 @@
-"""The state invariants of messages that change: the log against what is kept of it. PURE.
+"""The state invariants of messages that change: the log against the rows kept of it. PURE.
 
-The log says everything; what a message is now is kept beside it, because people ask for that. Each
-entry is held against the rows that are kept of it, and each row against its entry: if both agree
-everywhere, the rows are the fold of the log.
+The log has everything; the current state of a message is kept beside it in rows, because clients
+ask for that. Each entry is compared with the rows that are kept of it, and each row with its entry:
+if both agree everywhere, the rows are the fold of the log.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from tidewire.ports.inspection import ChangeRow, KeptRow, TargetRow
 
 
 def check_changes(chat_id: str, rows: Iterable[ChangeRow]) -> Iterator[Violation]:
-    """Entries of one chat that concern others."""
+    """Check the amendments, replies, mentions and deleted entries of one chat."""
     for row in rows:
         for invariant, found in _check_entry(row):
             yield Violation(invariant, chat_id, f"entry {row.sequence}: {found}")
@@ -76,7 +76,7 @@ def _check_reaction(row: ChangeRow, target: TargetRow) -> Iterator[tuple[str, st
 
 
 def _told_by(row: ChangeRow) -> tuple[int, int]:
-    """What the target has to tell of the last reaction with an emoji."""
+    """The count and the sequence that the target must have for the last reaction with an emoji."""
     return (row.counted, row.sequence) if row.counted else (0, 0)
 
 
@@ -90,7 +90,7 @@ def _check_erased(row: ChangeRow) -> Iterator[tuple[str, str]]:
 
 
 def check_kept(rows: Iterable[KeptRow]) -> Iterator[Violation]:
-    """Rows beside the log of any chat."""
+    """Check rows that are kept beside the log, of any chats."""
     for row in rows:
         if row.entry is not None and not row.is_target_deleted and _agrees(row, row.entry):
             continue

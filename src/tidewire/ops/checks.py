@@ -1,7 +1,7 @@
 """The state invariants as functions over what an Inspector reads. PURE.
 
-Nothing here knows an engine, and nothing grows with the number of messages. A chunk is judged as a
-whole with a few operations that run in C; only a chunk that fails is looked at row by row.
+The functions know no engine, and need no more memory for more messages. A chunk is checked as a
+whole with a few operations that run in C; only a chunk that fails is checked row by row.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ _BUCKETS_SEARCHED_MAX: Final = 64
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """Something that must not be. `found` is one sentence with the numbers in it."""
+    """An invariant that does not hold. `found` is one sentence with the numbers in it."""
 
     invariant: str
     chat_id: str | None
@@ -30,7 +30,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 def check_chat(chat: ChatRow) -> Iterator[Violation]:
-    """What can be said of a chat by itself."""
+    """Check a chat by itself, without its messages."""
     if chat.chat_type is None:
         rows = f"{len(chat.members)} members, counter {chat.counter}, last message {chat.head}"
         yield _of(chat, "rows_belong_to_a_chat", f"no such chat, but rows name it: {rows}")
@@ -93,7 +93,7 @@ def _check_kind(chat: ChatRow) -> Iterator[Violation]:
 
 
 def _check_floors(chat: ChatRow) -> Iterator[Violation]:
-    """The store's index of lowest positions must say what the rows say: ticks are made of it."""
+    """The store's index of lowest positions must equal the rows, because ticks are made of it."""
     if any(member[3] is None for member in chat.members):
         return  # Reported as member_has_positions; the floor cannot be right.
     delivered = min((effective(m[3] or 0, m[2]) for m in chat.members), default=None)
@@ -107,7 +107,7 @@ def _check_floors(chat: ChatRow) -> Iterator[Violation]:
 
 
 def _check_blocks(chat: ChatRow) -> Iterator[Violation]:
-    """The mark that a send is judged by repeats the block."""
+    """The mark that a send is checked against must be there for each block, and only then."""
     for user_id in sorted({*chat.marked} - {*chat.blocked}):
         found = f"{user_id} is marked as blocked, but the other member blocks no one"
         yield _of(chat, "block_marks_exact", found)
@@ -117,7 +117,7 @@ def _check_blocks(chat: ChatRow) -> Iterator[Violation]:
 
 
 class MessageWalk:
-    """Judges the messages of one chat, chunk by chunk, in sequence order."""
+    """Checks the messages of one chat, chunk by chunk, in sequence order."""
 
     def __init__(self, chat: ChatRow) -> None:
         self._chat = chat
@@ -125,9 +125,9 @@ class MessageWalk:
         self._last_position = -1
         self._has_begun = False
         self.count = 0
-        # Sums over the rows: what the indexes must add up to as well, in whatever order they are
-        # read. Hashes of text differ from run to run, but within one the sums are equal if the rows
-        # are.
+        # Sums over the rows. The indexes must have the same sums, in whatever order they are read.
+        # Hashes of text differ between processes, but within one process equal rows have equal
+        # sums.
         self.keys_sum = 0
         self.ids_sum = 0
 
@@ -180,7 +180,7 @@ class MessageWalk:
             last_position = last_position if position is None else position
 
     def end(self) -> Iterator[Violation]:
-        """After the last chunk: what the messages say about the counter, read with the chat."""
+        """After the last chunk: check the counter, read with the chat, against the messages."""
         counter = self._chat.counter
         if counter is None:
             return  # Reported as counter_must_exist.
@@ -193,17 +193,17 @@ class MessageWalk:
 
 
 def _sum(entries: Iterable[EntryRow]) -> int:
-    """The same for the same entries in any order, and for no others.
+    """Equal for the same entries in any order, and (but for chance) different for others.
 
-    Squares, because the hashes of two pairs often have the sum of the hashes of the same pairs with
-    their halves exchanged: a tuple's hash is nearly a sum of those of its elements.
+    The hashes are squared: the plain hashes of two pairs often have the same sum as those of the
+    pairs with exchanged halves, because a tuple's hash is nearly the sum of its elements' hashes.
     """
     hashes = list(map(hash, entries))
     return sum(map(mul, hashes, hashes))
 
 
 class EntryWalk:
-    """Judges an index, chunk by chunk, in the order of its names: no name may come twice."""
+    """Checks an index, chunk by chunk, in the order of its names: no name may come twice."""
 
     def __init__(self, invariant: str, chat: ChatRow | None, name: str) -> None:
         self._invariant = invariant
@@ -235,8 +235,8 @@ def differences(
 ) -> Iterator[tuple[str, Hashable, bool]]:
     """Where messages and an index disagree: name, message, and whether it is the index's entry.
 
-    Runs only when the sums differ, and then reads both lists twice. Bounded: entries fall into
-    buckets by their hash, and only some of the buckets whose sums differ are held in memory.
+    Runs only when the sums differ, and then reads both lists twice. Memory is bounded: entries
+    fall into buckets by their hash, and only some of those whose sums differ are held in memory.
     """
     buckets = min(_BUCKETS_MAX, count // _BUCKET_ENTRIES + 1)
     sums = [0] * buckets
@@ -260,7 +260,7 @@ def differences(
 
 
 def check_positions(rows: Iterable[PositionRow]) -> Iterator[Violation]:
-    """A user's positions in a chat against everything that bounds them."""
+    """Check positions of users against everything that bounds them."""
     for row in rows:
         user_id, _chat_id, delivered, read, joined, membership_joined, head, counter = row[:8]
         if delivered > head:
@@ -286,7 +286,7 @@ def check_positions(rows: Iterable[PositionRow]) -> Iterator[Violation]:
 
 
 def check_pairs(rows: Iterable[PairRow]) -> Iterator[Violation]:
-    """Every entry of the index of direct chats leads to one; the chats' side is in check_chat."""
+    """Every entry of the index of direct chats must lead to one; check_chat checks the reverse."""
     for key, chat_id, chat_type in rows:
         if chat_type != ChatType.DIRECT:
             what = "no chat" if chat_type is None else f"a {chat_type}"

@@ -1,9 +1,9 @@
-"""Erasing what a person has written: every message becomes a tombstone, in every chat.
+"""Erases all messages of a user: every message becomes a tombstone, in every chat.
 
-The server itself deletes them (SYSTEM), past membership and blocks, as entries like any others:
-they are pushed, synced and logged, and devices erase their copies. A run that broke off is begun
-again: it finds what is left, and the key of a deletion follows from the message, so nothing is done
-twice.
+The server itself (SYSTEM) deletes them, whatever membership and blocks say. The deletions are
+entries like any others: they are pushed, synced and logged, and devices erase their copies. A run
+that was interrupted is started again: it finds the messages that are left, and the key of a
+deletion is derived from the message, so nothing is done twice.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tidewire.domain.messages import Amendment, Appended, EntryKind, MessageBody
 from tidewire.ports.storage import MessageStore
 
 AT_ONCE: Final = 50
-"""Deletions that are under way together: few enough that people who write do not wait for them."""
+"""How many deletions run at once: few enough that sends of users do not wait for them."""
 CHATS_PAGE: Final = 100
 _NAMESPACE: Final = uuid.UUID("9b1d1a54-6c0e-5f2e-8f0b-8f6a4f0f8a3d")
 _NOTHING: Final = MessageBody(content="")
@@ -55,7 +55,7 @@ async def erase_messages(
     progress: Callable[[Erased], None] = lambda _: None,
 ) -> Erased:
     """Delete all messages of a user, who must not be able to write any more. Raises what a send
-    raises; then a part is done, and the next run goes on."""
+    raises; then a part is done, and the next run continues."""
     done = Erased()
     after: ChatId | None = None
     while page := await store.chats_of_author(user_id, after=after, count_max=CHATS_PAGE):
@@ -80,8 +80,8 @@ async def _erase_chat(
 
 
 async def _erase(delete: Deletes, user_id: UserId, chat_id: ChatId, sequence: int) -> bool:
-    """Whether the message is a tombstone now. Damage may keep one from being erased. It must not
-    keep the others from going."""
+    """Erase one message. True if it is a tombstone now; False if damage prevents that, which must
+    not prevent the others."""
     key = uuid.uuid5(_NAMESPACE, f"{user_id}\n{chat_id}\n{sequence}")
     try:
         await delete(
@@ -92,7 +92,7 @@ async def _erase(delete: Deletes, user_id: UserId, chat_id: ChatId, sequence: in
             amends=Amendment(kind=EntryKind.DELETE, target=sequence),
         )
     except MessageDeleted:
-        # An admin was faster.
+        # It was deleted before, by an admin for example.
         return True
     except (TargetNotFound, StoreDamaged):
         return False

@@ -1,12 +1,12 @@
-"""Every invariant that Tidewire is measured by, in one list: `invariants.toml` beside this module.
+"""Every invariant that Tidewire must hold, in one list: `invariants.toml` beside this module.
 
 Those of the specification come first, name for name: ADR-001 appendix C, ADR-004 appendix C,
-ADR-008 appendix E. Then comes what our own promises add. Each entry is
-- state: can be seen in a store. `ops/checks.py` checks it, `tidewire verify` runs it;
-- trace: needs a history of what was asked and answered. `tests/support/trace.py` checks it;
+ADR-008 appendix E. Then come those that our own promises add. Each entry is
+- state: visible in a store. `checks.py` and `change_checks.py` check it for `tidewire verify`;
+- trace: needs a history of requests and answers. `tests/support/trace.py` checks it;
 - non-claim: says what is not promised, so there is nothing to check.
-Where `instead` is set, the specification contradicts itself or another part of it, and that is what
-we hold in its place, and why.
+Where `instead` is set, the specification contradicts itself or another part of it; `instead` says
+what we hold in its place, and why.
 """
 
 import tomllib
@@ -30,7 +30,7 @@ class Invariant(msgspec.Struct, frozen=True):
     statement: str
     instead: str | None = None
     per: str = "chats"
-    """Of a state: what one item of its check is, as `verify.Counts` calls it."""
+    """For a state: what its check counts, as named in `verify.Counts`."""
 
 
 _LIST: Final = files("tidewire.ops").joinpath("invariants.toml").read_text("utf-8")

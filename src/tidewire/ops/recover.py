@@ -1,8 +1,8 @@
 """Recovering a chat's lost counter: ADR-004's procedure, made safe (P-02).
 
-The new counter starts a margin above everything that was ever seen in the chat, so that no sequence
-is given out twice even if some of it is lost; the gap that this leaves is legal. A counter that is
-there is never overwritten.
+The new counter starts a margin above every sequence that the store shows for the chat, so that no
+sequence is given out twice even if some of them are lost; the gap that this leaves is legal. An
+existing counter is never overwritten.
 """
 
 from enum import StrEnum
@@ -39,7 +39,7 @@ class NoSuchChat(StoreUnusable):
 
 
 class InconsistentCounter(StoreUnusable):
-    """There is a counter, and it is wrong. Only a person can know why."""
+    """There is a counter, and it is wrong. Only the operator can find out why."""
 
     def __init__(self, chat_id: ChatId, *, counter: int, highest: int) -> None:
         super().__init__(
@@ -55,11 +55,11 @@ class InconsistentCounter(StoreUnusable):
 def decide_recovery(
     chat_id: ChatId, evidence: CounterEvidence, *, now_ms: int
 ) -> NewCounter | None:
-    """The counter to put, or None if the one that is there is right. PURE."""
+    """The counter to write, or None if the existing one is right. PURE."""
     if not evidence.chat_exists:
         raise NoSuchChat(chat_id)
-    # A position never passes the last message. One that does outlived its message, whose sequence
-    # must not be given out again.
+    # A position is never above the last message. If one is, its message was lost, and the sequence
+    # of that message must not be given out again.
     highest = max(evidence.highest_message, evidence.highest_position)
     if evidence.counter is None:
         return NewCounter(
@@ -73,7 +73,7 @@ def decide_recovery(
 
 
 def recover_counter(store: CounterRepair, chat_id: ChatId, *, apply: bool, now_ms: int) -> Recovery:
-    """Put the chat's counter back if it is missing; without `apply`, only say so.
+    """Put the chat's counter back if it is missing; without `apply`, only report it.
 
     Raises NoSuchChat, InconsistentCounter, and what the store raises.
     """
@@ -95,7 +95,7 @@ def recover_counter(store: CounterRepair, chat_id: ChatId, *, apply: bool, now_m
 def recovery_of(
     chat_id: ChatId, evidence: CounterEvidence, new: NewCounter | None, *, is_applied: bool
 ) -> Recovery:
-    """What a decision has come to. PURE."""
+    """The result of a decision. PURE."""
     if new is None:
         assert evidence.counter is not None
         outcome, counter = RecoveryOutcome.NOTHING_TO_DO, evidence.counter

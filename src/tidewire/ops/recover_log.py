@@ -1,10 +1,10 @@
-"""Saving what can be saved when the write-ahead log of a store is damaged.
+"""Saves as much as possible when the write-ahead log of a store is damaged.
 
-States are built as copies: with the log put right, if that can be; with everything in it that is
-legible; with its whole transactions; with those before the damage; and without the log, because a
-checkpoint may have copied pages into the database from behind the damage. Kept is the fullest one
-that SQLite and `verify` find nothing wrong with. It begins a new life, as after a restore: clients
-may know what is missing now.
+It builds states as copies: with the log repaired, if possible; with all its readable pages, also
+with the rest as copied before; with its complete transactions; with those before the damage; and
+without the log, because a checkpoint may have copied pages from behind the damage into the
+database. It keeps the fullest state in which SQLite and `verify` find nothing wrong but `CONTAINED`
+damage. That state begins a new life, as after a restore: clients may know what is missing now.
 """
 
 import shutil
@@ -33,19 +33,19 @@ from tidewire.engines.sqlite.log_recovery import (
 from tidewire.ops.verify import Report, verify
 
 CONTAINED: Final = ("message_checksum_holds",)
-"""Damage that a store can live with: it is marked, and stays where it is."""
+"""Damage that a store may keep: the messages are marked, and stay where they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One state: how much it holds, or why it cannot be used."""
+    """A state that was tried: how much it holds, or why it cannot be used."""
 
     name: str
     transactions: int
-    """Transactions of the log that it has."""
+    """How many transactions of the log it has."""
     messages: int
     damaged: int
-    """Of these, messages that do not hold their checksum: they are handed out marked."""
+    """How many of these messages fail their checksum: they are handed out with a mark."""
     fault: str | None
 
     @property
@@ -68,7 +68,7 @@ class LogRecovery:
 
     damage: str | None = None
     is_resumed: bool = False
-    """An earlier run was interrupted after it had chosen: only the last steps were missing."""
+    """An earlier run was interrupted after its choice: only the last steps were missing."""
     tried: list[Tried] = field(default_factory=list)
     kept: Tried | None = None
     missing: list[Missing] = field(default_factory=list)
@@ -107,7 +107,7 @@ def recover_log(
 
 
 def _choose(store: DamagedStore, *, keep_sessions: bool, dry_run: bool, told: Told) -> LogRecovery:
-    """Try every state; leave the best one under the name from which it is put in place."""
+    """Try every state; keep the best one under the name from which it is put in place."""
     recovery = LogRecovery(damage=damage_sentence(store.judgement))
     seen: list[dict[str, int]] = []
     built = store.path.with_name(f"{store.path.name}.recovering")
@@ -145,7 +145,7 @@ def _choose(store: DamagedStore, *, keep_sessions: bool, dry_run: bool, told: To
 
 
 def _try(candidate: Candidate, path: Path, scratch: Path, *, keep_sessions: bool) -> Tried:
-    """Let a state begin its new life, and verify it. Copies of before a migration go to `scratch`:
+    """Begin the new life of a state, and verify it. Copies that a migration makes go to `scratch`:
     the damaged files are kept anyway."""
     transactions = candidate.overlay.transactions
     messages = damaged = 0
@@ -156,7 +156,7 @@ def _try(candidate: Candidate, path: Path, scratch: Path, *, keep_sessions: bool
         messages, fault = report.counts.messages, _first_fault(report)
         damaged = sum(check.violations for check in report.checks if check.name in CONTAINED)
     except (StoreUnusable, apsw.Error, UnicodeDecodeError) as error:
-        # What the sentence says to do is for those who have no other state to try.
+        # The rest of the sentence is advice for an operator who has no other state to try.
         fault = " ".join(str(error).partition("; ")[0].split())
     return Tried(candidate.name, transactions, messages, damaged, fault)
 
@@ -170,7 +170,7 @@ def _first_fault(report: Report) -> str | None:
 
 
 def missing_sequences(kept: dict[str, int], seen: Sequence[dict[str, int]]) -> list[Missing]:
-    """What other states know of and the kept one does not. PURE."""
+    """The sequences that other states know and the kept one does not. PURE."""
     highest: dict[str, int] = {}
     for state in seen:
         for chat_id, sequence in state.items():

@@ -1,8 +1,8 @@
-"""Verifying a store: every state invariant over everything an Inspector shows, counted.
+"""Verifies a store: checks every state invariant on everything that an Inspector shows.
 
-Whatever is wrong is counted and the first offenders are kept; a part that cannot be read is an
-offence like any other, and the rest is verified all the same. So is a value that cannot be what it
-is, a missing number for example: bytes that have changed can be anything.
+Violations are counted, and the first offenders are kept. A part that cannot be read is a violation
+like any other, and the rest is verified all the same. So is an impossible value, a missing number
+for example: bytes that have changed can be anything.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,19 +27,19 @@ OFFENDERS_MAX: Final = 10
 """How many offenders of one invariant are kept to be shown."""
 
 UNREADABLE: Final = (Damaged, TypeError, ValueError, LookupError, ArithmeticError, AssertionError)
-"""What comes of bytes that have changed: the store says so, or a value does not fit its place."""
+"""What changed bytes lead to: the store reports damage, or a value does not fit its place."""
 
 Progress = Callable[[str, int, int | None], None]
-"""Is told the stage, how much of it is done, and of how much (None: not known)."""
+"""Called with the stage, how much of it is done, and the total (None if it is not known)."""
 
 
 def no_progress(stage: str, done: int, total: int | None) -> None:
-    """For those who do not watch."""
+    """Progress callback that does nothing."""
 
 
 class CheckResult(msgspec.Struct):
-    """What became of one invariant. `checked` counts chats, messages, members, whatever it is
-    about; None: it could not be checked."""
+    """The result for one invariant. `checked` counts the chats, messages or members that it is
+    about; None if it could not be checked."""
 
     name: str
     source: str
@@ -58,9 +58,9 @@ class Counts(msgspec.Struct):
     message_ids: int | None = 0
     positions: int = 0
     changes: int | None = 0
-    """Entries that concern others; None if the store cannot say what it keeps of them."""
+    """Amendments, replies, mentions and deleted entries; None if the store cannot list them."""
     kept: int | None = 0
-    """Rows that are kept of them beside the log."""
+    """Rows that are kept of them beside the log; None if the store cannot list them."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -76,7 +76,7 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 def verify(open_inspector: Callable[[], Inspector], progress: Progress = no_progress) -> Report:
-    """Run every state check. Raises only what says that there is nothing to verify."""
+    """Run every state check. Raises only if there is nothing to verify."""
     run = _Run(progress)
     try:
         inspector = open_inspector()
@@ -117,7 +117,7 @@ class _Run:
             check.offenders.append(violation)
 
     def chats(self, inspector: Inspector) -> None:
-        """Every chat with its messages and keys."""
+        """Check every chat with its messages and keys."""
         total = inspector.messages_estimate()
         last: str | None = None
         self._progress("messages", 0, total)
@@ -173,7 +173,7 @@ class _Run:
             self.counts.changes = (self.counts.changes or 0) + len(rows)
 
     def kept(self, inspector: Inspector) -> None:
-        """What is kept beside the logs against the logs."""
+        """Check the rows that are kept beside the logs against the logs."""
         listing = inspector.kept(is_sound_kept)
         if listing is None:
             self.counts.kept = None
@@ -189,7 +189,7 @@ class _Run:
             self.note(_damage(damage, None, "; the rest of what is kept was not checked"))
 
     def message_ids(self, inspector: Inspector) -> None:
-        """The index of message ids against the messages of all chats."""
+        """Check the index of message ids against the messages of all chats."""
         listing = inspector.message_ids()
         if listing is None:
             self.counts.message_ids = None
@@ -201,7 +201,7 @@ class _Run:
                 self._progress("message ids", walk.count, self.counts.messages)
             self.counts.message_ids = walk.count
             if self._has_damaged_messages:
-                return  # What could not be read would be reported a second time, as missing.
+                return  # Unreadable messages would be reported a second time, as missing.
             if (walk.count, walk.sum) != (self.counts.messages, self._ids_sum):
                 self._note_all(_differing_ids(inspector, self.counts.messages))
         except UNREADABLE as damage:
