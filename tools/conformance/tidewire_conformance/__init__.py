@@ -1,4 +1,4 @@
-"""The conformance kit: sees whether a client, any client, does what the contract asks of it.
+"""The conformance kit: checks whether a client, any client, does what the contract requires.
 
     report = await run_conformance(SdkAdapter)
     print(report)

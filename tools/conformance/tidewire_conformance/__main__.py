@@ -1,6 +1,6 @@
 """`python -m tidewire_conformance`: checks our client, or the one that a program drives.
 
-Prints a line a check, and ends with 1 if a MUST is broken.
+Prints one line per check, and exits with 1 if a MUST is broken.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """What the kit needs of a client: a few verbs, so that any client can be driven.
 
-The kit plays the server, the adapter plays the user. It shows what an application would show and
-does what a user would do, and never looks at the wire. `sdk.SdkAdapter` drives our own client,
-`lines.LinesAdapter` one of any language over stdin and stdout.
+The kit plays the server, the adapter plays the user. An adapter shows what an application would
+show and does what a user would do; it never looks at the wire. `sdk.SdkAdapter` drives our own
+client, `lines.LinesAdapter` one of any language over stdin and stdout.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from typing import Protocol
 
 @dataclass(slots=True, kw_only=True)
 class Account:
-    """Who the client is to be. Log in with the name and the password at the URL's REST interface,
-    or use the tokens as they are; both lead to the same user.
+    """The user that the client logs in as. Log in with the name and the password at the URL's REST
+    interface, or use the tokens as they are; both lead to the same user.
 
     `device_id` is the device of the token that was given out last.
     """
@@ -55,13 +55,13 @@ class Ticked:
 class Adapter(Protocol):
     """One client on one device with a durable store of its own.
 
-    Calls come one at a time. A method that cannot do what it says raises anything it likes; that
+    Calls come one at a time. A method that cannot do what it says raises any exception; that
     fails the check that called it.
     """
 
     time_scale: float
-    """What the client's own waits are multiplied with: those of the backoff (1 s, 2 s, …) and of
-    the acknowledgements (5 s). 1.0 is a client as it is shipped; 0.2 makes the kit quicker."""
+    """The factor on the client's own waits: those of the backoff (1 s, 2 s, …) and of the
+    acknowledgements (5 s). 1.0 is a client as it is shipped; 0.2 makes the kit faster."""
 
     async def start(self, url: str, account: Account) -> None:
         """Begin with an empty store, connect to `url` (http://host:port, which serves `/v1/ws` and

@@ -1,5 +1,5 @@
-"""Our client as a program that speaks the kit's lines: `--command` of the kit can run it, and it
-shows what such a program does."""
+"""Our client as a program that speaks the kit's lines. `--command` of the kit can run it, and it
+is an example of such a program."""
 
 import asyncio
 from pathlib import Path

@@ -10,7 +10,7 @@ app: Final = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(
-    # Its options are those of the program, which explains and checks them itself.
+    # The options are those of the program, which explains and checks them itself.
     add_help_option=False,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )

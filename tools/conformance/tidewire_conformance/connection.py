@@ -1,7 +1,7 @@
-"""One connection of the played server: what was heard on it, and what is said on it.
+"""One connection of the played server: what the client sends on it, and what the server sends.
 
-Where arrays are on (`wire.features`), all that is said in one turn of the loop goes together, as
-from a real server.
+Where arrays are on (`wire.features`), all frames of one turn of the loop are sent together, as by a
+real server.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from tidewire_conformance.sockets import Socket
 
 @dataclass(slots=True)
 class Heard:
-    """A frame of the client, as it came. `is_early`: the server had not introduced itself."""
+    """A frame of the client, as it came. `is_early`: it came before `connection_established`."""
 
     at: float
     connection: "Connection"
@@ -35,13 +35,13 @@ class Heard:
 
     @property
     def position(self) -> int:
-        """What an ack or a read says."""
+        """The position in an ack or a read."""
         found = self.payload.get("last_acked_sequence", self.payload.get("last_read_sequence", 0))
         return int(found)
 
 
 class _Frame(msgspec.Struct):
-    """Whatever a client says; what is wrong with it is for a check to find."""
+    """Any frame of a client; the checks find what is wrong with it."""
 
     type: str = ""
     request_id: str | None = None
@@ -49,7 +49,7 @@ class _Frame(msgspec.Struct):
 
 
 UNREADABLE: Final = "unreadable"
-"""The type of what is no frame, and of an array that may not be sent."""
+"""The type given to what is no frame, and to an array that the client may not send."""
 _ALONE: Final = frozenset(
     {"connection_established", "chat_digest", "sync_response", "connection_closing"}
 )
@@ -74,7 +74,7 @@ class Connection(Socket):
         self.introduced_at: float | None = None
         self.digests_sent = 0
         self.is_deaf = False
-        """A half-open connection: what comes is not even noted, and nothing is answered."""
+        """A half-open connection: frames that come are not even noted, and nothing is answered."""
         self.unanswered: dict[str, Heard] = {}
         self._loop = asyncio.get_running_loop()
         self._on_frame = on_frame
@@ -86,7 +86,7 @@ class Connection(Socket):
     # Saying.
 
     def send(self, frame: Callable[..., ServerFrame], payload: object, **more: object) -> None:
-        """A frame of this kind, with the time of now."""
+        """Send a frame of this kind, with the current time."""
         stamp = format_time_ms(wall_ms())
         self.send_raw(encode_server_frame(frame(timestamp=stamp, payload=payload, **more)))
 
@@ -122,7 +122,7 @@ class Connection(Socket):
         super().cut()
 
     async def barrier(self, patience_s: float) -> bool:
-        """Wait until the client has read everything that was said so far; False: it is over."""
+        """Wait until the client has read all that was sent; False if not in time, or it is over."""
         if self.is_over:
             return False
         payload = f"barrier-{len(self._pings)}".encode()

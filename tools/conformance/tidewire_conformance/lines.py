@@ -8,7 +8,7 @@ A request is a line on the program's stdin, its answer a line on its stdout, one
 `do` is `start`, `restart`, `stop`, `send`, `messages`, `ticks`, `read`, `state` or `round_trip_ms`,
 and means what `adapter.Adapter` says. An answer has a `result`; or `refused`, a sentence, if a text
 was not taken in; or `error`, a sentence. `store` is a directory of the client's own. After `stop`
-the program ends by itself when its stdin ends; `kill` is SIGKILL. `restart` is told to a new
+the program ends by itself when its stdin ends; `kill` is SIGKILL. `restart` goes to a new
 process, with the same store; the account is repeated, for clients that do not keep their login.
 """
 
@@ -39,14 +39,14 @@ class _Answer(msgspec.Struct):
 
 
 class ProgramFailed(Exception):
-    """The program said so, said something else, or said nothing."""
+    """The program reported an error, gave a wrong answer, or gave no answer."""
 
 
 class AskingAdapter(ABC):
-    """One whose client is asked: each act is a word with arguments, answered by plain values."""
+    """An adapter that asks its client: requests are a word with arguments, answers plain values."""
 
     _begin: dict[str, Any]
-    """What `start` was given; a restart needs it again."""
+    """The arguments of `start`; a restart needs them again."""
 
     async def send(self, chat_id: str, text: str) -> None:
         await self._ask("send", chat_id=chat_id, text=text)
@@ -71,11 +71,11 @@ class AskingAdapter(ABC):
 
     @abstractmethod
     async def _run(self, do: str) -> None:
-        """Have the client there, and ask it this of `_begin`."""
+        """Make sure that the client is there, and send it this request with `_begin`."""
 
     @abstractmethod
     async def _ask(self, do: str, **more: object) -> Any:
-        """What it answers. Raises SendRefused if it says that it was refused."""
+        """Send a request; returns the answer. Raises SendRefused if the client refused a text."""
 
 
 class LinesAdapter(AskingAdapter):
@@ -140,8 +140,8 @@ class LinesAdapter(AskingAdapter):
 
 
 async def serve_lines(make: Callable[[Path, str], Adapter]) -> None:
-    """The program's side, for a client in Python: does what stdin says, with an adapter that is
-    made for a store's directory and a server's URL when the first line has come."""
+    """The program's side, for a client in Python: carries out the requests from stdin. `make` is
+    called with a store's directory and a server's URL when the first line has come."""
     adapter: Adapter | None = None
     while line := await asyncio.to_thread(sys.stdin.readline):
         request = msgspec.json.decode(line)

@@ -17,7 +17,7 @@ CHECK_S_MAX: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one check; `fault` is why it failed."""
+    """The result of one check; `fault` says why it failed."""
 
     check: Check
     fault: str | None
@@ -102,8 +102,8 @@ async def run_conformance(
     has_features: bool = True,
 ) -> Report:
     """Run all checks, or those with the ids in `only`, some at a time. Each gets a new client from
-    the factory, and a server of its own, which knows the features that the client may offer or is
-    as old as none."""
+    the factory, and a server of its own. Without `has_features` that is an old server, which knows
+    none of the features that the client may offer."""
     chosen = [check for check in ALL.values() if only is None or check.id in only]
     room = asyncio.Semaphore(parallel)
 

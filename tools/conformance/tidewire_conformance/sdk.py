@@ -33,13 +33,13 @@ def scaled_options(scale: float) -> ClientOptions:
 
 
 class SdkAdapter:
-    """`kill` takes the socket, the timers and the store's waiting jobs away at once; what is being
-    committed in that instant may be committed, as at a real death."""
+    """`kill` removes the socket, the timers and the store's waiting jobs at once; a commit that is
+    running at that instant may complete, as when a process is killed."""
 
     def __init__(
         self, *, time_scale: float = TIME_SCALE, directory: Path | None = None, url: str = ""
     ) -> None:
-        """`directory` and `url`: of a life before this one, whose store is there."""
+        """`directory` and `url` are those of an earlier life, whose store is there."""
         self.time_scale = time_scale
         self._options = scaled_options(time_scale)
         self._directory = directory or Path(tempfile.mkdtemp(prefix="tidewire-conformance-"))
@@ -110,7 +110,7 @@ class SdkAdapter:
 
 
 async def _abandon(client: Client) -> None:
-    """What is left of a client whose process is gone: its file."""
+    """End a client as if its process were killed: only the file of its store is left."""
     driver = client.driver
     store = driver.store
     with store._news:

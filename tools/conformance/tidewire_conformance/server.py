@@ -1,4 +1,4 @@
-"""The played server: does what a good one does, notes everything, and misbehaves on demand.
+"""The played server: acts as a good server, notes everything, and misbehaves on demand.
 
 Whatever a client asks is answered from the `Truth`. A check changes that in three ways: a *rule*
 takes the frames of a type over, a *hold* keeps back what would be sent until it is released, and
@@ -50,7 +50,7 @@ from tidewire_conformance.sockets import Listener, Request, Response, Socket
 from tidewire_conformance.truth import OTHER, PlayedChat, Truth
 
 Rule = Callable[[Heard], bool | None]
-"""Deals with a frame; False: it does not, and the frame is answered as ever."""
+"""Handles a frame; returns False if it does not, and then the frame is answered as usual."""
 
 OWN_ID: Final = UserId("user_01J9ZKA2C4E6G8JMNPRTVXZ135")
 CALM_MS: Final = 30_000
@@ -76,13 +76,13 @@ class PlayedServer:
         self.heartbeat_ms = CALM_MS
         self.token_life_s = TOKEN_LIFE_S
         self.expiries: dict[str, float] = {}
-        """Tokens that were given out, and when they end, on the wall clock."""
+        """Tokens that were given out, and when they expire, in seconds of the wall clock."""
         self.attempts: list[Attempt] = []
         self.connections: list[Connection] = []
         self.heard: list[Heard] = []
         """Every frame of every connection, in the order of arrival."""
         self.features: tuple[str, ...] = tuple(Feature)
-        """What is turned on if a client offers it; nothing: as before there were features."""
+        """What is turned on if a client offers it; empty: as a server from before features."""
         self.rules: dict[str, Rule] = {}
         self.refuse: Callable[[Request], Response | None] = lambda _: None
         """May refuse a request to connect."""
@@ -99,7 +99,7 @@ class PlayedServer:
         )
 
     async def open(self) -> None:
-        """Take the port, the same one again after `close`."""
+        """Listen on the port; after `close` on the same one again."""
         await self._listener.open()
         if not self.account.token:
             self._give_tokens(self.account.device_id)
@@ -128,7 +128,7 @@ class PlayedServer:
     # Waiting.
 
     async def until(self, is_so: Callable[[], bool], patience_s: float) -> bool:
-        """Wait until it is so; it is looked at whenever something happens. False: in vain."""
+        """Wait until `is_so()` holds, checked whenever something happens. False if it timed out."""
         deadline = self.now() + patience_s
         while not is_so():
             self._news.clear()
@@ -145,7 +145,7 @@ class PlayedServer:
     def of(
         self, *types: str, connection: Connection | None = None, chat: PlayedChat | None = None
     ) -> list[Heard]:
-        """What was heard of these types."""
+        """The frames of these types that were heard."""
         return [
             heard
             for heard in self.heard
@@ -205,13 +205,13 @@ class PlayedServer:
             self.connection.send_raw(data)
 
     def _push_entry(self, data: bytes) -> None:
-        """In the form that the client has offered to know."""
+        """Push an entry in the form that the client has offered to read."""
         if self.is_connected:
             knows_entries = Feature.ENTRIES in self.connection.features
             self.connection.send_raw(data if knows_entries else encode_plain_push(data))
 
     def push_unknown(self, chat: PlayedChat) -> int:
-        """The other member appends an entry of a kind of next year; its sequence."""
+        """The other member appends an entry of an unknown kind; returns its sequence."""
         entry = self.truth.amend(chat, EntryKind.REACT, chat.messages[-1])
         payload = {
             **msgspec.json.decode(encode_message_push(entry, entry.created_at_ms))["payload"],
@@ -231,7 +231,7 @@ class PlayedServer:
     def push_update(
         self, chat: PlayedChat, change: str, version: int, user_id: UserId = OWN_ID
     ) -> None:
-        """Tell of a change of a chat's members; what the truth says of it is for the check."""
+        """Tell of a change of a chat's members; the check itself changes the truth."""
         payload = ChatUpdatePayload(
             chat_id=chat.chat_id,
             membership_version=version,
@@ -248,9 +248,9 @@ class PlayedServer:
         self.connection.send(ChatUpdateFrame, payload)
 
     def store(self, heard: Heard) -> Message:
-        """Store what a client sent, once; the message, new or old."""
+        """Store what a client sent, once; returns the message, new or old."""
         chat = self.truth.chats[heard.payload["chat_id"]]
-        # One key whatever its case; what is stored is lower case, what is answered as it was sent.
+        # The case of a key does not count: it is stored in lower case, and answered as it was sent.
         key = heard.payload["client_message_id"].lower()
         known = self.truth.find(chat, key)
         heard.was_stored = known is None
@@ -304,7 +304,7 @@ class PlayedServer:
         connection: Connection | None = None,
         **details: object,
     ) -> None:
-        """Refuse a request; without one, complain unasked."""
+        """Refuse a request; without one, send an error that answers no request."""
         payload = ErrorPayload(code=code, message="as the check wants it", details=details)
         if heard is None:
             (connection or self.connection).send(ErrorFrame, payload)
@@ -313,7 +313,7 @@ class PlayedServer:
             heard.connection.answered(heard)
 
     def closing(self, reason: str, *, delay_ms: int = 0) -> float:
-        """Announce the end of a connection; when that was."""
+        """Announce the end of the newest connection; returns when that was."""
         at = self.now()
         payload = ConnectionClosingPayload(
             reason=reason, message="as the check wants it", reconnect_delay_ms=delay_ms
@@ -471,7 +471,7 @@ class PlayedServer:
         )
 
     def _give_tokens(self, device_id: str) -> TokensView:
-        """New ones; the account has them from now on."""
+        """Give out new tokens; the account has them from now on."""
         number = len(self.expiries) + 1
         # Whole seconds, as most programs write them.
         expires_at_s = -(-wall_ms() // 1000) + self.token_life_s
@@ -497,7 +497,7 @@ class PlayedServer:
 
 
 def _credentials(request: Request) -> tuple[str, str]:
-    """The token and the device, in whichever way a client may tell them."""
+    """The token and the device, in any way in which a client may send them."""
     token = request.headers.get("authorization", "").removeprefix("Bearer ")
     device_id = request.headers.get("x-device-id", "")
     for name in request.protocols:

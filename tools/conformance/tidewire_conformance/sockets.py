@@ -1,7 +1,7 @@
 """HTTP and WebSocket by hand: the server's side, as far as the kit needs it.
 
 By hand, because the kit breaks the rules on purpose: it stops in the middle of a frame, closes
-without a word, answers twice. A library would not let it.
+without a close frame, answers twice. A library would not allow that.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class Response:
 
 
 class Socket:
-    """One open WebSocket. What is written to one that is over is lost in silence."""
+    """One open WebSocket. Writes to one that has ended are dropped without an error."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -73,7 +73,7 @@ class Socket:
         """The client has read the ping with this payload."""
 
     def on_end(self) -> None:
-        """It is over."""
+        """The connection has ended."""
 
     def send_text(self, text: bytes) -> None:
         self._write(frame_text(text))
@@ -88,18 +88,18 @@ class Socket:
         self._write(bytes((0x80 | _PING, len(payload))) + payload)
 
     def close(self, code: int) -> None:
-        """Say goodbye, and hang up."""
+        """Send a close frame, and end the connection."""
         self._write(bytes((0x80 | _CLOSE, 2)) + code.to_bytes(2, "big"))
         self.drop()
 
     def drop(self) -> None:
-        """End after what was written has left."""
+        """End the connection after the written bytes have left."""
         if not self.is_over:
             self.is_over = True
             self._writer.close()
 
     def cut(self) -> None:
-        """End at once, as a network does."""
+        """End the connection at once, as a network failure does."""
         self.is_over = True
         self._writer.transport.abort()
 
@@ -145,7 +145,7 @@ class Socket:
 
 
 class Listener:
-    """A port on loopback. Each request goes to `answer`; a socket that may open, to `opened`."""
+    """A port on loopback. Each request goes to `answer`; if that returns None, to `opened`."""
 
     def __init__(
         self,

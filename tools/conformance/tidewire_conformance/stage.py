@@ -1,7 +1,7 @@
 """What a check has: the played server, the client behind its adapter, and ways to wait.
 
-A wait has a generous end; only what the server's own clock proves is held against a client to the
-millisecond. A check fails by `Violated`, whose sentence says what the client did.
+Timeouts are generous; a client has to be exact to the millisecond only where the server's own clock
+proves it. A check that fails raises `Violated`, whose sentence says what the client did.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from tidewire_conformance.server import PlayedServer
 from tidewire_conformance.truth import PlayedChat
 
 PATIENCE_S: Final = 10.0
-"""How long something may take that is not about time, besides the client's own backoff."""
+"""The timeout of a wait whose duty is not about time, besides the client's own backoff."""
 LONGEST_BACKOFF_S: Final = 30.0
 _LOOK_S: Final = 0.005
 _LAG_LOOK_S: Final = 0.02
@@ -38,8 +38,8 @@ class Stage:
         usual_s = PATIENCE_S + LONGEST_BACKOFF_S * adapter.time_scale
         self.patience_s = usual_s if patience_s is None else patience_s
         self._preparing_s = max(usual_s, self.patience_s)
-        """How long the client may take to get ready: a check that looks at less than this would
-        blame a busy machine before it has looked at its own duty."""
+        """How long the client may take to get ready. With a shorter time, a check on a busy machine
+        would fail before it has looked at its own duty."""
 
     @property
     def scale(self) -> float:
@@ -60,8 +60,8 @@ class Stage:
             self.fail(sentence)
 
     async def in_time(self, is_so: Callable[[], bool], seconds: float, sentence: str) -> float:
-        """Wait for something on the wire that has to come within a time. What this process did not
-        get of its machine meanwhile is added, because the client may not have got it either; it is
+        """Wait for something on the wire that has to come within a time. The time in which this
+        process could not run is added, because the client may not have run either; that time is
         returned, in seconds."""
         deadline = self.server.now() + seconds
         lag_s = 0.0
@@ -143,7 +143,7 @@ class Stage:
         await self.reconnected(connection.number)
 
     async def relive(self, *, is_clean: bool = False) -> None:
-        """Kill the client, or end it as a user does, and wait for its next life."""
+        """Kill the client, or end it as a user does, restart it, and wait until it is connected."""
         before = self.server.connection.number
         await (self.adapter.stop() if is_clean else self.adapter.kill())
         await self.adapter.restart()
@@ -180,14 +180,14 @@ class Stage:
         )
 
     async def tick(self, chat: PlayedChat, text: str) -> str | None:
-        """What stands beside an own message now."""
+        """The tick of an own message now."""
         for ticked in await self.adapter.ticks(chat.chat_id):
             if ticked.text == text:
                 return ticked.tick
         return None
 
     async def ticked(self, chat: PlayedChat, text: str, wanted: str) -> None:
-        """Wait until this stands beside an own message."""
+        """Wait until an own message has this tick."""
         await self.eventually(
             lambda: self.tick(chat, text),
             lambda seen: seen == wanted,
@@ -195,8 +195,8 @@ class Stage:
         )
 
     async def acked(self, chat: PlayedChat, through: int) -> bool:
-        """Wait until the client has acknowledged up to here. A client that takes its time is ended
-        as a user would do it, which brings its acknowledgements out; True: that was needed."""
+        """Wait until the client has acknowledged up to here. A slow client is ended as a user would
+        do it, which makes it send its acknowledgements; True if that was needed."""
         server = self.server
         if await server.until(lambda: through in server.acked(chat), 6 * self.scale + 1):
             return False

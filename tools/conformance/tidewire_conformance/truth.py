@@ -1,4 +1,4 @@
-"""What the played server knows: chats, their messages as a chain, everybody's positions.
+"""What the played server knows: chats, their messages as a chain, positions of all members.
 
 Small on purpose: a check must be able to say exactly what is in it. No I/O.
 """
@@ -18,7 +18,7 @@ from tidewire.domain.messages import Amendment, EntryKind, Message
 OTHER: Final = UserId("user_01J9ZK4T7Q2M8V5RXB3N6C0DHE")
 """The other member of every chat."""
 BEGAN_AT_MS: Final = 1_700_000_000_000
-"""The truth has a calendar of its own: each message is a second younger than the one before."""
+"""Messages have times of their own, from this one on: each is a second later than the last."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class PlayedChat:
 
     @property
     def texts(self) -> list[str]:
-        """What a client that follows all of it shows: messages as they are now."""
+        """The texts that a client with all entries shows: messages as they are now."""
         now = {one.sequence: one.content for one in self.messages if one.amends is None}
         for entry in self.messages:
             if entry.amends is not None and entry.amends.kind == EntryKind.EDIT:
@@ -129,7 +129,7 @@ class Truth:
         return entry
 
     def append_damaged(self, chat: PlayedChat, *, has_ids: bool = True) -> Message:
-        """A message of which the server knows the numbers, and perhaps the ids."""
+        """Store a message of which the server knows only the numbers, and perhaps the ids."""
         message = msgspec.structs.replace(self.append(chat, ""), content="", is_damaged=True)
         if not has_ids:
             message = msgspec.structs.replace(

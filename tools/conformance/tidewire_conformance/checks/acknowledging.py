@@ -1,4 +1,4 @@
-"""AK-01 to AK-06 and TW-03: when a client says what it has stored."""
+"""AK-01 to AK-06 and TW-03: when a client acknowledges what it has stored."""
 
 from tidewire.domain.chats import ChatType
 from tidewire_conformance.checks.connecting import SLACK_S, unavailable
@@ -6,14 +6,14 @@ from tidewire_conformance.registry import must, should
 from tidewire_conformance.stage import Stage
 
 SOON_S = 0.5
-"""What may be added on the way to a wait that is short itself."""
+"""How much a wait that is short itself may be exceeded on the way."""
 
 
 @must("AK-01", "cumulative acks")
 async def acks_are_cumulative(stage: Stage) -> None:
     """Of five messages the third is lost, and the answer to a sync is held back: nothing above 2
-    may be acknowledged, whatever came after. When it has come, 5 is acknowledged. Acknowledgements
-    of a connection never go back."""
+    may be acknowledged, whatever came after. When the third has come, 5 is acknowledged.
+    Acknowledgements of a connection never go back."""
     server = stage.server
     (chat,) = await stage.begin()
     server.hold("sync_response")

@@ -1,7 +1,7 @@
-"""TW-15 to TW-17: what a client makes of messages that change.
+"""TW-15 to TW-17: how a client handles messages that change.
 
-A client that has not offered `entries` gets them as empty messages of a kind: it has to hold them
-just the same.
+A client that has not offered `entries` gets the entries as empty messages with a `kind`, and
+has to hold them just the same.
 """
 
 from tidewire.domain.messages import EntryKind

@@ -13,9 +13,9 @@ from tidewire_conformance.stage import Stage
 ROUNDING_S = 0.005
 """Clients count in milliseconds, and may cut one off at either end."""
 SLACK_S = 1.0
-"""What may be added to a wait on the way."""
+"""How much a wait may be exceeded on the way."""
 BUSY_TRIES = 3
-"""How often a client may give a connection up because this machine had no turn for the kit."""
+"""How many connections are tried if clients give them up because the kit could not run."""
 
 
 def unavailable(_: Request) -> Response:
@@ -63,7 +63,7 @@ async def silent_before_the_introduction(stage: Stage) -> None:
     await stage.adapter.start(server.url, server.account)
     await stage.until(lambda: bool(server.connections), "it did not connect")
     await server.connection.barrier(stage.patience_s)
-    # Whether it takes texts now is the matter of MS-07.
+    # MS-07 checks whether it takes texts now.
     with suppress(SendRefused):
         await stage.adapter.send(chat.chat_id, "early")
     await stage.quiet(0.3)
@@ -92,7 +92,7 @@ async def heartbeats_in_time(stage: Stage) -> None:
         is_excused = connection.is_over and lag_s >= interval_s and tries + 1 < BUSY_TRIES
         if not is_excused:
             break
-        # The kit itself was without a turn for so long that a client may take it for dead.
+        # The kit itself could not run for so long that a client may take the server for dead.
         await stage.in_time(
             partial(_is_another_introduced, stage, connection),
             stage.patience_s,
@@ -147,7 +147,7 @@ async def stops_when_told(stage: Stage) -> None:
 async def backs_off(stage: Stage) -> None:
     """A connection is cut, and each try after it fails. The waits before the first tries are at
     least 1 s, 2 s and 4 s less a quarter, counted from when the server dropped the last one, and
-    not much longer than a quarter more. (That the waits vary, and end at 30 s, is not seen.)"""
+    not much longer than a quarter more. (Not seen: that waits vary, and end at 30 s.)"""
     server = stage.server
     await stage.begin()
     drops = [server.now()]

@@ -205,7 +205,7 @@ async def round_trips_are_measured(stage: Stage) -> None:
     (chat,) = await stage.begin()
 
     async def look() -> float:
-        # Something is always heard, so that the connection is not taken for dead.
+        # Keep sending, so that the client does not take the connection for dead.
         server.push_status(chat, delivered=0, read=0)
         return await stage.adapter.round_trip_ms() or 0.0
 

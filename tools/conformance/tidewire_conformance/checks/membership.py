@@ -1,7 +1,7 @@
 """TW-10 and TW-11: how a client knows which chats are its user's.
 
 In a cluster changes of a chat come from several servers and may overtake each other, and a push may
-be lost: what counts is the version of the membership, and that others are not told of a chat.
+be lost. So a client relies on the membership version, and on being told of its own chats only.
 """
 
 from tidewire.domain.chats import ChatType
@@ -14,8 +14,8 @@ from tidewire_conformance.truth import OTHER
 async def the_latest_version_counts(stage: Stage) -> None:
     """The user is removed and added again, and the two pushes arrive in reverse order: the client
     stays in, and shows what is pushed next without asking for anything. In two more chats, one of
-    them not known before, the user is added and removed, told in reverse order as well: what is
-    pushed next, of before the removal, is not shown."""
+    them not known before, the user is added and removed, told in reverse order as well: a
+    message from before the removal, pushed next, is not shown."""
     server = stage.server
     back, gone = await stage.begin(chats=2, messages=1, chat_type=ChatType.GROUP)
     new = server.truth.new_chat(ChatType.GROUP)

@@ -15,7 +15,7 @@ from tidewire_conformance.stage import Stage
 async def own_messages_are_no_gaps(stage: Stage) -> None:
     """An own message is stored, another user's after it, and the push of the later one comes right
     before the answer to the own one. The client shows both, in order, and does not sync: nothing
-    was lost. Of five times one is enough, because a machine may be slow for a moment."""
+    was lost. One time of five is enough, because a machine may be slow for a moment."""
     server = stage.server
     (chat,) = await stage.begin(messages=1)
 

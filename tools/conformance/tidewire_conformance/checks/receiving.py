@@ -1,4 +1,4 @@
-"""MR-01 to MR-05: what a client makes of what it is sent."""
+"""MR-01 to MR-05: how a client handles what it receives."""
 
 from tidewire_conformance.connection import Heard
 from tidewire_conformance.registry import must, should

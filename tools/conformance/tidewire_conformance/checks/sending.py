@@ -46,7 +46,7 @@ async def each_message_has_an_id(stage: Stage) -> None:
 @must("MS-02", "same id on retry")
 async def retries_keep_the_id(stage: Stage) -> None:
     """The connection is cut at every point of a send: when it arrives, when it is stored, in the
-    middle of its ack, after its ack; and once it is answered with an error that passes. However
+    middle of its ack, after its ack; and once it is answered with a temporary error. However
     often a text comes, it comes under one id, and in the end it is stored and shown once."""
     server = stage.server
     (chat,) = await stage.begin()
@@ -205,17 +205,17 @@ async def sends_wait(stage: Stage) -> None:
 
 
 class OrderKept:
-    """Refuses as a server does that keeps the order of a connection's sends to a chat."""
+    """Refuses like a server that keeps the order of a connection's sends to a chat."""
 
     def __init__(self, stage: Stage, code: str, text: str, *, times: int) -> None:
-        """`text` is refused so many times with the code, and takes along what is sent after it."""
+        """`text` is refused this many times with the code, and so is what is sent after it."""
         self._server = stage.server
         self._code = code
         self._text = text
         self._times_left = times
         self._key: str | None = None
         self.is_waiting = False
-        """Answers wait for `refuse`."""
+        """The refusals wait until `refuse` is called."""
         self.held: list[Heard] = []
 
     def __call__(self, heard: Heard) -> bool:
@@ -266,7 +266,7 @@ async def the_order_is_kept(stage: Stage) -> None:
         text = str(heard.payload["content"])
         if text == "one":
             break
-        # What had left before the client could know is forgiven.
+        # Sends that had left before the client could know are allowed.
         stage.expect(heard.at <= known_at, f"'one' was refused, and {text!r} was sent next")
     server.rules["send_message"] = OrderKept(stage, "INTERNAL_ERROR", "broken", times=10)
     for text in ("broken", "later"):
