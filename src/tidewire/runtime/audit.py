@@ -1,7 +1,7 @@
-"""Keeps the audit trail: a log line at once, and a line in a file, written by a thread of its own.
+"""Keeps the audit trail: logs each record at once, and has a thread of its own write it to a file.
 
-Records come from the event loop, which never waits for the disk. What cannot be written is counted
-and told; the log lines have it all the same.
+Records come from the event loop, which never waits for the disk. A record that cannot be written is
+counted, and a disk that fails is reported; the log has the record in any case.
 """
 
 import logging
@@ -20,11 +20,11 @@ from tidewire.runtime.audit_floods import AuditFloods
 
 LOGGER_NAME: Final = "tidewire.audit"
 WAITING_MAX: Final = 10_000
-"""Records that wait for the disk; more are not written."""
+"""How many records may wait for the disk; further ones are counted, but not written."""
 ADDRESSES_MAX: Final = 10_000
-"""Addresses whose failures are counted apart."""
+"""How many combinations of action, account and address are counted separately."""
 CLOSE_S_MAX: Final = 2.0
-"""How long an end waits for the disk."""
+"""How long `close` waits for the disk."""
 
 HandOn = Callable[[AuditRecord], None]
 
@@ -33,7 +33,7 @@ _lines: Final = logging.getLogger(LOGGER_NAME)
 
 
 class AuditRecorder:
-    """Satisfies `ports.audit.AuditTrail`. Is used on one thread, the event loop's."""
+    """Satisfies `ports.audit.AuditTrail`. Used only on the event loop's thread."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class AuditRecorder:
         options: AuditOptions,
         hand_on: HandOn | None = None,
     ) -> None:
-        """`hand_on`: another process writes the files, and is given what goes into them."""
+        """`hand_on` gives each record to another process, which writes the files."""
         self._hand_on = hand_on
-        # The trail is told whatever level the other lines are cut at.
+        # Audit records are logged at every log level that can be set.
         _lines.setLevel(logging.INFO)
         self._files = AuditFiles(data_dir, options)
         self._clock = clock
@@ -56,9 +56,9 @@ class AuditRecorder:
         self._is_closed = False
         self._is_failing = False
         self.counts: Counter[AuditAction] = Counter()
-        """All that was reported, by action."""
+        """How many records were reported, by action."""
         self.lost_count = 0
-        """Records that are in no file, because it could not be written."""
+        """How many records are in no file, because they could not be written."""
 
     def record(
         self, action: AuditAction, *, actor: str | None, **fields: Unpack[AuditFields]
@@ -71,13 +71,13 @@ class AuditRecorder:
             self._keep(record)
 
     def tell_floods(self) -> None:
-        """Write how many failures were left out in the minutes that are over. To be called now and
-        then; every record does."""
+        """Write how many records were left out in the minutes that are over. To be called
+        regularly; `record` does so each time."""
         for record in self._floods.due(self._clock.monotonic_ms()):
             self._keep(record)
 
     def close(self) -> None:
-        """Write what waits. Blocks for as long as the disk takes, within a bound."""
+        """Write the waiting records. Blocks until the disk has them, at most `CLOSE_S_MAX`."""
         if self._is_closed:
             return
         for record in self._floods.close():
@@ -97,7 +97,7 @@ class AuditRecorder:
             self._hand_on(record)
 
     def write(self, record: AuditRecord) -> None:
-        """Have it written to the files."""
+        """Queue the record for the thread that writes the files; count it as lost if that fails."""
         if self._is_closed or self._waiting.qsize() >= WAITING_MAX:
             self.lost_count += 1
             return

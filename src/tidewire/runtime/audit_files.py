@@ -32,26 +32,26 @@ class AuditOptions:
     ValueError."""
 
     file_kib_max: int = 16 * _KIB
-    """KiB of one file; a fuller one is put aside and a new one begun. A record has about 200
-    bytes."""
+    """KiB of one file; a file that would grow larger is rotated and a new one begun. A record has
+    about 200 bytes."""
     files_max: int = 8
     """Files of each kind (the trail, and failures); the oldest one is deleted for a new one."""
     repeats_per_minute: int = 20
-    """Failed logins of one address, and logins, ended sessions, changed passwords and each action
-    on groups and their members of one account from one address, that are written one by one in a
-    minute; those beyond become one record with their number. A ban (fail2ban's `maxretry`) must
-    need fewer."""
+    """How many records of one action are written one by one in a minute: failed logins of one
+    address; logins, ended sessions, changed passwords and actions on groups and their members of
+    one account from one address. Further ones become one record with their number. A program that
+    bans addresses must need fewer (fail2ban's `maxretry`)."""
 
     def __post_init__(self) -> None:
         check_numbers(self)
 
 
 class TrailUnusable(TidewireError):
-    """The trail cannot be read; the sentence says why."""
+    """The trail cannot be read; the message says why."""
 
 
 def fields_of(record: AuditRecord) -> dict[str, Any]:
-    """A record as it is shown: its time as a text, and nothing that it does not have."""
+    """A record as it is shown: its time is a text, and fields without a value are left out."""
     shown: dict[str, Any] = msgspec.to_builtins(record)
     return {"at": format_time_ms(shown.pop("at_ms")), **shown}
 
@@ -65,7 +65,7 @@ class AuditFiles:
         self._files_max = options.files_max
 
     def write(self, records: Sequence[AuditRecord]) -> None:
-        """Append them. Raises OSError; then some of them may have been written."""
+        """Append the records. Raises OSError; then some of them may have been written."""
         for stem, is_failure in ((TRAIL_NAME, False), (FAILURES_NAME, True)):
             lines = b"".join(
                 msgspec.json.encode(fields_of(record)) + b"\n"
@@ -77,7 +77,7 @@ class AuditFiles:
 
     def _append(self, stem: str, lines: bytes) -> None:
         file = _file(self._data_dir, stem, 0)
-        # Opened each time: an operator, or logrotate, may have taken it away.
+        # Opened each time: an operator, or logrotate, may have moved the file away.
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(handle).st_size
@@ -109,20 +109,20 @@ class AuditFiles:
 
 
 def read_trail(data_dir: Path) -> list[AuditRecord]:
-    """All that is kept, the oldest first. Raises TrailUnusable, OSError."""
+    """All records that are kept, the oldest first. Raises TrailUnusable, OSError."""
     found: list[AuditRecord] = []
     for stem in _STEMS:
         for file in _files(data_dir, stem):
             found += records_of(file.read_bytes())
     if not found and not data_dir.is_dir():
         raise TrailUnusable(f"there is no directory {data_dir}; name it with --data-dir")
-    # Those of one file are in order already; sorting is stable.
+    # The records of one file are in order already; sorting is stable.
     found.sort(key=lambda record: record.at_ms)
     return found
 
 
 def records_of(lines: bytes) -> Iterator[AuditRecord]:
-    """The records of a file; a line that was cut off, or is of a newer version, is passed over."""
+    """The records of a file; a line that was cut off, or is of a newer version, is skipped."""
     for line in lines.splitlines():
         try:
             shown = msgspec.json.decode(line, type=dict[str, Any])
@@ -133,9 +133,9 @@ def records_of(lines: bytes) -> Iterator[AuditRecord]:
 
 
 def note_command(data_dir: Path, command: str, at_ms: int, *, chat_id: str | None = None) -> None:
-    """Record an operator's command that was carried out without a server. That the record cannot be
-    written does not undo the command. Another user's directory gets no file of ours: its server
-    could not write to it."""
+    """Record an operator's command that was carried out without a server. If the record cannot be
+    written, the command is still done. No file is made in another user's directory: that user's
+    server could not write to it."""
     record = AuditRecord(
         at_ms=at_ms,
         action=AuditAction.OPERATOR_COMMAND,
@@ -153,7 +153,7 @@ class TrailTail:
 
     def __init__(self, data_dir: Path) -> None:
         self._files = [_file(data_dir, stem, 0) for stem in _STEMS]
-        # By file: its inode, and how far it was read.
+        # By file: its inode, and the offset up to which it was read.
         self._read: dict[Path, tuple[int, int]] = {}
         for file in self._files:
             if file.exists():
@@ -161,7 +161,7 @@ class TrailTail:
                 self._read[file] = (stat.st_ino, stat.st_size)
 
     def more(self) -> list[AuditRecord]:
-        """What was added since the last call, in order of time. Raises OSError."""
+        """The records that were added since the last call, in order of time. Raises OSError."""
         found = [record for file in self._files for record in self._more_of(file)]
         found.sort(key=lambda record: record.at_ms)
         return found
@@ -174,7 +174,7 @@ class TrailTail:
         except FileNotFoundError:
             return found
         if inode and now_inode != inode:
-            # It was put aside: first what was added to it before that.
+            # The file was rotated: first read the lines that were added before that.
             aside = _file(file.parent, file.name.removesuffix(".jsonl"), 1)
             if aside.exists() and aside.stat().st_ino == inode:
                 found += records_of(_lines_from(aside, offset))
@@ -185,7 +185,7 @@ class TrailTail:
 
 
 def _lines_from(file: Path, offset: int) -> bytes:
-    """Whole lines: the end of the last one may still be on its way."""
+    """Whole lines only: the last one may not be written completely yet."""
     with file.open("rb") as opened:
         opened.seek(offset)
         lines, newline, _ = opened.read().rpartition(b"\n")

@@ -1,8 +1,8 @@
-"""Bounds how many like records of one account and address are written a minute, and counts the
+"""Limits how many similar records of one account and address are written a minute, and counts the
 others. PURE.
 
-The first ones are written as they come: that is what a program that bans addresses needs. The
-others become one record with their number, once the minute is over.
+The first ones are written as they come, because a program that bans addresses needs them at once.
+The others become one record with their number, once the minute is over.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ _Key = tuple[AuditAction, str | None, str | None]
 
 
 class _Window(msgspec.Struct, eq=False):
-    """A minute of one account and address."""
+    """One minute of one action, account and address."""
 
     ends_at_ms: int
     written: int = 0
@@ -27,14 +27,14 @@ class _Window(msgspec.Struct, eq=False):
 
 
 class AuditFloods:
-    """Time is monotonic and comes in with each call."""
+    """Decides which records are written. Each call brings the monotonic time."""
 
     def __init__(self, *, each_max: int, keys_max: int) -> None:
-        """`each_max` records of one action, account and address a minute; at most `keys_max` of
-        them are told apart, the others of an action share one window."""
+        """Admits `each_max` records of one action, account and address a minute. At most `keys_max`
+        of these combinations have a window of their own; the others share one for each action."""
         self._each_max = each_max
         self._keys_max = keys_max
-        # In the order in which they end.
+        # In the order in which the windows end.
         self._windows: dict[_Key, _Window] = {}
 
     def admits(self, record: AuditRecord, now_ms: int) -> bool:
@@ -55,7 +55,7 @@ class AuditFloods:
         return False
 
     def due(self, now_ms: int) -> list[AuditRecord]:
-        """The records of minutes that are over: one for all that was not written."""
+        """For each window that is over, one record that stands for all that were not written."""
         found = []
         while self._windows:
             key, window = next(iter(self._windows.items()))
@@ -65,7 +65,7 @@ class AuditFloods:
         return found
 
     def close(self) -> list[AuditRecord]:
-        """As `due`, whether the minutes are over or not."""
+        """As `due`, for all windows, also those that are not over."""
         return [record for key in list(self._windows) for record in self._close(key)]
 
     def _close(self, key: _Key) -> list[AuditRecord]:

@@ -1,6 +1,6 @@
-"""What a process of a cluster shares with the others: the database, the event log, the routes.
+"""The parts that a process of a cluster shares with the others: database, event log, routes.
 
-In which order it starts and ends stands in `lifecycle`; who uses it, in `bootstrap`.
+`lifecycle` says in which order they start and end; `bootstrap` says which planes use them.
 """
 
 import logging
@@ -32,39 +32,39 @@ from tidewire.runtime.metrics import TABLES, Source
 from tidewire.runtime.token_keys import SecretUnusable
 
 PUBLISH_MS_MAX: Final = 2_000
-"""How long a stop waits for the event log; what it has not got by then is left to other relays."""
+"""How long a stop waits for the event log; relays of other gateways publish the rest."""
 ROSTER_AGE_MS_MAX: Final = 2_000
 START_MS_MAX: Final = 60_000
 """How long a process that starts waits for the database."""
 START_PAUSE_MS: Final = 1_000
-"""How long it waits before it asks again."""
+"""How long such a process waits between two tries."""
 TOKEN_KEY: Final = "token_key"  # noqa: S105 - the name of a row
 
 _logger: Final = logging.getLogger(__name__)
 
 
 class NotACluster(TidewireError):
-    """The settings lack what a cluster rests on."""
+    """The settings lack something that a cluster needs."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Backbone:
-    """None: this process has no such part."""
+    """The shared parts. A part that is None does not exist in this process."""
 
     name: str
-    """New at each start, so that no process is taken for the one before it."""
+    """New at each start, so that no process is mistaken for its predecessor."""
     config: Config
     store: SharedStore
     log: SharedLog
     router: SharedRouter
     services: dict[str, Callable[[], Work]] = field(default_factory=dict)
-    """What runs for as long as the process does, in the order in which it starts."""
+    """Tasks that run as long as the process does, in the order in which they start."""
     sources: list[Source] = field(default_factory=list)
-    """What Prometheus is told of the parts that were added."""
+    """The metrics of the parts that were added."""
     rounds: list[Callable[[], None]] = field(default_factory=list)
-    """What is done with each round of housekeeping."""
+    """Functions that each round of housekeeping calls."""
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    """What is closed after the last task has ended, in this order."""
+    """Functions that close a part; called in this order after the last task has ended."""
     publisher: Publisher | None = None
     inbox: SharedInbox | None = None
     limits: Part | None = None
@@ -72,7 +72,7 @@ class Backbone:
     forwarding: Forwarding | None = None
 
     async def start(self, tasks: Tasks) -> None:
-        """Before the first client, and after everything is wired."""
+        """Start the parts. To be called before the first client, after everything is wired."""
         self.router.start()
         if self.inbox is not None:
             await self.inbox.start()
@@ -82,12 +82,12 @@ class Backbone:
             tasks.start_service(name, run())
 
     async def publish_rest(self) -> None:
-        """What was committed goes into the log; after the last commit."""
+        """Publish to the log what was committed. To be called after the last commit."""
         if self.publisher is not None:
             await self.publisher.drain(PUBLISH_MS_MAX)
 
     async def stop_pushing(self) -> None:
-        """After the last connection has gone."""
+        """Stop ticks, limits, router and inbox. To be called after the last connection has gone."""
         if self.ticks is not None:
             self.ticks.close()
         if self.limits is not None:
@@ -97,7 +97,7 @@ class Backbone:
             await self.inbox.stop()
 
     def metric_sources(self) -> list[Source]:
-        """What Prometheus is told of the parts that this process has."""
+        """The metrics of all parts that this process has."""
         made = {"store": self.store, "router": self.router, "inbox": self.inbox}
         return self.sources + [
             source
@@ -106,7 +106,7 @@ class Backbone:
         ]
 
     async def close(self) -> None:
-        """After the last task has ended. The store is closed by the code that opened it."""
+        """Close all but the store, which its opener closes. To be called after the last task."""
         for close in self.closers:
             await close()
         await self.log.close()
@@ -115,9 +115,9 @@ class Backbone:
 async def open_backbone(
     config: Config, listener: CommitListener, *, keys: KeyRing | None, clock: Clock, tasks: Tasks
 ) -> Backbone:
-    """Reach for everything that is shared. `keys` are what this process signs tokens with, if it
-    does. Raises StoreUnusable, NotACluster, SecretUnusable; StoreUnavailable, if the database does
-    not answer for a minute."""
+    """Open everything that is shared. `keys` sign tokens; None if this process signs none. Raises
+    StoreUnusable, NotACluster, SecretUnusable; StoreUnavailable, if the database does not answer
+    for a minute."""
     names = [name for each in shared_engines() for name in each.needs(config.engines[each.name])]
     if names:
         raise NotACluster(
@@ -146,8 +146,8 @@ async def open_backbone(
 
 
 async def await_database(clock: Clock, act: Callable[[], Awaitable[Result]]) -> Result:
-    """Do something that needs the database, again and again while it does not answer: machines
-    that start together are not ready together. Raises StoreUnavailable after `START_MS_MAX`."""
+    """Do something that needs the database, and retry while it does not answer: machines that start
+    together are not ready together. Raises StoreUnavailable after `START_MS_MAX`."""
     end_ms = clock.monotonic_ms() + START_MS_MAX
     while True:
         try:
@@ -160,24 +160,24 @@ async def await_database(clock: Clock, act: Callable[[], Awaitable[Result]]) -> 
 
 
 def _engine_source(config: Config, ability: str, part: object) -> list[Source]:
-    """What Prometheus is told of what an engine made, if that engine tells something of it."""
+    """The metrics of a part that an engine made; empty if the engine has none for it."""
     table = engine_of(config, ability).metrics.get(ability)
     return [] if table is None else [(table, part)]
 
 
 def engine_of(config: Config, ability: str) -> Engine:
-    """The engine that offers this to a cluster, by the settings."""
+    """The engine that gives a cluster this ability, as the settings choose it."""
     return engine_for(ability, is_shared=True, options=config.engines)
 
 
 def ask(config: Config, ability: str, *arguments: Any, **named: Any) -> Any:
-    """What the engine of this cluster makes."""
+    """Call this ability of the cluster's engine, and return the result."""
     engine = engine_of(config, ability)
     return getattr(engine, ability)(config.engines[engine.name], *arguments, **named)
 
 
 async def _check_keys(store: SharedStore, keys: KeyRing, now_ms: int) -> None:
-    """A token of one gateway must be good at every other."""
+    """Check that all gateways share the signing key: a token of one must be good at all others."""
     agreed = await store.agree(TOKEN_KEY, keys.signing(now_ms).mark)
     if agreed not in [key.mark for key in keys.keys]:
         raise SecretUnusable(
@@ -188,36 +188,37 @@ async def _check_keys(store: SharedStore, keys: KeyRing, now_ms: int) -> None:
 
 
 async def tend_keys(store: SharedStore, keys: KeyRing, now_ms: int) -> None:
-    """Tell the others that a new key signs by now: a gateway without it does not start any more.
-    To be called now and then. Raises SecretUnusable if it is this one that lacks their key."""
+    """Tell the others when a new key has begun to sign: a gateway without it cannot start any more.
+    To be called regularly. Raises SecretUnusable if this gateway lacks the key of the others."""
     await _check_keys(store, keys, now_ms)
     mark = keys.signing(now_ms).mark
     agreed = await store.agree(TOKEN_KEY, mark)
     if agreed == mark:
         return
     marks = [key.mark for key in keys.keys]
-    # Only forward: another gateway's clock may be ahead of ours.
+    # Only to a newer key: another gateway's clock may be ahead of ours.
     if agreed in marks and marks.index(agreed) < marks.index(mark):
         await store.agree_anew(TOKEN_KEY, agreed, mark)
 
 
 def fit_ingest(config: Config) -> IngestOptions:
-    """An append is one transaction, which has a size."""
+    """The settings, with batches that fit into one transaction, because an append is one."""
     sends_max = config.ingest.batch_sends_max
     bound = engine_of(config, "store").append_sends_max or sends_max
     return replace(config.ingest, batch_sends_max=min(sends_max, bound))
 
 
 def fit_fanout(options: FanoutOptions) -> FanoutOptions:
-    """Not every process is told of every change, so none may believe a roster for long."""
+    """The settings, with a maximum age of rosters: not every process is told of every change, so
+    none may rely on a roster for long."""
     return replace(options, roster_age_ms_max=options.roster_age_ms_max or ROSTER_AGE_MS_MAX)
 
 
 def add_ticks(
     backbone: Backbone, hub: Hub, options: FanoutOptions, *, clock: Clock, tasks: Tasks
 ) -> LocalTicks:
-    """What tells this process's connections about ticks, and the other processes what moved here.
-    The inbox, which knows the routes, is there before the first connection."""
+    """Add the part that tells this process's connections about ticks, and the other processes which
+    positions moved here. The inbox, which knows the routes, is set before the first connection."""
 
     def routed_at_ms(user_id: UserId) -> int | None:
         return None if backbone.inbox is None else backbone.inbox.routed_at_ms(user_id)
@@ -238,7 +239,7 @@ def add_ticks(
 def add_forwarding(
     backbone: Backbone, config: Config, keys: KeyRing, *, clock: Clock, ids: IdSource, tasks: Tasks
 ) -> Forwarding:
-    """What has sends appended by the gateway that writes to their chat already."""
+    """Add the part that forwards sends to the gateway that already appends for their chat."""
     between = ask(config, "between", gateway_id=backbone.name)
     backbone.forwarding = forwarding = Forwarding(
         gateway_id=backbone.name,
@@ -260,7 +261,8 @@ def add_forwarding(
 def add_gateway_parts(
     backbone: Backbone, config: Config, *, fanout: FanoutWorker, clock: Clock
 ) -> Publisher:
-    """What puts this process's commits into the log, and has clients told while it is late."""
+    """Add what publishes this process's commits to the log, and what tells clients to sync while
+    pushes are late. Returns the publisher."""
     publisher = Publisher(
         log=backbone.log, outbox=backbone.store, clock=clock, options=config.ingest
     )
@@ -295,7 +297,7 @@ def add_gateway_parts(
 def add_fanout_parts(
     backbone: Backbone, config: Config, *, clock: Clock, tasks: Tasks
 ) -> FanoutWorker:
-    """What reads the log and pushes."""
+    """Add what reads the log and pushes. Returns the fan-out worker."""
     worker = FanoutWorker(
         chats=backbone.store,
         positions=backbone.store,

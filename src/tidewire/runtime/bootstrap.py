@@ -1,7 +1,7 @@
 """Wires a whole server: every plane, the engines behind its ports, and the edge before them.
 
-The one place where everybody meets. Nothing is decided here but who knows whom; in which order it
-starts and stops stands in `lifecycle`. Tests build the same server on a store of their own.
+The one module that knows all parts. It only decides which part knows which other; `lifecycle` says
+in which order they start and stop. Tests build the same server on a store of their own.
 """
 
 import random
@@ -73,11 +73,11 @@ Page = Callable[[], Awaitable[bytes]]
 
 _LOGINS: Final = "logins"
 _KEYS: Final = "identity_keys"
-"""What the store process calls these, for its gateways."""
+"""The names under which the store process offers these to its gateways."""
 
 
 class Keys(NamedTuple):
-    """What signs tokens, and the file it comes from, if it does."""
+    """The keys that sign tokens, and the file that they come from, if there is one."""
 
     ring: KeyRing
     file: KeyFile | None
@@ -94,7 +94,7 @@ class Revocations:
         self._tell_others = tell_others
 
     def __call__(self, session_ids: Sequence[SessionId]) -> None:
-        """They ended here."""
+        """This process has ended these sessions."""
         self.count += len(session_ids)
         self._hub.close_session(session_ids)
         self._tell_others(session_ids)
@@ -107,7 +107,7 @@ class Planes:
     store: Storage
     hub: Hub
     fanout: FanoutWorker
-    """In a gateway process: what stands for that of the store process."""
+    """In a gateway process: a stand-in for the fan-out worker of the store process."""
     ingest: IngestService
     delivery: DeliveryService
     chats: ChatService
@@ -131,7 +131,7 @@ class Server:
     port: EdgeServer | None
     """None: its gateways are other processes."""
     control: ControlServer | None
-    """None: its store is another process, which has it."""
+    """None: its store is another process, which has the control socket."""
     keys: "Keys"
     key_watch: KeyWatch
     backbone: "Backbone | None"
@@ -141,7 +141,7 @@ class Server:
 
     @property
     def edge(self) -> EdgeServer:
-        """Of a process that faces the network."""
+        """The edge. Only for a process that faces the network."""
         assert self.port is not None
         return self.port
 
@@ -155,14 +155,14 @@ async def build_server(
     end: "End | None" = None,
 ) -> Server:
     """Open the store and wire everything to it. `key` signs tokens; keys in a file can be rotated.
-    `end` is what ties this process to the others of its server. Raises StoreUnusable."""
+    `end` connects this process to the others of its server. Raises StoreUnusable."""
     keys = Keys(key.ring, key) if isinstance(key, KeyFile) else Keys(KeyRing.of(key), None)
     bus = CommitBus()
     hand_on = end.keep_record if isinstance(end, GatewayEnd) else None
     machine = wiring.Machine.of(config, tasks, hand_on=hand_on)
     backbone = None
     if config.cluster.role.is_clustered:
-        # The vendors of a cluster are not installed everywhere.
+        # Imported here, because the vendors of a cluster are not installed everywhere.
         from tidewire.runtime.backbone import open_backbone
 
         backbone = await open_backbone(
@@ -276,7 +276,8 @@ def _wire_edge(
         known = replace(services, shared_limits=shared)
         return build_rest_app(known, config.rest, web_files=built_files())
 
-    # Gateways of one server share their limits from the start, and their imports with the parent.
+    # Not late in a gateway process: it shares limits with the others from the start, and its parent
+    # has imported REST already.
     app = LateApp(make_rest, run_blocking) if end is None else make_rest()
     edge = EdgeServer(app, gateway=planes.gateway, tasks=tasks, options=config.server)
     if end is not None and shared is not None:
@@ -286,7 +287,7 @@ def _wire_edge(
 
 
 def _wire_end(server: Server, end: "GatewayEnd", metrics: Metrics, machine: wiring.Machine) -> None:
-    """What the store process may have done at this gateway."""
+    """Register what the store process may call at this gateway."""
     planes = server.planes
     hub, authenticator = planes.hub, planes.accounts.authenticator
 
@@ -312,23 +313,24 @@ def _wire_end(server: Server, end: "GatewayEnd", metrics: Metrics, machine: wiri
 
 
 def _offers(planes: Planes) -> Acts:
-    """What the store process does for all gateways, beside the store: logins, whose budgets and
-    whose queue before the password hash are one for all, and the keys of the identity provider."""
+    """What the store process does for all gateways, besides the store: logins, because all gateways
+    share their budgets and the queue for password hashes, and the keys of the identity provider."""
     accounts = planes.accounts
     keys = {} if accounts.identity_keys is None else offer(_KEYS, accounts.identity_keys)
     return {**offer(_LOGINS, accounts.service), **keys}
 
 
 def _shared_limits(planes: Planes) -> dict[str, SharedView]:
-    """The limits that several processes hold together."""
+    """The limits that several processes share."""
     return planes.sends.share() | planes.gateway.share_limits() | planes.chats.share_limits()
 
 
 def _subscribe(
     bus: CommitBus, planes: Planes, publisher: "Publisher | None", ticks: LocalTicks | None
 ) -> None:
-    """What a commit means to others, in the order in which they are told. In a cluster the log
-    brings it to the process that pushes; positions are state and never in the log."""
+    """Subscribe everything that reacts to a commit, in the order in which it is called. In a
+    cluster the log brings the commit to the process that pushes; positions are state and never in
+    the log."""
     fanout = planes.fanout
     bus.subscribe(LOGGED, fanout.committed if publisher is None else publisher.committed)
     if ticks is not None:
@@ -341,7 +343,7 @@ def _subscribe(
 def _wire_cluster(
     config: Config, planes: Planes, machine: wiring.Machine, backbone: "Backbone"
 ) -> "Publisher":
-    """Tie this process's planes to the others; what puts its commits into the log."""
+    """Connect this process's planes to the other processes. Returns what publishes its commits."""
     from tidewire.runtime.backbone import add_fanout_parts, add_gateway_parts, ask
 
     clock, _, tasks, _ = machine
@@ -364,16 +366,16 @@ def _wire_cluster(
         on_ended=ended,
     )
 
-    # A process that was killed told no other of the sessions that it had just ended.
+    # In each round too: a process that was killed may not have told others which sessions it ended.
     backbone.rounds.append(recheck)
 
     def lost() -> None:
-        """Word of others may have been lost: what was learned from it is learned anew."""
+        """News of other processes may have been lost: read again what was learned from it."""
         planes.fanout.rosters_changed()
         authenticator.forget()
         recheck()
 
-    # It brings the pushes of all processes to this one's connections.
+    # The inbox brings the pushes of all processes to this one's connections.
     backbone.inbox = ask(
         config,
         "inbox",
@@ -404,7 +406,7 @@ def _wire_cluster(
 
 
 class Others(NamedTuple):
-    """What other processes make different for the planes of this one."""
+    """Parts and options of the planes that differ when there are other processes."""
 
     router: Router
     revoke: Callable[[Sequence[SessionId]], None]
@@ -412,9 +414,9 @@ class Others(NamedTuple):
     ingest: IngestOptions
     fanout: FanoutOptions
     ticks: LocalTicks | None = None
-    """None: the fan-out tells them."""
+    """None: the fan-out pushes ticks."""
     forwarding: Forwarding | None = None
-    """None: this process appends all that it takes in."""
+    """None: this process appends every send that it takes in."""
 
 
 def _others(
@@ -458,7 +460,7 @@ def _wire_planes(
     others = _others(config, hub, key, backbone, end, machine)
     identity_keys = wiring.keys_of_identity(config, clock)
     if isinstance(end, GatewayEnd):
-        # It has all that the planes of a gateway ask of the fan-out.
+        # `GatewayEnd` has every method that the planes of a gateway call on the fan-out.
         fanout = cast("FanoutWorker", end)
         identity_keys = identity_keys and reach(_KEYS, KeySet, end.link)
     else:
@@ -496,7 +498,7 @@ def _wire_planes(
             _LOGINS, AccountService, end.link, registration=accounts.service.registration
         )
         accounts = replace(accounts, service=logins)
-    # One limiter for sends, whatever edge they come over.
+    # One limiter for all sends, over WebSocket and REST.
     sends = send_limiter(config.gateway)
     desk = Desk(
         hub=hub,

@@ -32,8 +32,8 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-# First what starts it, then what one does with it, what it needs, what looks after it: the order of
-# --help.
+# The order of --help: commands that start the server, use it, administer it, show its settings and
+# prepare a cluster, tools, and commands that look after its data.
 app.command()(cli_serve.serve)
 app.command()(cli_chat.chat)
 app.command()(cli_chat.send)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidewire.domain.audit import AuditRecord
 
 FOLLOW_S: Final = 0.5
-"""How often new lines are looked for."""
+"""The pause before new lines are looked for again."""
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -63,7 +63,7 @@ def audit(
         since_ms=_since_ms(since, SystemClock().wall_ms()),
     )
     place = load_settings(data_dir).config.data_dir
-    # Opened first: what is added while the rest is read is not missed.
+    # Opened first, so that records that are added while the rest is read are not missed.
     tail = TrailTail(place)
     count = _print(read_trail(place), wanted, is_json=json)
     if not count and not follow:
@@ -75,7 +75,7 @@ def audit(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What is to be shown."""
+    """Which records are to be shown."""
 
     actions: frozenset[AuditAction]
     actor: str | None
@@ -94,7 +94,7 @@ class _Wanted:
 
 
 def _actions(names: list[str]) -> frozenset[AuditAction]:
-    """The actions of these names; all, if there is none."""
+    """The actions that these names stand for; all actions, if no name is given."""
     found: list[AuditAction] = []
     for name in names:
         fitting = [

@@ -1,7 +1,7 @@
 """The client's side of the command: `tidewire chat`, `send`, `edit`, `delete`, `react`, `tail` and
 `passwd`.
 
-They talk to a server over its port, as any user does. What they need is the extra `chat`.
+They talk to a server over its port, as any user does. They need the extra `chat`.
 """
 
 import os
@@ -296,7 +296,7 @@ def _text(text: str) -> str:
 
 
 def _report(result: "Result", url: str, timeout: float, wait: WaitFor) -> None:
-    """Print the number, and end as it has ended."""
+    """Print the message's number, and exit with the code of the outcome."""
     from tidewire.terminal.scripting import Outcome
 
     if result.sequence is not None:
@@ -357,7 +357,7 @@ def tail(
     try:
         _with_client(_wish(url, user, store, ca_file), work)
     except BrokenPipeError:
-        # The reader has gone: that is how a pipe ends, and no fault. Python would complain
+        # The reader has gone: that is how a pipe ends, and no error. Python would report it
         # once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -382,7 +382,7 @@ async def _reader_gone(stream: TextIO) -> AsyncIterator[None]:
         loop.remove_reader(stream)
         task.cancel()
 
-    # The writing end of a pipe becomes readable only by an error: that its reader has gone.
+    # The writing end of a pipe becomes readable only when its reader has gone, which is an error.
     loop.add_reader(stream, gone)
     try:
         yield
@@ -411,7 +411,7 @@ def passwd(
     """
     wish = _wish(url, user, store, ca_file)
     current, new = _two_passwords(password_stdin)
-    # Without a login the current password makes one.
+    # If there is no login yet, the current password makes one.
     count = _with_client(
         wish, lambda client: client.change_password(current, new), lambda _: current
     )
@@ -463,7 +463,7 @@ def _wish(
     from tidewire.terminal.session import Wish
 
     data_home = os.environ.get("XDG_DATA_HOME", "")
-    # Relative paths there are to be ignored, says the XDG specification.
+    # The XDG specification says that relative paths there are to be ignored.
     home = Path(data_home) if data_home.startswith("/") else Path.home() / ".local/share"
     return Wish(
         url=url,

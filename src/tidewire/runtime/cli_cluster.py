@@ -1,4 +1,4 @@
-"""`tidewire cluster`: the tables and topics that a cluster rests on, by the server's settings."""
+"""`tidewire cluster`: manages the tables and topics that a cluster needs, by its settings."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final
@@ -24,7 +24,7 @@ cluster_app: Final = typer.Typer(
 
 
 def check_vendors() -> None:
-    """End with a sentence if a vendor of the cluster is not installed."""
+    """Exit with an error sentence if a vendor of the cluster is not installed."""
     from tidewire.runtime.engines import missing_vendors, shared_engines
 
     missing = missing_vendors(shared_engines())
@@ -35,13 +35,13 @@ def check_vendors() -> None:
 def cluster_config(
     data_dir: DataDirOption = None, file: ConfigOption = None, named: SetOption = None
 ) -> "Config":
-    """The settings; ends with a sentence if a vendor is missing."""
+    """The settings; exits with an error sentence if a vendor is missing."""
     check_vendors()
     return load_settings(data_dir, file, named=named).config
 
 
 def _ask_all(config: "Config", ability: str) -> Iterator[list[str]]:
-    """Of each engine of a cluster that does this: what it says."""
+    """Call this ability of each engine of a cluster that has it; yields the answers."""
     from tidewire.runtime.engines import shared_engines
 
     for engine in shared_engines():
@@ -56,8 +56,8 @@ def init(
 ) -> None:
     """Make the tables and topics that are missing, and the store's epoch.
 
-    What is there stays as it is: look at it with 'tidewire cluster check'. A store
-    of an earlier release is not upgraded: that is 'tidewire cluster upgrade'.
+    Existing ones stay as they are: check them with 'tidewire cluster check'. A store
+    of an earlier release is not upgraded: for that, use 'tidewire cluster upgrade'.
     """
     made: list[str] = []
     for more in _ask_all(cluster_config(data_dir, config, settings), "make"):
@@ -71,7 +71,7 @@ def init(
 def check(
     data_dir: DataDirOption = None, config: ConfigOption = None, settings: SetOption = None
 ) -> None:
-    """Say what differs from what is needed.
+    """List what differs from what a cluster needs.
 
     Nothing is changed. The exit code is 0 if all is well and 1 if something differs.
     """
@@ -91,12 +91,12 @@ def upgrade(
     settings: SetOption = None,
     apply: Annotated[bool, option("Do it. Every process is of this release.", "--apply")] = False,
 ) -> None:
-    """Let what is new in this release be written into the store.
+    """Allow what is new in this release to be written into the store.
 
-    The last step of an upgrade, while the new processes serve: one of an earlier
-    release would take it for something else. Older rows are brought to this release
-    first; broken off, it goes on where it was. There is no way back. Doing it again
-    changes nothing.
+    The last step of an upgrade, while the new processes serve: a process of an
+    earlier release would misread it. Older rows are converted to this release
+    first. If this is interrupted, run it again: it continues where it was. There is
+    no way back. Doing it again changes nothing.
     """
     wanted = cluster_config(data_dir, config, settings)
     if not apply:
@@ -109,7 +109,7 @@ def upgrade(
 def new_key(
     data_dir: DataDirOption = None, config: ConfigOption = None, settings: SetOption = None
 ) -> None:
-    """Let the next gateway that starts bring another key for tokens.
+    """Accept a new key for tokens from the next gateway that starts.
 
     All gateways sign with the same key (cluster.token_key_file); one that has
     another does not start. Stop all of them first. Everybody has to log in again.

@@ -1,4 +1,4 @@
-"""What the commands have in common: their options and arguments, and the settings."""
+"""What the commands share: options, arguments, and loading the settings."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def option(told: str, *names: str, **more: Any) -> Any:
-    """An option, with its help, which says itself what holds without it."""
+    """An option with its help text, which itself names the default."""
     return typer.Option(*names, help=told, show_default=False, show_envvar=False, **more)
 
 
 def argument(metavar: str, told: str, **more: Any) -> Any:
-    """An argument, with its help."""
+    """An argument with its help text."""
     return typer.Argument(metavar=metavar, help=told, show_default=False, **more)
 
 
@@ -59,14 +59,14 @@ KeepSessionsOption = Annotated[
 
 
 def one_data_dir(argument: Path | None, option: Path | None) -> Path | None:
-    """The directory that was named, either way; None if it was not."""
+    """The directory that was named as argument or as option; None if it was named as neither."""
     if argument is not None and option is not None and argument != option:
         raise typer.BadParameter(f"two data directories are named, {argument} and {option}")
     return argument if option is None else option
 
 
 def data_dir_or_default(argument: Path | None, option: Path | None) -> Path:
-    """The directory that was named, or the one that a server takes when none is."""
+    """The directory that was named, or else the one that a server uses by default."""
     from tidewire.runtime.config import default_data_dir
 
     return one_data_dir(argument, option) or default_data_dir()
@@ -80,8 +80,8 @@ def load_settings(
     *,
     is_serving: bool = True,
 ) -> "Loaded":
-    """The settings, or all that is wrong with them and the end. Flags that are None are not set.
-    `is_serving` as in `config.load`."""
+    """The settings. If they are wrong, prints every fault and exits. Flags that are None are not
+    set. `is_serving` as in `config.load`."""
     from tidewire.runtime.config import BadConfig, load
 
     given = {name: str(value) for name, value in (flags or {}).items() if value is not None}

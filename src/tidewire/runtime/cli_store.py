@@ -76,7 +76,7 @@ def verify(
 
 
 def _looked_at(store: Path | None, cluster: bool) -> "tuple[Engine, Any, Path]":
-    """The engine of the store that a command is about, its options, and where it is."""
+    """For the store that a command works on: its engine, the engine's options, and its place."""
     from tidewire.runtime.engines import engine_for
 
     if not cluster:
@@ -116,14 +116,14 @@ def recover_counter(
 
 
 def _data_dir_before(directory: list[str], data_dir: Path | None) -> Path | None:
-    """The directory that may stand before what a command is about."""
+    """The data directory, which may stand before a command's main argument."""
     if len(directory) > 1:
         raise typer.BadParameter(f"too many arguments: {' '.join(directory[1:])}")
     return cli.one_data_dir(Path(directory[0]) if directory else None, data_dir)
 
 
 def _recover(engine: "Engine", options: object, place: Path, chat_id: str, *, apply: bool) -> None:
-    """By the server that runs there, if it is to be done and the store is that server's own."""
+    """With `apply`, recover through the server that runs there, if the store is its own."""
     import msgspec
 
     from tidewire.domain.ids import ChatId
@@ -287,7 +287,7 @@ def recover_log(
 
 
 def told_of(done: "LogRecovery", data_dir: Path, *, keep_sessions: bool) -> "Iterator[str]":
-    """What a recovery has come to, a sentence a line."""
+    """The result of a recovery, one sentence a line."""
     if done.damage is not None:
         yield f"The log was damaged: {done.damage}."
         for tried in done.tried:

@@ -1,7 +1,7 @@
 """Commands that come with other distributions: `tidewire bench`, `tidewire conformance`.
 
-Such a distribution names a Typer app as an entry point of the group `tidewire.commands`. Nothing
-of it is imported before its command is asked for; without it the command says how to get it.
+Such a distribution names a Typer app as an entry point of the group `tidewire.commands`. Nothing of
+it is imported before its command is used. If it is not installed, the command says how to get it.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """The commands `tidewire users …`, `tidewire tokens …`, `tidewire keys …` and `tidewire say`.
 
-Beside a running server they ask it, through its control socket; otherwise they open its data.
+If a server is running, they ask it through its control socket; otherwise they open its data.
 """
 
 import sys
@@ -344,15 +344,15 @@ def operate_on(
     *,
     may_create: bool = False,
 ) -> "Mapping[str, Any]":
-    """Have the running server do it, or do it here. The settings are read in the latter case only:
-    a shell beside a server need not have the secrets of its environment."""
+    """Have the running server carry out the command, or do it here. Only the latter reads the
+    settings: a shell beside a server need not have the secrets of the server's environment."""
     from tidewire.runtime import control
 
     place = cli.data_dir_or_default(None, data_dir)
     answer = control.ask(place, command, arguments)
     if answer is not None:
         return answer
-    # Beside a server none of this is needed, and it takes a while to load.
+    # Imported here: if a server is running none of it is needed, and it takes a while to load.
     import asyncio
 
     from tidewire.runtime.direct import operate_directly

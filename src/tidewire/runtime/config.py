@@ -1,7 +1,7 @@
-"""All settings of a server, from one precedence: flags, environment, file, defaults.
+"""All settings of a server, in one order of precedence: flags, environment, file, defaults.
 
-The only module that reads a server's environment. Everything that is wrong is told at once, a
-sentence each; a server never starts with a setting that was not understood.
+The only module that reads a server's environment. All faults are reported together, a sentence
+each; a server never starts with a setting that was not understood.
 """
 
 import os
@@ -111,7 +111,7 @@ class LogOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Everything that can be set, as it holds."""
+    """All options of a server, with the values in effect."""
 
     data_dir: Path
     server: EdgeOptions
@@ -165,7 +165,7 @@ SECTIONS: Final[Mapping[str, type]] = {
 OPTIONS: Final[Mapping[str, Slot]] = {
     slot.name: slot for section, options in SECTIONS.items() for slot in slots_of(options, section)
 }
-"""Everything that a part of the server can be built with."""
+"""Every option that a part of the server can be built with."""
 
 SLOTS: Final[dict[str, Slot]] = {
     f"{section}.{name}": OPTIONS[f"{section}.{name}"]
@@ -178,7 +178,7 @@ _OTHER_VARIABLES: Final = (DATA_DIR_VARIABLE, CONFIG_VARIABLE, *CLIENT_VARIABLES
 
 
 class BadConfig(TidewireError):
-    """Settings that cannot be used; a sentence each."""
+    """The settings cannot be used; `faults` says why, a sentence each."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("; ".join(faults))
@@ -204,8 +204,8 @@ def load(
 ) -> Loaded:
     """Read everything. `flags` are values by the name of their setting. Raises BadConfig.
 
-    Without `is_serving`, no user logs in: the secret of the identity provider, which may be in the
-    server's environment alone, is not asked for.
+    Without `is_serving`, no user logs in. Then the secret of the identity provider need not be set:
+    it may be only in the server's environment.
     """
     environ = os.environ if environ is None else environ
     faults: list[str] = []
@@ -245,8 +245,8 @@ def default_data_dir() -> Path:
 
 
 def is_private(server: EdgeOptions) -> bool:
-    """True if only this machine reaches the server, as far as its settings tell: it listens on a
-    loopback address, and no proxy passes on to it what comes from elsewhere."""
+    """True if only this machine can reach the server, as far as its settings show: it listens on a
+    loopback address, and no proxy forwards requests from elsewhere to it."""
     if server.trusted_proxies:
         return False
     if server.host.lower() == "localhost":
@@ -267,7 +267,7 @@ def _data_dir(data_dir: Path | None, environ: Mapping[str, str]) -> Setting:
 
 
 def _file(file: Path | None, data_dir: Path, environ: Mapping[str, str]) -> Path | None:
-    """The file that was named, which has to be there, or the one in the data directory."""
+    """The file that was named, which has to exist, or the one in the data directory, if any."""
     if file is not None:
         return file
     text = environ.get(CONFIG_VARIABLE, "")
@@ -354,7 +354,7 @@ def _build_all(values: Mapping[str, object], faults: list[str]) -> dict[str, Any
 
 
 def _impossible_server(server: EdgeOptions) -> Iterator[str]:
-    """What the edge leaves to us to check: its options know no files."""
+    """Check what the edge's options leave to us, because they do not look at files."""
     files = {"tls_cert": server.tls_cert, "tls_key": server.tls_key}
     missing = [name for name, file in files.items() if file is not None and not file.is_file()]
     for name in missing:

@@ -1,4 +1,4 @@
-"""How commands talk: results on stdout, everything else on stderr, no traceback for what we know.
+"""How commands print: results on stdout, all else on stderr, no traceback for an expected error.
 
 Exit codes: 0 done, 1 a check failed, 2 it could not be done (usage, a store that cannot be used),
 130 stopped by Ctrl-C.
@@ -30,11 +30,11 @@ EXIT_CHECK_FAILED: Final = 1
 EXIT_NOT_DONE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 CHAT_VENDOR: Final = "textual"
-"""What the extra `chat` has and `server` has not."""
+"""A package that the extra `chat` installs and `server` does not."""
 
 
 class Commands(TyperGroup):
-    """All commands. Wrong usage is told in the one form that all errors of ours have."""
+    """All commands. Prints usage errors in the same form as all other errors of ours."""
 
     def main(
         self,
@@ -77,7 +77,7 @@ def _usage_sentence(fault: ClickException) -> str:
 
 @contextmanager
 def errors_told() -> Iterator[None]:
-    """Turn what can go wrong in the world into a sentence and an exit code."""
+    """Turn expected errors into a sentence and an exit code."""
     try:
         yield
     except ModuleNotFoundError as missing:
@@ -90,8 +90,8 @@ def errors_told() -> Iterator[None]:
     except Damaged as damage:
         fail(str(damage.as_unusable()))
     except BrokenPipeError:
-        # The reader of our output has gone, which is no error of ours. Python would complain once
-        # more when it closes stdout, so that goes nowhere from here on.
+        # The reader of our output has gone, which is no error of ours. Python would report it once
+        # more when it closes stdout, so stdout is sent to /dev/null from here on.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(EXIT_NOT_DONE) from None
     except OSError as error:
@@ -103,30 +103,30 @@ def errors_told() -> Iterator[None]:
 
 
 def fail(sentence: str) -> NoReturn:
-    """Say what happened and what to do, and end."""
+    """Print what happened and what to do, and exit."""
     say(f"error: {sentence}")
     raise typer.Exit(EXIT_NOT_DONE)
 
 
 def fail_all(sentences: Sequence[str]) -> NoReturn:
-    """Say everything that is wrong, a line each, and end."""
+    """Print all faults, a line each, and exit."""
     for sentence in sentences:
         say(f"error: {sentence}")
     raise typer.Exit(EXIT_NOT_DONE)
 
 
 def say(text: str) -> None:
-    """A sentence on stderr."""
+    """Print a sentence on stderr."""
     _print(f"tidewire: {text}", sys.stderr, "  ")
 
 
 def tell(text: str, indent: str = "") -> None:
-    """A sentence of the result, on stdout; lines after its first begin with `indent`."""
+    """Print a sentence of the result on stdout; lines after its first begin with `indent`."""
     _print(text, sys.stdout, indent)
 
 
 def tell_copies(copies: Iterable["Path | str"]) -> None:
-    """Name what a deletion does not reach."""
+    """Name the copies that a deletion does not reach."""
     copies = list(copies)
     if copies:
         tell("These copies still hold what was deleted since they were made:")
@@ -150,7 +150,7 @@ def _print(text: str, stream: TextIO, indent: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """A result for programs."""
+    """Print a result for programs."""
     import msgspec
 
     typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
@@ -177,7 +177,7 @@ def progress_bar() -> Iterator[Callable[[str, int, int | None], None]]:
         def show(stage: str, done: int, total: int | None) -> None:
             nonlocal shown
             if stage != shown:
-                # A new bar: the old one would not forget its total.
+                # A new bar, because the old one would keep its total.
                 for task in progress.task_ids:
                     progress.remove_task(task)
                 progress.add_task(stage, total=total)

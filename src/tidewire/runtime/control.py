@@ -1,4 +1,4 @@
-"""The control socket: how commands reach a running server, through a file that only its user opens.
+"""The control socket: commands reach a running server through a file that only its user can open.
 
 One request a connection, in lines of JSON: `{"command": …, "arguments": {…}}` is answered by
 `{"result": {…}}` or `{"error": "a sentence"}`, after any number of `{"progress": [done, total]}`.
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 Result = Mapping[str, Any]
 Progress = Callable[[int, int], None]
-"""Is told how many of how many pages are done."""
+"""Called with the number of pages that are done and the number of all pages."""
 
 SOCKET_NAME: Final = "control.sock"
 LINE_BYTES_MAX: Final = 256 * 1024
 REQUEST_S_MAX: Final = 5.0
-"""How long a client may take to say what it wants."""
+"""How long a client may take to send its request."""
 ANSWER_S_MAX: Final = 30.0
-"""How long a server may say nothing, progress included."""
+"""How long a client waits for the next line of the server, which may be progress."""
 _PATH_BYTES_MAX: Final = 100
-"""The kernel takes no longer names for a socket (108 bytes)."""
+"""A longer path of the socket is shortened: the kernel takes at most 108 bytes."""
 
 _FAILED: Final = "something went wrong on the server, which goes on; its log says what"
 
@@ -58,7 +58,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OperationFailed(TidewireError):
-    """The server could not do it; the sentence is the server's."""
+    """The server could not carry out the command, or could not be asked; the message says why."""
 
 
 class ControlServer:
@@ -96,7 +96,7 @@ class ControlServer:
             writer.write(_line(await self._answer(await _request_line(reader), tell)))
             await writer.drain()
         except (OSError, EOFError):
-            # The client has gone, or says nothing for too long.
+            # The client has gone, or has sent no request for too long.
             pass
         finally:
             writer.close()
@@ -121,14 +121,14 @@ class ControlServer:
 
 
 async def _request_line(reader: asyncio.StreamReader) -> bytes | None:
-    """What the client asks, None if it is too long. Raises TimeoutError, EOFError."""
+    """The client's request; None if it is too long. Raises TimeoutError, EOFError."""
     is_too_long = False
     async with asyncio.timeout(REQUEST_S_MAX):
         while True:
             try:
                 line = await reader.readuntil(b"\n")
             except asyncio.LimitOverrunError as excess:
-                # It is read to its end, or the client would not read the answer.
+                # Read the line to its end: otherwise the client would not read the answer.
                 is_too_long = True
                 await reader.readexactly(excess.consumed)
             else:
@@ -141,7 +141,7 @@ def ask(
     arguments: Mapping[str, object],
     progress: Progress = no_progress,
 ) -> Result | None:
-    """Have the running server do it; None if there is none. Raises OperationFailed."""
+    """Have the running server do a command; None if no server runs. Raises OperationFailed."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(ANSWER_S_MAX)
         try:
@@ -177,7 +177,7 @@ def _line(message: Request | Answer) -> bytes:
 
 
 def _listen(data_dir: Path) -> socket.socket:
-    # No other server uses this directory, so what is there was left behind by a crash.
+    # No other server uses this directory, so an existing socket was left behind by a crash.
     (data_dir / SOCKET_NAME).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
@@ -191,7 +191,7 @@ def _listen(data_dir: Path) -> socket.socket:
 
 @contextmanager
 def _short(data_dir: Path) -> Iterator[str]:
-    """A name of the socket that the kernel takes, however long that of the directory is."""
+    """A path of the socket that the kernel accepts, however long the directory's path is."""
     path = str(data_dir / SOCKET_NAME)
     if len(os.fsencode(path)) <= _PATH_BYTES_MAX:
         yield path

@@ -1,4 +1,4 @@
-"""Operations on the data of a server that does not run."""
+"""Operations on the data of a server that is not running."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,9 +21,9 @@ async def operate_directly(
     *,
     may_create: bool,
 ) -> Result:
-    """Open the store, which takes its lock, do it, and close the store again. Without `may_create`
-    there has to be a store. Raises StoreUnusable, and InvalidOperation for a cluster, whose store
-    is not in this directory."""
+    """Open the store, which takes its lock, carry out the command, and close the store again.
+    Without `may_create` the store must exist. Raises StoreUnusable, and InvalidOperation for a
+    cluster, whose store is not in this directory."""
     engine = engine_for("store", is_shared=False)
     is_there = engine.named is None or engine.named(engine.options(), data_dir).exists()
     if not may_create and not is_there:
@@ -45,7 +45,7 @@ async def operate_directly(
         operations = wire_operations(config, store, engine, acting, machine, keys)
         return await operations.run(command, arguments)
     finally:
-        # Under the lock of the directory, like everything that is written there.
+        # While the store holds the directory's lock, as for everything that is written there.
         machine.trail.close()
         await tasks.close()
         await store.close()

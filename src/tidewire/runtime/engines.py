@@ -1,4 +1,4 @@
-"""The registry of engines: which there are, and which one is asked for an ability."""
+"""The registry of engines: lists them, and chooses the one for an ability."""
 
 import pkgutil
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
 def engine_for(
     ability: str, *, is_shared: bool, options: Mapping[str, Any] | None = None
 ) -> Engine:
-    """The engine that does this: the one that its settings ask for, or the default one."""
+    """The engine that has this ability: the one that its settings choose, or the default one."""
     fitting = [
         engine
         for engine in ENGINES.values()
@@ -32,12 +32,12 @@ def engine_for(
 
 
 def shared_engines() -> list[Engine]:
-    """Those of a cluster."""
+    """The engines of a cluster."""
     return [engine for engine in ENGINES.values() if engine.is_shared]
 
 
 def names_cluster(options: Mapping[str, Any]) -> bool:
-    """Whether the settings say where something is that only a cluster needs."""
+    """Whether the settings name the place of something that only a cluster needs."""
     return any(
         engine.needs(engine.options()) and not engine.needs(options[engine.name])
         for engine in shared_engines()
@@ -45,6 +45,6 @@ def names_cluster(options: Mapping[str, Any]) -> bool:
 
 
 def missing_vendors(wanted: Iterable[Engine]) -> list[str]:
-    """Modules that are not installed."""
+    """The vendor modules of these engines that are not installed."""
     vendors = (engine.vendor for engine in wanted)
     return [name for name in vendors if name is not None and find_spec(name) is None]

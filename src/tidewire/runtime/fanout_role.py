@@ -24,14 +24,14 @@ class FanoutServer:
     edge: EdgeServer
 
     async def start(self) -> None:
-        """Raises PortUnavailable; then it has to be stopped."""
+        """Raises PortUnavailable; then the server has to be stopped."""
         self.lag.start()
         await self.edge.start()
         await self.backbone.start(self.tasks)
         self.readiness.is_ready = True
 
     async def stop(self, *, is_started: bool) -> None:
-        """Waits for nothing: another worker reads a batch again that is cut off."""
+        """Stop without waiting for unfinished batches: another worker reads them again."""
         self.readiness.is_ready = False
         if is_started:
             await self.edge.stop_accepting()
@@ -44,7 +44,7 @@ class FanoutServer:
 
 
 async def build_fanout(config: Config, *, tasks: TaskSupervisor) -> FanoutServer:
-    """Reach for everything that is shared. Raises StoreUnusable, NotACluster."""
+    """Open everything that is shared, and wire a worker. Raises StoreUnusable, NotACluster."""
     clock = SystemClock()
     backbone = await open_backbone(config, ignore_commits, keys=None, clock=clock, tasks=tasks)
     worker = add_fanout_parts(backbone, config, clock=clock, tasks=tasks)

@@ -1,4 +1,4 @@
-"""Where ids come from."""
+"""The source of ids."""
 
 import secrets
 from random import Random
@@ -7,6 +7,6 @@ from tidewire.domain.ids import UlidSource
 
 
 def id_source() -> UlidSource:
-    """Ids that no other process makes. They are unique, not secret, so a generator with a secret
-    seed is enough, and spares every message a call into the kernel."""
+    """A source of ids that no other process makes. They are unique, not secret, so a generator with
+    a secret seed is enough, and saves a system call for every message."""
     return UlidSource(Random(secrets.randbits(256)).getrandbits)

@@ -1,4 +1,4 @@
-"""Gets the public keys of an identity provider (JWKS) over HTTP."""
+"""Fetches the public keys of an identity provider (JWKS) over HTTP."""
 
 import asyncio
 import http.client
@@ -11,7 +11,7 @@ BYTES_MAX: Final = 256 * 1024
 
 
 class JwksSource:
-    """`accounts.options.FetchKeys`: the document, or OSError within a bounded time."""
+    """`accounts.options.FetchKeys`: returns the document, or raises OSError, in a bounded time."""
 
     def __init__(self, url: str) -> None:
         """The URL begins with http:// or https://."""

@@ -1,9 +1,9 @@
-"""In which order a server starts and stops.
+"""The order in which a server starts and stops.
 
-Stopping: say that we are not ready, take no new clients, tell all to come back later, store and
+Stopping: report "not ready", take no new clients, tell all clients to come back later, store and
 answer what was taken in, write positions, close sockets, close the store. It takes under 10 s: a
-peer that does not read and a disk that does not answer do not delay it for longer. Whatever is cut
-off, what was acknowledged is on the disk.
+peer that does not read and a disk that does not answer do not delay it for longer. Even if a step
+is cut off, everything that was acknowledged is on the disk.
 """
 
 import asyncio
@@ -22,23 +22,23 @@ from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.token_keys import SecretUnusable
 
 STORE_S_MAX: Final = 6.0
-"""How long a stop waits for what was taken in to be stored."""
+"""How long a stop waits until what was taken in is stored."""
 SOCKETS_S_MAX: Final = 1.5
 """How long a stop waits for peers to answer their close frames, and for open HTTP requests."""
 ROUTES_S_MAX: Final = 1.0
 """How long a stop waits for a Redis that may be gone."""
 STOP_S_MAX: Final = 9.5
-"""After this the process ends, whatever hangs."""
+"""After this time the process ends, even if something hangs."""
 HOUSE_S: Final = 60.0
-"""How often accounts are kept in order."""
+"""The pause between two rounds of housekeeping."""
 
 EXIT_DONE: Final = 0
 EXIT_BROKEN: Final = 70
-"""A part died (EX_SOFTWARE): the service manager may start it again."""
+"""A part died (EX_SOFTWARE): the service manager may start the server again."""
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GARBAGE_OBJECTS: Final = 10_000
-"""After how many more objects it is looked for those that refer to each other in a ring."""
+"""After how many new objects the garbage collector looks for reference cycles."""
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -55,11 +55,11 @@ async def start(server: Server) -> None:
     server.tasks.start_service("accounts-erasure", _erase_accounts(server))
     if server.port is not None:
         await server.edge.start()
-    # Modules, tables and planes stay until the end: the collector need not walk them again and
-    # again. It is a few per cent of the processor time of a message.
+    # Modules, tables and planes stay until the end: the collector need not scan them again and
+    # again. That saves a few per cent of the processor time of a message.
     gc.collect()
     gc.freeze()
-    # Nor need it look after each 700 objects: a new connection alone has some hundred.
+    # Nor need it run after every 700 new objects: one connection alone makes a few hundred.
     gc.set_threshold(GARBAGE_OBJECTS)
     server.readiness.is_ready = True
 
@@ -87,7 +87,7 @@ async def stop(server: Server, *, is_started: bool = True) -> None:
         await server.tasks.close()
         if server.backbone is not None:
             await server.backbone.close()
-        # While the store still holds the lock of the directory that both write to.
+        # Before the store is closed: it holds the lock of the directory that both write to.
         await asyncio.to_thread(server.trail.close)
         await server.planes.store.close()
     finally:
@@ -96,7 +96,7 @@ async def stop(server: Server, *, is_started: bool = True) -> None:
 
 async def _drain(server: Server) -> None:
     await server.planes.ingest.drain()
-    # The answers of the last messages may have been acknowledged meanwhile.
+    # Devices may have acknowledged the last messages meanwhile.
     await server.planes.delivery.drain()
     if server.backbone is not None:
         await server.backbone.publish_rest()
@@ -125,7 +125,7 @@ async def _keep_house(server: Server) -> None:
 
 
 async def _erase_accounts(server: Server) -> None:
-    """Beside the house, because it may take long."""
+    """Erase messages of deleted accounts. Not in `_keep_house`, because it may take long."""
     while True:
         work = server.planes.accounts.deletion.resume_erasures()
         await _try(
@@ -147,7 +147,7 @@ async def _try(server: Server, work: Awaitable[object], failure: str) -> None:
 
 
 async def _tend_keys(server: Server) -> None:
-    """Take over a new key that was put into the file, and tell the others when it signs."""
+    """Load a new key that was put into the file, and tell the other gateways when it signs."""
     try:
         if server.keys.file is not None and await asyncio.to_thread(server.keys.file.reread):
             _logger.info("the keys for tokens were read again")
@@ -164,7 +164,7 @@ async def _tend_keys(server: Server) -> None:
 
 
 def _give_up() -> None:
-    """On a thread of its own, because the loop may be what hangs."""
+    """End the process. Runs on a thread of its own, because the event loop may hang."""
     _logger.critical("stopping took over %s s; ending now", STOP_S_MAX)
     os._exit(EXIT_BROKEN)
 
@@ -172,8 +172,8 @@ def _give_up() -> None:
 class Stop:
     """Collects reasons to shut down: signals, and tasks that failed. Waits for the first.
 
-    A second signal ends the process there and then: everything that was acknowledged is on the
-    disk already.
+    A second signal ends the process at once: everything that was acknowledged is on the disk
+    already.
     """
 
     def __init__(self) -> None:
@@ -194,12 +194,12 @@ class Stop:
             self._wanted.set()
 
     def died(self, name: str, error: BaseException) -> None:
-        """A task died (`TaskSupervisor.on_death`): end in order, and say that it was no wish."""
+        """A task died (`TaskSupervisor.on_death`): end in order, with the exit code for that."""
         self.exit_code = EXIT_BROKEN
         self.ask(f"the task {name} died")
 
     def listen(self) -> None:
-        """Take the signals over."""
+        """Handle the signals from now on."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._signalled, number)

@@ -1,8 +1,8 @@
-"""What the server says about itself: lines on standard error, readable or JSON.
+"""The log of the server: lines on standard error, readable or JSON.
 
-Everything comes in through standard logging, ours and that of uvicorn and picows, and is written by
-one formatter. Whatever looks like a secret or a message's text is taken out here, once more: it
-should not have been given to a logger in the first place.
+All lines, ours and those of uvicorn and picows, come in through standard logging and are written by
+one formatter. Everything that looks like a secret or a message's text is hidden here, as a second
+safeguard: it should not have been given to a logger in the first place.
 """
 
 import logging
@@ -48,7 +48,7 @@ SECRET_KEYS: Final = frozenset(
         "url",
     }
 )
-"""Fields that are never written: secrets, and what people say to each other."""
+"""Fields that are never written: secrets, and the contents of messages."""
 
 # A JWT, what follows Bearer, the value of a token in a URL, and our own refresh tokens and invites.
 _SECRETS: Final = re.compile(
@@ -64,12 +64,12 @@ _SECRETS: Final = re.compile(
 FLOOD_LINES_PER_MINUTE: Final = 60
 """How many lines of one kind a peer can cause (see `ports.runtime.FLOOD_KEY`)."""
 FLOOD_KEYS_MAX: Final = 10_000
-"""How many peers are remembered for it."""
+"""How many combinations of line and peer are remembered for this limit."""
 
 _STANDARD: Final = frozenset(
     {*logging.makeLogRecord({}).__dict__, "asctime", "message", "taskName"}
 )
-"""What every record has; all else in it came with `extra`."""
+"""Attributes that every record has; all others came with `extra`."""
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 _SENTENCE_WIDTH: Final = 24
@@ -112,7 +112,7 @@ class FloodFilter(logging.Filter):
 
 
 def hide_secrets(event: dict[str, Any]) -> dict[str, Any]:
-    """Take out fields that must not be seen, and whatever looks like a token in the others."""
+    """Hide fields that must not be seen, and everything that looks like a token in the others."""
     return {
         key: HIDDEN
         if key.lower().replace("-", "_") in SECRET_KEYS
@@ -133,8 +133,8 @@ def is_json_log(options: LogOptions, stream: TextIO = sys.stderr) -> bool:
 def start_logging(
     options: LogOptions, stream: TextIO = sys.stderr, *, process: str | None = None
 ) -> None:
-    """Send all logging of this process to the stream from now on. `process` names it in every line,
-    where a server has several."""
+    """Send all logging of this process to the stream from now on. `process` names the process in
+    every line, if a server has several."""
     is_json = is_json_log(options, stream)
     handler = logging.StreamHandler(stream)
     handler.addFilter(FloodFilter(SystemClock().monotonic_ms))
@@ -148,13 +148,13 @@ def start_logging(
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-    # It tells of every start, stop and request; what matters of that is told by us.
+    # uvicorn logs every start, stop and request; our own lines report what matters of that.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.captureWarnings(capture=True)
 
 
 class _Lines(logging.Formatter):
-    """Makes a line of a record: its sentence, its level, what came with it as `extra`."""
+    """Makes a line of a record: its sentence, its level, the fields given as `extra`."""
 
     def __init__(self, process: str | None) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class JsonLines(_Lines):
 
 
 class TextLines(_Lines):
-    """For a person at a terminal: the time of that place, the sentence, then name=value."""
+    """For a person at a terminal: local time, level, sentence, then name=value."""
 
     def __init__(self, process: str | None, *, has_colours: bool) -> None:
         super().__init__(process)
@@ -216,7 +216,7 @@ class TextLines(_Lines):
 
 
 def _as_word(value: object) -> str:
-    """Quoted if it would not be read as one word, or is none that can be printed."""
+    """The value as text; quoted if it is not a single word that can be printed."""
     if isinstance(value, str) and value.isprintable() and not set(value) & {" ", "=", "'", '"'}:
         return value
     return repr(value)

@@ -23,12 +23,12 @@ _HIGHEST: Final = frozenset(
         "process_max_fds",
     }
 )
-"""What is no sum: of these the highest is told."""
+"""Metrics that cannot be summed: the page shows the highest value."""
 _GROWING: Final = ("counter", "histogram", "summary")
 
 
 def numbers_of(metrics: Metrics) -> Numbers:
-    """What one process counts, as plain values."""
+    """The metrics of one process, as plain values."""
     return [
         (
             family.name,
@@ -41,7 +41,7 @@ def numbers_of(metrics: Metrics) -> Numbers:
 
 
 def summed(pages: Iterable[Numbers]) -> Numbers:
-    """All of them in one, in the order in which names appear first."""
+    """All pages in one, in the order in which names appear first."""
     families: dict[str, tuple[str, str]] = {}
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
     for page in pages:
@@ -65,8 +65,8 @@ def summed(pages: Iterable[Numbers]) -> Numbers:
 
 
 class SummedMetrics:
-    """The page of all processes. What a gateway that has gone had counted, as far as it was last
-    asked, stays in the sums: a counter does not go back."""
+    """The page of all processes. The last known counts of a gateway that has ended stay in the
+    sums, so that a counter does not go back."""
 
     def __init__(
         self, own: Metrics, ask_gateways: Callable[[], Awaitable[dict[int, Numbers]]]
@@ -85,7 +85,7 @@ class SummedMetrics:
         return generate_latest(registry_of(self))
 
     def gone(self, gateway: int) -> None:
-        """This gateway has ended."""
+        """This gateway has ended: keep its counters."""
         last = self._last.pop(gateway, [])
         growing = [family for family in last if family[2] in _GROWING]
         self._gone = summed([self._gone, growing])

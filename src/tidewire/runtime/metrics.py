@@ -1,10 +1,10 @@
-"""What Prometheus is told: the planes' plain counters under their public names.
+"""The metrics for Prometheus: the planes' plain counters under their public names.
 
-Nothing is counted here. The planes count with plain integers, which costs the hot path next to
-nothing, and are read when the page is asked for. Names are those of the specification where they
+This module counts nothing. The planes count with plain integers, which costs the hot path next to
+nothing; they are read when the page is requested. Names are those of the specification where they
 fit; no label ever holds the id of a chat, a user, a message or a connection.
 
-A table (`metrics.toml`) names the metrics of one object, an entry each (a line that begins with a
+A table (`metrics.toml`) names the metrics of one object, one per entry (a line that begins with a
 space continues it): `kind name value : help`. The value is an attribute of the object (a method is
 called); with a label, `name{label}`, it is a mapping, or several attributes as `key=attribute`.
 The Prometheus client is imported for the first page: a server starts without it.
@@ -36,7 +36,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 TABLES: Final[Mapping[str, str]] = tomllib.loads(
     files("tidewire.runtime").joinpath("metrics.toml").read_text("utf-8")
 )
-"""Those of the planes; an engine has its own with its entry."""
+"""The tables of the planes and of the process; an engine has its own tables in its entry."""
 
 _LIMITED: Final = (ErrorCode.RATE_LIMITED,)
 _NOT_BELIEVED: Final = (
@@ -48,11 +48,11 @@ _NOT_BELIEVED: Final = (
 _DENIED: Final = (ErrorCode.NOT_A_MEMBER, ErrorCode.FORBIDDEN)
 
 Source = tuple[str, object]
-"""A table and the object that it is about; None instead of an object: there is none."""
+"""A table and the object that it is about; None: this process has no such object."""
 
 
 class LoopLag:
-    """Asks to be called each second and notes how late that happens."""
+    """Measures the lag of the event loop: sets a timer each second and notes how late it fires."""
 
     def __init__(self) -> None:
         """Must be made on the event loop that it is to watch."""
@@ -94,7 +94,7 @@ class ProcessNumbers:
 
 
 class SecurityNumbers:
-    """What several parts have refused, in sum, for the table `security`."""
+    """What several parts have refused, in sum, and audit records, for the table `security`."""
 
     def __init__(self, gateway: GatewayCounters, rest: RestCounters, trail: AuditRecorder) -> None:
         self.rest = rest
@@ -156,11 +156,11 @@ class Metrics:
         return generate_latest(self._registry)
 
     async def page(self) -> bytes:
-        """For a server whose other processes would have to be asked."""
+        """As `render`; async, because `SummedMetrics.page` has to ask other processes."""
         return self.render()
 
     def families(self) -> "Iterable[Metric]":
-        """All that is on the page."""
+        """All metrics on the page."""
         return self._registry.collect()
 
     def describe(self) -> "Iterable[Metric]":
@@ -174,7 +174,7 @@ class Metrics:
 
 
 class _Entry(NamedTuple):
-    """An entry of a table. `attributes` have the key "" where there is no key."""
+    """An entry of a table. An attribute that is given without a key has the key ""."""
 
     kind: str
     name: str
@@ -222,7 +222,7 @@ def _value(source: object, attribute: str) -> Any:
 
 
 def _histogram(name: str, help_text: str, histogram: Any) -> "Metric":
-    """Prometheus wants seconds, and counts of everything at or below a bound."""
+    """In the form that Prometheus wants: seconds, and counts of all values at or below a bound."""
     from prometheus_client.core import HistogramMetricFamily
 
     buckets, below = [], 0

@@ -1,4 +1,4 @@
-"""What an operator can have done: the same acts beside a running server and without one.
+"""The commands of an operator: the same acts beside a running server and without one.
 
 Arguments and results are plain values, because they travel over the control socket. Only the
 owner of the data directory can call this, so no password is asked for.
@@ -47,7 +47,7 @@ _ACTS: Final[dict[str, _Act]] = {}
 
 
 def _act(name: str) -> Callable[[_Act], _Act]:
-    """A method of `Operations` that commands know by this name."""
+    """Register a method of `Operations` under the name that commands use for it."""
 
     def register(method: _Act) -> _Act:
         _ACTS[name] = method
@@ -64,20 +64,20 @@ class Operations:
     chats: ChatService
     ingest: IngestService
     engine: Engine | None
-    """That of the store, if the store is this process's own."""
+    """The store's engine, if the store is this process's own."""
     store: Storage
     data_dir: Path
     clock: Clock
     trail: AuditTrail
     keys: KeyActs | None = None
     on_keys_read: Callable[[], None] = lambda: None
-    """Is called on the event loop whenever the keys may be others."""
+    """Called on the event loop each time the keys may have changed."""
 
     async def run(
         self, name: str, arguments: Mapping[str, object], progress: Progress = no_progress
     ) -> Result:
-        """Do it, and note in the audit trail that it was done or not. `progress` is called on the
-        event loop."""
+        """Carry out an act, and record in the audit trail whether it succeeded. `progress` is
+        called on the event loop."""
         act = _ACTS.get(name)
         if act is None:
             raise UnknownOperation(f"the server does not know how to do {name!r}")
@@ -103,7 +103,7 @@ class Operations:
         return result
 
     def _note(self, name: str, arguments: Mapping[str, object], reason: str | None) -> None:
-        # Of the arguments only these: there may be a password among the others.
+        # Only these arguments, because there may be a password among the others.
         username, chat_id = arguments.get("username"), arguments.get("chat_id")
         self.trail.record(
             AuditAction.OPERATOR_COMMAND,
@@ -160,7 +160,7 @@ class Operations:
 
     @_act("users.erase")
     async def _erase_user(self, username: str, progress: Progress) -> Result:
-        """The name goes last: until then the same command finds the account, and goes on."""
+        """Erase the name last: until then the same command finds the account, and continues."""
         user, ended = await self.admin.delete_user(username)
         done = await erase_messages(
             self.store,
@@ -233,7 +233,7 @@ class Operations:
         try:
             return await asyncio.to_thread(act, *arguments)
         finally:
-            # Each reads the file first, also one that is refused then.
+            # Each act reads the file first, also one that is refused afterwards.
             self.on_keys_read()
 
     def _key_acts(self) -> KeyActs:

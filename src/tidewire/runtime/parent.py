@@ -1,9 +1,9 @@
 """A server of several processes: the parent, which starts the others, and starts them again.
 
-It is one thread without an event loop, because it forks. It makes a listening socket for each
-gateway and keeps it: clients that come while a gateway starts again wait in its queue. A gateway
-that dies again and again has its socket closed for a while, so that the kernel sends its clients to
-the others; the last socket stays, so that no other server can take the port.
+It has one thread and no event loop, because it forks. It makes a listening socket for each gateway
+and keeps it: clients that come while a gateway restarts wait in the socket's queue. If a gateway
+dies again and again, its socket is closed for a while, so that the kernel sends its clients to the
+others; the last socket stays, so that no other server can take the port.
 
 The leash is a socket between the parent and a child. The parent says "stop", and gives the store
 its end of a new gateway's link; the child says when it is up. A child whose parent is gone ends.
@@ -29,16 +29,16 @@ from tidewire.runtime.lifecycle import EXIT_BROKEN, EXIT_DONE
 GATEWAYS_S_MAX: Final = 8.5
 """How long a stop waits for the gateways; then they are killed."""
 STOP_S_MAX: Final = 9.6
-"""The same for all."""
+"""How long a stop waits for all processes; then they are killed."""
 GONE_S_MAX: Final = 2.0
 """How long gateways may take to end when the store is gone."""
 DEATHS_MAX: Final = 3
 DEATHS_S: Final = 30.0
-"""A part that has died so often within this time is in a loop: a gateway rests, a store ends all.
-"""
+"""A part that dies `DEATHS_MAX` times within this time is in a crash loop: a gateway is started
+again later, a store ends the server."""
 REST_S: Final = 30.0
 PAUSE_S: Final = 1.0
-"""How long a gateway waits for the store, or, if it is the last one, between two deaths."""
+"""How long a gateway waits for the store, or, if it is the only one left, after a crash loop."""
 
 _STOP, _LINK, _READY = b"s", b"l", b"r"
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -58,8 +58,8 @@ class Leash:
         self.wire.send(_READY + word)
 
     def take(self) -> list[int] | None:
-        """What the parent says: None is to stop, otherwise the files of a new gateway. Without a
-        parent this process ends here and now, as by a kill: what was acknowledged is stored."""
+        """Read the parent's order: None means stop, a list has the files of a new gateway. If the
+        parent is gone, this process ends at once, as if killed: what was acknowledged is stored."""
         said, files, _, _ = socket.recv_fds(self.wire, 16, 2)
         if not said:
             end_now()
@@ -67,7 +67,7 @@ class Leash:
 
 
 class Forked(Exception):
-    """This is the child; `work` is what it is there for, and gives its exit code."""
+    """Raised in a child that was forked; `work` does its job and returns its exit code."""
 
     def __init__(self, work: Callable[[], int]) -> None:
         super().__init__()
@@ -75,11 +75,11 @@ class Forked(Exception):
 
 
 class Works(NamedTuple):
-    """What children do, each with its leash."""
+    """The jobs of the children. Each is called with the child's leash."""
 
     store: Callable[[Leash], int]
     gateway: Callable[[Leash, int, socket.socket, socket.socket], int]
-    """The leash, its number, its listening socket, its end of the link."""
+    """Called with the leash, the gateway's number, its listening socket, its end of the link."""
 
 
 class _Child:
@@ -87,7 +87,7 @@ class _Child:
         self.pid = pid
         self.leash = leash
         self.gateway = gateway
-        """Its number; None is the store."""
+        """The gateway's number; None: this is the store."""
         self.is_ready = False
 
     @property
@@ -95,13 +95,13 @@ class _Child:
         return "store" if self.gateway is None else f"gateway {self.gateway}"
 
     def say(self, word: bytes, files: Iterable[int] = ()) -> None:
-        # If it is gone, the kernel tells so in a moment.
+        # If the child is gone, the kernel reports it in a moment.
         with suppress(OSError):
             socket.send_fds(self.leash, [word], list(files))
 
 
 class Parent:
-    """Runs until it is told to end, or the store cannot be kept up."""
+    """Runs until it is told to stop, or until the store cannot be kept running."""
 
     def __init__(self, config: Config, count: int, works: Works) -> None:
         """Takes the port. Raises PortUnavailable."""
@@ -112,7 +112,7 @@ class Parent:
         self.url = url_of(config.server, self._listeners[1])
         self._children: dict[int, _Child] = {}
         self._deaths: dict[int | None, list[float]] = {}
-        # When something is due, and what.
+        # Timers by name: when each is due, and what it calls.
         self._due: dict[str, tuple[float, Callable[[], None]]] = {}
         self._exit_code: int | None = None
         self._is_up = False
@@ -122,11 +122,11 @@ class Parent:
         self._woken, self._waker = socket.socketpair()
 
     def run(self, on_up: Callable[[bytes], None]) -> int:
-        """The exit code. `on_up` is told what the store said when all are up for the first time.
-        Raises Forked in a child."""
+        """Run to the end; returns the exit code. Calls `on_up` with the store's first word when all
+        are up for the first time. Raises Forked in a child."""
         self._on_up = on_up
         self._listen_to_signals()
-        # What is loaded by now is shared by all of them.
+        # All processes share the memory of what is loaded by now.
         gc.collect()
         gc.freeze()
         self._start_store()
@@ -199,11 +199,11 @@ class Parent:
         keep: tuple[socket.socket, ...] = (),
         drop: tuple[socket.socket, ...] = (),
     ) -> _Child:
-        """`keep` of what the parent holds, and `drop` of what was made for this child: an end that
-        it kept would never be seen as closed."""
+        """Start a child. Of the parent's sockets it keeps only `keep`. It closes `drop`, the other
+        ends of what was made for it: if it kept such an end, it would never see it as closed."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = os.getpid()
-        # A signal to all of us must not be noted by a child in the name of its parent.
+        # If a signal goes to all processes, a new child must not report it to its parent's socket.
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
         pid = os.fork()
         if pid == 0:
@@ -219,10 +219,10 @@ class Parent:
         return child
 
     def _leave(self, keep: tuple[socket.socket, ...], drop: tuple[socket.socket, ...]) -> None:
-        """In a child: let go of what is the parent's."""
+        """In a child: release what belongs to the parent."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        # A terminal, or a service manager, tells all of us; the parent says when it is our turn.
+        # A terminal or a service manager signals all processes; a child stops when its parent says.
         for number in _STOPS:
             signal.signal(number, signal.SIG_IGN)
         self._selector.close()
@@ -233,7 +233,7 @@ class Parent:
 
     def _heard(self, child: _Child) -> None:
         if child.pid not in self._children:
-            return  # It was waited for since the selector saw it.
+            return  # The child was reaped after the selector reported it.
         try:
             said = child.leash.recv(16)
         except OSError:
@@ -275,13 +275,13 @@ class Parent:
             self._gateways_gone()
             return
         if not child.is_ready and not self._is_up:
-            # It has said why, or was killed.
+            # The child has reported why, or was killed.
             self._stop(code if code > 0 else EXIT_BROKEN, f"the {child.name} does not start")
             return
         _logger.error("a process ended", extra={"part": child.name, "exit_code": code})
         if child.gateway is None:
             if self._note_death(None) or code == EXIT_STORE_IN_DOUBT:
-                # A disk in doubt wants a look first, as it does where there is one process.
+                # If a disk is in doubt, an operator checks it first, as with one process.
                 self._stop(code if code > 0 else EXIT_BROKEN, "the store cannot be kept up")
                 return
             self._due["gone"] = (
@@ -289,7 +289,7 @@ class Parent:
                 lambda: self._kill(self._gateways()),
             )
         elif self._has_store():
-            # One that follows the store into its end has not died by itself.
+            # A gateway that ends because the store has ended does not count as a death.
             if self._note_death(child.gateway):
                 self._rest(child.gateway)
             else:
@@ -297,13 +297,13 @@ class Parent:
         self._store_gone()
 
     def _store_gone(self) -> None:
-        """Once all gateways have followed it, start anew."""
+        """If the store has ended and all gateways after it, start the store again."""
         if not self._has_store() and not self._children:
             self._due.pop("gone", None)
             self._start_store()
 
     def _rest(self, number: int) -> None:
-        """A gateway that dies at once: its clients go to the others, if there are any."""
+        """A gateway keeps dying: start it later; its clients go to the others, if there are any."""
         _logger.error("a gateway keeps ending; it is started again later", extra={"part": number})
         if len(self._listeners) > 1:
             self._listeners.pop(number).close()
@@ -322,14 +322,14 @@ class Parent:
             self._start_later(number, PAUSE_S)
 
     def _resting(self) -> list[int]:
-        """Gateways that rest start with the others when the store is new."""
+        """Gateways whose start was put off: with a new store they start with the others instead."""
         names = [name for name in self._due if name.startswith("rest ")]
         for name in names:
             del self._due[name]
         return [int(name.removeprefix("rest ")) for name in names]
 
     def _note_death(self, gateway: int | None) -> bool:
-        """Whether it is in a loop."""
+        """Record a death; True if the part is in a crash loop."""
         now = time.monotonic()
         deaths = [at for at in self._deaths.get(gateway, ()) if now - at < DEATHS_S]
         self._deaths[gateway] = [*deaths, now]
@@ -350,7 +350,7 @@ class Parent:
         _logger.info("stopping", extra={"why": why})
         self._exit_code = exit_code
         now = time.monotonic()
-        # Gateways have their own, and close them: from then on nothing is accepted.
+        # Gateways have their own copies, and close them: from then on nothing is accepted.
         for listener in self._listeners.values():
             listener.close()
         for child in self._gateways():
@@ -362,12 +362,12 @@ class Parent:
         self._gateways_gone()
 
     def _gateways_gone(self) -> None:
-        """The store is told last: what gateways have taken in is stored first."""
+        """Tell the store last to stop, so that what gateways have taken in is stored first."""
         if not self._gateways() and self._has_store():
             self._store().say(_STOP)
 
     def _kill(self, children: Iterable[_Child]) -> None:
-        # They are not waited for yet, so no other process has their numbers.
+        # These children are not reaped yet, so no other process has their pids.
         for child in children:
             os.kill(child.pid, signal.SIGKILL)
 
@@ -380,12 +380,12 @@ class Parent:
 
 
 def _noted(number: int, frame: object) -> None:
-    """The number comes through the wakeup file."""
+    """Does nothing: the signal's number comes through the wakeup socket."""
 
 
 def _become(name: str, parent: int) -> None:
-    """Be called so, in 15 letters, where processes are listed. Have the kernel kill this process
-    when its parent is gone, also while it is stopped."""
+    """Set the name of this process (15 letters) for lists of processes. Have the kernel kill it
+    when its parent is gone, also while it is suspended."""
     import ctypes
 
     prctl = ctypes.CDLL(None).prctl
@@ -396,6 +396,6 @@ def _become(name: str, parent: int) -> None:
 
 
 def end_now(exit_code: int = EXIT_BROKEN) -> NoReturn:
-    """Of a part that cannot go on."""
+    """End a part that cannot go on, at once."""
     logging.shutdown()
     os._exit(exit_code)

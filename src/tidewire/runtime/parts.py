@@ -24,18 +24,18 @@ from tidewire.runtime.supervise import TaskSupervisor
 from tidewire.runtime.token_keys import KeyFile
 
 CLOSING_S: Final = 0.3
-"""How long a gateway without a store stays for its last words to leave."""
+"""How long a gateway that has lost the store stays, so that its last frames can be sent."""
 
 _logger: Final = logging.getLogger(__name__)
 
 
 def processes_of(config: Config) -> int:
-    """How many gateway processes are wanted; 1: no others."""
+    """How many gateway processes are wanted; 1: this process does everything."""
     return 1 if config.cluster.role.is_clustered else config.server.processes
 
 
 def share_of(config: Config, count: int) -> Config:
-    """What one of so many gateways may hold: together they hold what the settings say."""
+    """The settings for one of `count` gateways: its share of the limits that all keep together."""
 
     def share(total: int) -> int:
         return -(-total // count)
@@ -59,8 +59,8 @@ def share_of(config: Config, count: int) -> Config:
 
 
 def works_of(config: Config, count: int) -> Works:
-    """What the children of a parent do."""
-    # Before the processes part, so that they share it.
+    """The jobs of a parent's children."""
+    # Imported before the fork, so that the processes share its memory.
     import tidewire.edge.rest.app  # noqa: F401
 
     def store(leash: Leash) -> int:
@@ -104,7 +104,7 @@ async def _store(config: Config, leash: Leash) -> int:
         leash.ready(b"1" if has_users else b"0")
         await stop.wait()
         if stop.exit_code:
-            # A part of it died. As by a kill: an end in order would answer sends with refusals.
+            # A task died. End as if killed: an orderly end would answer sends with refusals.
             end_now(stop.exit_code)
     finally:
         await lifecycle.stop(server, is_started=is_started)
@@ -123,7 +123,7 @@ async def _gateway(
         stop.ask("the parent says so")
 
     def lost() -> None:
-        """Without the store nothing can be answered: all come back, and ask again."""
+        """Without the store nothing can be answered: all clients reconnect, and ask again."""
         _logger.error("the store process is gone")
         if server is not None:
             server.planes.hub.abandon()

@@ -1,4 +1,4 @@
-"""Whether a server wants work."""
+"""Whether a server is ready for work."""
 
 import asyncio
 from typing import Final
@@ -7,18 +7,18 @@ from tidewire.domain.errors import StoreUnavailable, Unavailable
 from tidewire.ports.storage import Storage
 
 READY_S_MAX: Final = 2.0
-"""How long the store may take to show that it is there."""
+"""How long the store may take to answer the check."""
 
 
 class Readiness:
-    """Whether this server wants work (`/readyz`)."""
+    """Whether this server is ready for work (`/readyz`)."""
 
     def __init__(self, store: Storage) -> None:
         self.is_ready = False
         self._store = store
 
     async def check(self) -> None:
-        """Raises Unavailable if it does not, or if the store does not answer."""
+        """Raises Unavailable if it is not, or if the store does not answer or its disk is full."""
         if not self.is_ready:
             raise Unavailable("this server is starting or stopping")
         try:

@@ -1,4 +1,4 @@
-"""Runs a server in this process until it is told to end."""
+"""Runs a server until it is told to stop."""
 
 import asyncio
 import logging
@@ -53,7 +53,7 @@ def run(config: Config, greet: Callable[[str], None]) -> int:
 async def serve(
     config: Config, greet: Callable[[str], None], *, open_store: OpenStore | None = None
 ) -> int:
-    """As `run`, on the loop that is there."""
+    """As `run`, for one process, on the running event loop."""
     stop = lifecycle.Stop()
     stop.listen()
     # Before anything is made: a start that fails because the port is taken leaves nothing behind.
@@ -118,8 +118,8 @@ def _is_up(config: Config, url: str, greet: Callable[[str], None], *, has_users:
 
 
 def is_for_people(config: Config) -> bool:
-    """A person reads what is printed. Otherwise it may end up among the lines of the log, and has
-    to be JSON where these are."""
+    """Whether a person reads what is printed. If not, it may end up among the lines of the log, and
+    has to be JSON if these are."""
     return sys.stdout.isatty() or not is_json_log(config.log)
 
 
@@ -166,7 +166,7 @@ def _place(config: Config) -> str:
 
 
 def _own_command() -> str:
-    """How this program was called, as a command that can be given again from here."""
+    """How this program was called, as a command that can be entered again from here."""
     name = Path(sys.argv[0]).name
     if name == "__main__.py":
         return f"{Path(sys.executable).name} -m tidewire"
@@ -178,14 +178,14 @@ def _own_command() -> str:
 
 
 def take_precautions(config: Config) -> None:
-    """Say what an operator should mend, and take as many files as the machine allows."""
+    """Warn of what an operator should fix, and allow as many open files as the machine does."""
     for sentence in doubts(config):
         _logger.warning(sentence)
     raise_file_limit()
 
 
 def doubts(config: Config) -> Iterator[str]:
-    """What may be seen or changed by those who should not; a sentence each."""
+    """What people may read or change who should not; a sentence each."""
     key = config.server.tls_key
     if key is not None and _mode(key) & _OTHERS:
         yield f"{key} can be read by every user of this machine; 'chmod 600 {key}' mends it"
@@ -200,7 +200,7 @@ def doubts(config: Config) -> Iterator[str]:
 
 
 def raise_file_limit() -> None:
-    """A connection is a file. The soft limit is often 1024, the hard one is the machine's."""
+    """Raise the soft limit, often 1024, to the machine's hard limit: each connection is a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return
@@ -214,5 +214,5 @@ def _mode(path: Path) -> int:
     try:
         return path.stat().st_mode
     except OSError:
-        # It is not there yet, or is told by those who need it.
+        # The file does not exist yet, or the code that needs it reports the error.
         return 0

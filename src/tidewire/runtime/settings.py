@@ -1,7 +1,7 @@
-"""Turning names and texts into typed values: what a setting is called, and what it may be.
+"""Turns names and texts into typed values: what a setting is called, and what it may be.
 
-A tree of dataclasses is the description: a field's path is its name (`gateway.send_chat_burst`),
-its type says what it takes, its default what holds if it is not set.
+A tree of dataclasses describes the settings: a field's path is the setting's name
+(`gateway.send_chat_burst`), its type says what it takes, its default holds if it is not set.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ USER_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}USER"
 PASSWORD_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}PASSWORD"
 CA_FILE_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}CA_FILE"
 CLIENT_VARIABLES: Final = (URL_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE, CA_FILE_VARIABLE)
-"""Of `chat`, `send` and `tail`. A server in the same shell passes over them."""
+"""Variables of `chat`, `send`, `tail` and the like. A server in the same shell ignores them."""
 DEFAULT: Final = "default"
 
 _TRUE: Final = ("true", "yes", "on", "1")
@@ -30,7 +30,7 @@ _FALSE: Final = ("false", "no", "off", "0")
 
 
 class Given(NamedTuple):
-    """A value as it was given, and where: `text` from flags and the environment is a str, from
+    """A value as it was given, and where: `value` from flags and the environment is a str, from
     a file it has the type that TOML gives it."""
 
     value: object
@@ -38,7 +38,7 @@ class Given(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A value that holds, and where it comes from."""
+    """A value in effect, and where it comes from."""
 
     name: str
     value: object
@@ -60,7 +60,7 @@ class Setting(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A place for a value."""
+    """One option: its name, its type and its default."""
 
     name: str
     kind: Any
@@ -72,16 +72,16 @@ class Slot(NamedTuple):
 
 
 class Unfit(ValueError):
-    """The text is none of what the setting takes; says what it takes."""
+    """The value does not fit the setting; the message says what the setting takes."""
 
 
 def variable_of(name: str) -> str:
-    """What a setting is called in the environment."""
+    """The name of a setting in the environment."""
     return ENVIRONMENT_PREFIX + name.replace(".", "_").upper()
 
 
 def slots_of(options: type, prefix: str) -> Iterator[Slot]:
-    """Every place in a tree of dataclasses, in the order in which it is written down."""
+    """Every slot in a tree of dataclasses, in the order in which the fields are written down."""
     kinds = typing.get_type_hints(options)
     for field in dataclasses.fields(options):
         name = f"{prefix}.{field.name}"
@@ -95,7 +95,7 @@ def slots_of(options: type, prefix: str) -> Iterator[Slot]:
 
 
 def cast(kind: Any, given: object) -> object:
-    """The value of this type that was meant. Raises Unfit."""
+    """Convert what was given to a value of this type. Raises Unfit."""
     optional = _optional(kind)
     if optional is not None:
         is_none = isinstance(given, str) and given.strip().lower() in ("", "none")
@@ -131,8 +131,8 @@ def build(options: type, prefix: str, values: Mapping[str, object]) -> Any:
 
 
 def unknown(name: str, written: str, known: Sequence[str]) -> str:
-    """What to say of a setting that does not exist: that it is fixed, or which name is near. It was
-    `written` in a file, a flag or the environment."""
+    """The error about a setting that does not exist: that it is fixed now, or which name is close.
+    `written` is its name as it stands in a file, a flag or the environment."""
     value = retired_settings().get(name)
     if value is not None:
         return f"{written} is no longer a setting: it is fixed at {_in_words(name, value)}"
@@ -144,7 +144,7 @@ def unknown(name: str, written: str, known: Sequence[str]) -> str:
 @cache
 def retired_settings() -> Mapping[str, str]:
     """Settings of 0.1.0 that are constants now, with their values."""
-    # Not at the top: 'tidewire --help' comes by here.
+    # Not at the top, because 'tidewire --help' imports this module.
     from importlib.resources import files
 
     lines = files("tidewire.runtime").joinpath("retired_settings.txt").read_text("utf-8")
@@ -152,7 +152,7 @@ def retired_settings() -> Mapping[str, str]:
 
 
 def _in_words(name: str, value: str) -> str:
-    """With its unit; the end of a name says which."""
+    """The value with its unit, which the setting's name tells."""
     if not value.isdecimal() or "_ms" not in name:
         return value
     seconds, milliseconds = divmod(int(value), 1000)

@@ -34,7 +34,7 @@ class TaskSupervisor:
 
     def __init__(self, on_death: Callable[[str, BaseException], None] = stop_process) -> None:
         """`on_death(name, error)` is called on the event loop for each service that dies, after it
-        was logged. Not while closing: then the end has come already."""
+        was logged. Not while closing: then the process is ending already."""
         self.failures_by_kind: dict[str, int] = {}
         """How many requests have failed unexpectedly."""
         self._on_death = on_death
@@ -43,8 +43,8 @@ class TaskSupervisor:
         self._is_closing = False
 
     def start_service(self, name: str, work: Work) -> None:
-        """Run the work to its end, from the next turn of the loop on. Once the process is ending
-        nothing begins any more: a timer or a link may still ask, and it would be cancelled."""
+        """Run the work to its end, from the next turn of the loop on. While the process is ending
+        no work starts: a timer or a link may still ask, but the task would only be cancelled."""
         self._start(name, work, self._service_ended)
 
     def start_request(
@@ -69,7 +69,7 @@ class TaskSupervisor:
     async def close(self) -> None:
         """Cancel every task and wait until all have ended. Safe to call again."""
         self._is_closing = True
-        # A task that closes this from inside goes on afterwards, and ends by itself.
+        # A task that calls this itself goes on afterwards, and ends by itself.
         own = asyncio.current_task()
         others = [task for task in self._tasks if task is not own]
         for task in others:
@@ -107,7 +107,7 @@ class TaskSupervisor:
             self.request_failed(kind, second)
 
     def _take(self, task: asyncio.Task[None]) -> BaseException | None:
-        """Let go of a task that has ended; what it died of."""
+        """Forget a task that has ended; returns the error that it died of, if any."""
         del self._tasks[task]
         if not task.cancelled():
             return task.exception()
@@ -117,10 +117,10 @@ class TaskSupervisor:
 
 
 async def run_blocking(work: Callable[[], Result]) -> Result:
-    """What the work returns or raises (`ports.runtime.RunBlocking`).
+    """Run the work on a thread; returns or raises what it does (`ports.runtime.RunBlocking`).
 
-    A thread cannot be stopped: a caller that is cancelled meanwhile is cancelled when it has ended,
-    so that the caller's count of busy threads is true.
+    A thread cannot be stopped. If the caller is cancelled meanwhile, the cancellation takes effect
+    when the thread has ended, so that the caller's count of busy threads is true.
     """
     running = asyncio.get_running_loop().run_in_executor(None, work)
     try:
@@ -128,7 +128,7 @@ async def run_blocking(work: Callable[[], Result]) -> Result:
     except asyncio.CancelledError:
         await asyncio.wait([running])
         if not running.cancelled():
-            # The caller does not want to know any more.
+            # Read the exception and drop it: the caller does not want the result any more.
             running.exception()
         raise
 

@@ -25,11 +25,11 @@ SIGNS_IN_CLUSTER_MS: Final = 10 * MINUTE_MS
 
 
 class SecretUnusable(TidewireError):
-    """A secret's file cannot be used; the sentence says what to do."""
+    """A secret's file cannot be used; the message says what to do."""
 
 
 def token_key(data_dir: Path, file: Path | None = None) -> Secret:
-    """What a new server's tokens are signed with; made if need be. Raises SecretUnusable."""
+    """The key that a new server signs tokens with; made if it is missing. Raises SecretUnusable."""
     return KeyFile(data_dir, file).ring.keys[-1].secret
 
 
@@ -37,7 +37,7 @@ class KeyFile:
     """The keys that this server's tokens are signed with; the first is made at its first start.
 
     One key a line, the newest last: the key, and then `signs_from=` and `good_until=` with times,
-    where they are set. A cluster names a file that all its gateways have.
+    where they are set. The settings of a cluster name a file that all its gateways have.
     """
 
     def __init__(self, data_dir: Path, file: Path | None = None) -> None:
@@ -55,8 +55,8 @@ class KeyFile:
         self.ring = KeyRing(keys)
 
     def reread(self) -> bool:
-        """Take over what was written to the file meanwhile; True if it was another. Raises
-        SecretUnusable; then the keys stay as they are."""
+        """Read the file again; True if it has changed, then its keys replace the current ones.
+        Raises SecretUnusable; then the keys stay as they are."""
         text, keys = self._read()
         if text == self._text:
             return False
@@ -65,7 +65,7 @@ class KeyFile:
         return True
 
     def write(self, keys: Sequence[TokenKey]) -> None:
-        """Have these keys from now on, in the file first. Raises SecretUnusable."""
+        """Replace the keys, first in the file, then in memory. Raises SecretUnusable."""
         text = "".join(f"{_line(key)}\n" for key in keys)
         draft = self.file.with_name(f"{self.file.name}.{os.getpid()}")
         try:
@@ -114,7 +114,7 @@ def _line(key: TokenKey) -> str:
 
 
 def _key(line: str) -> TokenKey | None:
-    """The key of a line; None if it is none."""
+    """The key in a line; None if the line is not a key."""
     secret, *fields = line.split()
     times: dict[str, int] = {}
     for field in fields:
@@ -133,14 +133,14 @@ def _key(line: str) -> TokenKey | None:
 
 
 def _make(file: Path) -> None:
-    """Written beside, synced, then linked: a key is there as a whole or not at all, and the first
-    one stays."""
+    """Write a new key to a draft, sync it, then link it: the file is complete or does not exist,
+    and the first key stays."""
     draft = file.with_name(f"{file.name}.{os.getpid()}")
     _write(draft, new_secret().reveal() + "\n")
     try:
         os.link(draft, file)
     except FileExistsError:
-        # Another process was quicker: its key is the key.
+        # Another process was quicker: its key is used.
         pass
     finally:
         draft.unlink()
@@ -157,7 +157,7 @@ def _write(file: Path, text: str) -> None:
 
 
 class KeyActs:
-    """Lists, rotates and drops keys. Each change is in the file before it holds."""
+    """Lists, rotates and drops keys. Each change is in the file before it takes effect."""
 
     def __init__(self, keys: KeyFile, config: Config, clock: Clock) -> None:
         self._keys = keys
@@ -171,7 +171,7 @@ class KeyActs:
 
     def rotate(self, minutes: int | None) -> Result:
         """Make a key that signs in so many minutes. Raises InvalidOperation, SecretUnusable."""
-        # Another process, or a person, may have written it.
+        # Another process, or a person, may have written the file.
         self._keys.reread()
         now_ms = self._clock.wall_ms()
         wait_ms = SIGNS_IN_CLUSTER_MS if self._is_clustered else 0
@@ -214,7 +214,7 @@ class KeyActs:
 
 
 def _shown(key: TokenKey, *, is_signing: bool) -> dict[str, object]:
-    """What may be told of a key: never the key."""
+    """What may be shown of a key: never the key itself."""
     until_ms = key.good_until_ms
     return {
         "key_id": key.key_id,
@@ -225,8 +225,8 @@ def _shown(key: TokenKey, *, is_signing: bool) -> dict[str, object]:
 
 
 class KeyWatch:
-    """Ends the connections when a key that signed tokens is gone. To be asked on the event loop,
-    each time after the keys may have been replaced.
+    """Ends the connections when a key that signed tokens is gone. `look` has to be called on the
+    event loop, each time after the keys may have been replaced.
 
     A connection does not remember which key its token was signed with, so all of them end: apps
     refresh their tokens and come back, bots with a token of another key come back with it.
@@ -239,7 +239,7 @@ class KeyWatch:
         self._seen = ring.keys
 
     def look(self) -> None:
-        """Has a key gone that was still good? One whose tokens have all expired ends nothing."""
+        """End all if a key that was still good is gone; not if all its tokens have expired."""
         seen, self._seen = self._seen, self._ring.keys
         now_ms = self._clock.wall_ms()
         here = {key.mark for key in self._seen if key.is_good(now_ms)}

@@ -1,4 +1,4 @@
-"""What a server and a command without a server are both wired with."""
+"""The wiring that a server and a command without a server share."""
 
 import logging
 import secrets
@@ -37,7 +37,7 @@ def tell_none(_: object) -> None:
 
 
 class Machine(NamedTuple):
-    """What everybody needs of the machine."""
+    """What all parts need of the machine: clock, ids, tasks, audit trail."""
 
     clock: Clock
     ids: IdSource
@@ -79,9 +79,9 @@ def wire_acting(
     appends: Appends | None = None,
     identity_keys: KeySet | None = None,
 ) -> Acting:
-    """`ingest` overrules the settings. `appends`: the way of messages into the store, if there is
-    something between. `identity_keys` are those of the identity provider, where
-    its tokens are checked."""
+    """`ingest` overrules the settings. `appends` is called instead of the store to append messages,
+    if something stands between them. `identity_keys` are the keys of the identity provider, if its
+    tokens are checked."""
     clock, ids, tasks, trail = machine
     chats = ChatService(store=store, clock=clock, ids=ids, options=config.chats, trail=trail)
     options = ingest or config.ingest
