@@ -1,4 +1,4 @@
-"""Checks what many readers of many chats get while they get it, and remembers little. PURE.
+"""Checks what many readers of many chats get as it arrives, and remembers little. PURE.
 
 A sender has at most one message under way in a chat and numbers them from 0, so each reader has to
 meet the numbers of each sender one after the other, none missing and none twice. The
@@ -13,13 +13,13 @@ from tidewire_bench.frames import Item, number_of, sender_of
 from tidewire_bench.ledger import Faults
 
 HELD_MAX: Final = 10_000
-"""Messages of a reader whose predecessor has not come."""
+"""How many messages of a reader may wait for their predecessor."""
 SWEEP_AFTER: Final = 500
-"""Messages of a chat between two sweeps of what all have seen."""
+"""How many messages of a chat come between two sweeps of those that all readers have passed."""
 
 
 class ChatBook:
-    """One chat: what stands where, and who has got how far."""
+    """One chat: which message has which sequence, and how far each reader has got."""
 
     __slots__ = ("_faults", "_keeps_all", "_noted", "acked", "chat_id", "head", "readers", "truth")
 
@@ -36,7 +36,7 @@ class ChatBook:
         self._noted = 0
 
     def note(self, sequence: int, key: str) -> None:
-        """This message stands at this sequence; all who meet it have to meet the same."""
+        """Record that this message has this sequence; a fault if another message has it already."""
         known = self.truth.setdefault(sequence, key)
         if known != key:
             self._faults.add(f"sequence {sequence} of {self.chat_id} is both {known} and {key}")
@@ -69,7 +69,7 @@ class Book:
         self._keeps_all = keeps_all
 
     def open(self, chat_id: str, name: str, *, sender: int, joined: int) -> "Reader":
-        """A reader who is to get everything above `joined`."""
+        """Add a reader that has to get everything above `joined`."""
         chat = self.chats.get(chat_id)
         if chat is None:
             chat = self.chats[chat_id] = ChatBook(chat_id, self.faults, keeps_all=self._keeps_all)
@@ -78,7 +78,7 @@ class Book:
         return reader
 
     def close(self, reader: "Reader") -> None:
-        """Its reader is not a member any more; a chat without readers is forgotten."""
+        """The reader is not a member any more; a chat without readers is forgotten."""
         reader.chat.readers.discard(reader)
         if not reader.chat.readers and not self._keeps_all:
             self.chats.pop(reader.chat.chat_id, None)
@@ -88,7 +88,7 @@ class Book:
         return sum(len(chat.truth) for chat in self.chats.values())
 
     def check_complete(self) -> None:
-        """Everybody has everything, now that all was waited for."""
+        """Check that all readers have everything, after the wait for all messages."""
         for chat in self.chats.values():
             for reader in chat.readers:
                 reader.check_complete()
@@ -118,7 +118,7 @@ class Reader:
         self.name = name
         self.sender = sender
         self.last = joined
-        """The end of the chain that was taken."""
+        """The last sequence of the chain that was taken."""
         self.cursor = joined
         """Where to sync from: at or above `last`."""
         self._book = book
@@ -128,7 +128,7 @@ class Reader:
         self._held: dict[int, Item] = {}
         self._numbers: dict[int, int] = {}
         self._own: tuple[int, int] = (-1, 0)
-        """Number and sequence of the last message of one's own that was met."""
+        """Number and sequence of the last own message that arrived."""
         self._pushed = 0
         self._synced = 0
 
@@ -140,7 +140,7 @@ class Reader:
         self._gap_since_s = None
 
     def pushed(self, item: Item, *, is_awaiting: bool) -> None:
-        """`is_awaiting`: an ack of one's own, or a page, may still bring what lies before."""
+        """`is_awaiting`: an own ack, or a page, may still bring the messages before this one."""
         self.chat.note(item.sequence, item.client_message_id)
         if item.sequence <= self._pushed:
             self._fault(f"was pushed sequence {item.sequence} after {self._pushed}")
@@ -152,7 +152,7 @@ class Reader:
             self._fault(f"got sequence {item.sequence} again after {self.last}")
 
     def paged(self, items: list[Item], synced_through: int) -> None:
-        """A page of what lies above `cursor`."""
+        """Take a page of messages above `cursor`."""
         for item in items:
             self.chat.note(item.sequence, item.client_message_id)
             if item.sequence > self.last:
@@ -169,7 +169,7 @@ class Reader:
     def acked(
         self, sequence: int, prev_sequence: int, key: str, *, is_awaiting: bool = False
     ) -> None:
-        """A message of one's own was acknowledged: it joins the chain as if it had been pushed."""
+        """An own message was acknowledged: it joins the chain as if it had been pushed."""
         self.chat.promise(self.sender, key, sequence)
         self._book.acked_count += 1
         number = number_of(key)
@@ -183,9 +183,9 @@ class Reader:
             )
 
     def check_held(self, *, is_awaiting: bool) -> None:
-        """Pushes come in order, so one that waits for nothing of ours has lost its predecessor.
+        """Report a held push if no ack or page can bring its predecessor: pushes come in order.
 
-        An own message is another matter: its ack may overtake the push before it.
+        An own message is no fault: its ack may overtake the push before it.
         """
         if is_awaiting or not self._held:
             return
@@ -196,12 +196,12 @@ class Reader:
                 f"got sequence {first.sequence}, whose predecessor is {first.prev_sequence}, "
                 f"after {self.last}"
             )
-            # Told once; what follows it is judged by itself.
+            # Reported once; the messages that follow are judged on their own.
             self._take(first)
             self._release()
 
     def check_gap(self, now_s: float, patience_s: float) -> None:
-        """What lies before something that has arrived must arrive soon."""
+        """Report a predecessor that does not arrive soon after a message that has arrived."""
         if not self._held:
             return
         if self._gap_since_s is None:
@@ -238,11 +238,11 @@ class Reader:
         return item.prev_sequence == self.last
 
     def _release(self) -> None:
-        """What was held back joins on, where it now continues."""
+        """Take the held messages that continue the chain now."""
         while (item := self._held.pop(self.last, None)) is not None:
             self._take(item)
         if self._held:
-            # What pages have brought meanwhile is not waited for.
+            # Messages that pages have brought meanwhile need not be held any more.
             self._held = {p: item for p, item in self._held.items() if item.sequence > self.last}
         self._gap_since_s = None
 
@@ -251,7 +251,7 @@ class Reader:
         sender, number = sender_of(key), number_of(key)
         before = self._numbers.get(sender)
         if before is None and self._joined > 0:
-            # What came before this reader joined is not meant for it.
+            # Messages from before this reader joined are not meant for it.
             before = number - 1
         expected = 0 if before is None else before + 1
         if number != expected:

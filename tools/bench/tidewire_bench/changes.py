@@ -1,8 +1,8 @@
 """Messages that change in a long mixed run: what a device may change, and what it has to see. PURE.
 
-A device changes one of the last few messages that it knows, so that changes of many meet. What REST
-answers is held against two things: a message whose deletion was acknowledged before the question
-shows no text; and a page from before, with the entries since then folded in, is the page of now.
+A device changes one of the last few messages that it knows, so that changes of many devices meet.
+Answers of REST are checked in two ways: a message whose deletion was acknowledged before the
+request shows no text; and an earlier page with the later entries folded in is the current page.
 """
 
 from collections import deque
@@ -27,14 +27,14 @@ WEIGHTS: Final = {"react": 5, "edit_message": 3, "send_message": 1, "delete_mess
 EDITED: Final = "Edited! " * 8
 EMOJIS: Final = ("👍", "🎉")
 OVERTAKEN: Final = frozenset({"MESSAGE_DELETED", "TOO_MANY_EDITS"})
-"""Why a change of something that is there may be refused."""
+"""Error codes with which a change may be refused although its target exists."""
 
 Wish = tuple[str, dict[str, object]]
 """A kind of frame, and its fields besides chat and key."""
 Page = Sequence[Mapping[str, Any]]
 """Items of a history page, as REST has them."""
 View = dict[int, tuple[str, MessageNow]]
-"""Of each message its text, and what has become of it."""
+"""The text and the current state of each message, by its sequence."""
 
 
 class Changes:
@@ -45,7 +45,7 @@ class Changes:
         self._met: dict[str, deque[int]] = {}
 
     def met(self, chat_id: str, sequence: int, *, is_own: bool) -> None:
-        """There is this message."""
+        """The device has got this message."""
         for known in (self._met, self._own) if is_own else (self._met,):
             known.setdefault(chat_id, deque(maxlen=KNOWN_MAX)).append(sequence)
 
@@ -54,7 +54,7 @@ class Changes:
         self._met.pop(chat_id, None)
 
     def wish(self, chat_id: str, chance: "Random") -> Wish | None:
-        """Something to do to a message; None if no fitting one is known."""
+        """A random change of a message; None if no suitable message is known."""
         [kind] = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
         is_for_authors = kind in {"edit_message", "delete_message"}
         known = (self._own if is_for_authors else self._met).get(chat_id)
@@ -84,12 +84,12 @@ class Deletions:
         self._by_chat.setdefault(chat_id, deque(maxlen=DELETED_MAX)).append(sequence)
 
     def of(self, chat_id: str) -> frozenset[int]:
-        """As they are at this moment: to be asked for before a read."""
+        """The deletions up to this moment. To be called before a read."""
         return frozenset(self._by_chat.get(chat_id, ()))
 
 
 def texts_in(page: Page) -> dict[int, str]:
-    """What a page shows, by the message that it is the text of."""
+    """The texts that a page shows, by the message that each belongs to."""
     texts: dict[int, str] = {}
     for item in page:
         kind = item.get("kind")
@@ -117,7 +117,7 @@ def view_in(page: Page) -> View:
 
 
 def folded(stale: View, entries: Page, reader: str) -> View:
-    """A view of before with the entries since then, for the messages that it has."""
+    """An earlier view with the entries since then applied to the messages that it has."""
     view = dict(stale)
     for item in entries:
         target = item.get("target")
@@ -128,7 +128,7 @@ def folded(stale: View, entries: Page, reader: str) -> View:
 
 
 def differences(one: View, other: View) -> list[int]:
-    """The messages of both that are not shown alike. Who reacted is named for some only."""
+    """The messages that both views show differently. Who reacted is named for some only."""
     return sorted(
         at for at in one.keys() & other.keys() if _counted(one[at]) != _counted(other[at])
     )

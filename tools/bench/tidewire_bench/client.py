@@ -44,7 +44,7 @@ NARROW_SEGMENT_BYTES: Final = 536
 NARROW_BUFFER_BYTES: Final = 16 * 1024
 TEXT: Final = WSMsgType.TEXT
 ACK_AFTER: Final = 10
-"""Messages that make an ack worth sending."""
+"""After how many messages an ack is sent."""
 RETRIED: Final = frozenset({"RATE_LIMITED", "SERVER_BUSY", "SERVICE_UNAVAILABLE", "INTERNAL_ERROR"})
 _RETRY_S_MIN: Final = 0.05
 
@@ -53,7 +53,7 @@ _logger.setLevel(logging.CRITICAL)
 
 
 class ConnectFailed(Exception):
-    """No connection came about; `kind` is what is counted."""
+    """No connection was established; `kind` is the name under which that is counted."""
 
     def __init__(self, kind: str, retry_after_s: float = 0.0) -> None:
         super().__init__(kind)
@@ -66,7 +66,7 @@ class Lost(Exception):
 
 
 class Client(WSListener):
-    """One person on one device. Connects again under the same name as often as it likes."""
+    """One person on one device. Can connect again as the same device, any number of times."""
 
     def __init__(
         self,
@@ -83,14 +83,14 @@ class Client(WSListener):
         self.is_batching = False
         """Frames may come and be sent as arrays, on this connection."""
         self.heads: dict[str, int] = {}
-        """What the last digest said of each chat."""
+        """The head of each chat, from the last digest."""
         self.transport: WSTransport | None = None
         self.reconnect_delay_s = 0.0
         self.is_narrow = False
-        """Its next connection has little room in the kernel, so that it can be a slow reader."""
+        """Its next connection has small buffers in the kernel, so that it can be a slow reader."""
         self.is_leaving = False
         self._lost_as = ""
-        """How a connection that never was one is counted."""
+        """The name under which a connection that failed in the handshake is counted."""
         self._ready: asyncio.Future[None] | None = None
         self._page: asyncio.Future[PagePart] | None = None
         self._requests = 0
@@ -146,12 +146,12 @@ class Client(WSListener):
             raise ConnectFailed(self._lost_as) from error
 
     async def sync_page(self, chat_id: str, after: int) -> PagePart:
-        """One page of what lies above a cursor. Raises Lost."""
+        """One page of the messages above a cursor. Raises Lost."""
         return await self._answer_of(self._ask_page(chat_id, after))
 
     async def pages(self, chat_id: str, after: int) -> AsyncIterator[PagePart]:
-        """All that lies above a cursor, page by page; the next one is asked for before this one is
-        looked at, so that both sides work. Raises Lost."""
+        """All messages above a cursor, page by page. The next page is requested before this one is
+        processed, so that both sides work at the same time. Raises Lost."""
         asked: asyncio.Future[PagePart] | None = self._ask_page(chat_id, after)
         while asked is not None:
             page = await self._answer_of(asked)
@@ -177,7 +177,7 @@ class Client(WSListener):
         self.send(ack_template(chat_id) % sequence)
 
     def send(self, frame: bytes) -> None:
-        """Send it if there is a connection, with all others of this turn if it takes arrays."""
+        """Send it if there is a connection; one that takes arrays gets all of this turn at once."""
         if self.is_batching:
             if not self._out:
                 asyncio.get_running_loop().call_soon(self.flush)
@@ -196,7 +196,7 @@ class Client(WSListener):
                 self.transport.send(TEXT, message)
 
     def drop(self) -> None:
-        """Let go of the connection at once, without a word."""
+        """Abort the connection at once, without a close frame."""
         self.is_leaving = True
         if self.transport is not None:
             self.transport.disconnect(False)
@@ -224,7 +224,7 @@ class Client(WSListener):
                 self.received(one)
 
     def odd_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """Not JSON that we know: a close, or something new."""
+        """Handle a frame that is no known JSON: a close, or an unknown one."""
         if frame.msg_type == TEXT:
             self.errors["unknown_frame"] += 1
         elif frame.msg_type == WSMsgType.CLOSE:
@@ -239,7 +239,7 @@ class Client(WSListener):
     # For clients that look at more.
 
     def received(self, frame: Frame) -> None:
-        """Everything that is not on the path of every message."""
+        """Handle the frames that are not on the path of every message."""
         match frame:
             case Digest(payload):
                 self.digested(payload)
@@ -276,21 +276,21 @@ class Client(WSListener):
         self.errors["sync_timeout"] += 1
 
     def resync(self, delay_s: float) -> None:
-        """The server has said that something may be missing: ask for it after so long."""
+        """The server has said that something may be missing: ask for it after this delay."""
 
     def lost(self, *, is_expected: bool) -> None:
         """The connection has ended."""
 
 
 def retry_delay_s(frame: Error) -> float | None:
-    """How long to wait before a refused message is sent again; None if that is no use."""
+    """How long to wait before a refused message is sent again; None if a retry is useless."""
     if frame.payload.code not in RETRIED:
         return None
     return max(_RETRY_S_MIN, frame.payload.details.retry_after_seconds)
 
 
 async def _narrow_socket(url: WSParsedURL) -> socket.socket:
-    """Small segments make a small send buffer at the other end as well."""
+    """Small segments keep the send buffer at the other end small as well."""
     narrow = socket.socket()
     narrow.setblocking(False)
     narrow.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, NARROW_SEGMENT_BYTES)

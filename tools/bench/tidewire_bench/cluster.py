@@ -1,9 +1,9 @@
 """A run on a cluster of its own: a gateway and a fan-out worker, in tables and topics of their own.
 
-Beside it, the limit of the database: the two requests that an append cannot do without, the very
-same rows, in a bare loop with as many chats and batches of the same size. It runs before and after,
-because machines are faster at one time than at another; DynamoDB Local is slow until its code is
-compiled, so at first it runs uncounted.
+It also measures the limit of the database: a bare loop with only the two requests that an append
+needs, the same rows, as many chats and batches of the same size. The loop runs before and after,
+because a machine's speed varies over time. DynamoDB Local is slow until its code is compiled, so
+the first loop is not counted.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from tidewire_bench.workload import Outcome, Progress, Timing, Workload
 BARE_S: Final = 10.0
 """How long the bare loop runs each time."""
 WARM_S: Final = 10.0
-"""How long it runs at first, uncounted."""
+"""How long the first loop runs, which is not counted."""
 PATIENCE_MS: Final = 10_000
 
 
@@ -92,13 +92,13 @@ async def run_on_cluster(
 ) -> Figures:
     """Measure on fresh tables, and the database before and after it. Raises LoadImpossible.
 
-    With so many messages of a chat outstanding, batches are of that size if they can."""
+    `window` messages of each chat are outstanding, so batches have that size if they can."""
     raise_file_limit(workload.connections)
     ground = Ground(directory)
     progress("tables", 0, None)
     await asyncio.to_thread(create_topics, ground.kafka)
     try:
-        # The bare loop has tables of its own: what it writes is not to be published.
+        # The bare loop has tables of its own: what it writes must not be published.
         async with tables(ground.dynamodb, ""), tables(ground.dynamodb, "bare_") as bare:
             storage = await DynamoStorage.open(ground.dynamodb)
             try:
@@ -124,13 +124,13 @@ async def run_on_cluster(
 
 
 def patient(options: DynamoOptions) -> DynamoOptions:
-    """For what is done before and after a run: a request that took too long would end it."""
+    """Options with long timeouts, for work before and after a run: a timeout would end the run."""
     return replace(options, attempt_ms=PATIENCE_MS, budget_ms=2 * PATIENCE_MS)
 
 
 @contextlib.asynccontextmanager
 async def tables(options: DynamoOptions, suffix: str) -> AsyncIterator[Database]:
-    """Tables for as long as they are needed."""
+    """Make the tables, and delete them at the end."""
     prefixed = replace(options, table_prefix=options.table_prefix + suffix)
     async with Database.connect(patient(prefixed)) as database:
         await create_tables(database)
@@ -152,7 +152,7 @@ async def _measure(
         target, _ = await asyncio.gather(gateway.start(), fanout.start())
         before_s = fanout.process.cpu_s()
         figures = await workload.measure(target, timing, outcome, progress)
-        # Of the whole run, warm-up and draining included: so are the messages.
+        # Over the whole run, with warm-up and draining: the messages are counted so, too.
         fanout_s = fanout.process.cpu_s() - before_s
         counted = await Rest(target.url).metrics()
     finally:
@@ -170,7 +170,7 @@ async def _measure(
 async def bare_messages_per_s(
     database: Database, chats: int, batch: int, seconds: float = BARE_S
 ) -> float:
-    """What the database takes if batches are numbered and committed, and nothing else is done."""
+    """The database's throughput if batches are numbered and committed, and nothing else is done."""
     run = uuid.uuid4().hex[:8]
     stored = 0
     started_s = time.perf_counter()

@@ -176,8 +176,8 @@ def storm(
 ) -> None:
     """N clients lose their connections at once and come back.
 
-    A server of our own is killed and started again; on one given by URL the clients let go of
-    their sockets.
+    A server of our own is killed and started again; on one given by URL the clients drop their
+    sockets.
     """
     _run(StormLoad(count), url, data_dir, Timing(give_up_s=seconds), json)
 

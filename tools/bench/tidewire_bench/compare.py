@@ -27,7 +27,7 @@ POINTS: Final = (
 )
 """Latency, throughput twice, many people with one message outstanding each, a group."""
 GENERATORS_DIFFER_MAX: Final = 0.2
-"""Beyond this the throughputs say nothing; the server's processor time still does."""
+"""Beyond this the throughputs cannot be compared; the server's processor time still can."""
 SKETCH: Final = ("tidewire_bench.sketch_load",)
 PRODUCT: Final = ("tidewire", "bench")
 BARE: Final = ("--no-batch",)
@@ -56,7 +56,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     sketch: Side
     product: Side
     bare: Side
-    """The product without arrays of frames, as it is to a client that does not offer them."""
+    """The product without arrays of frames, as for a client that does not offer them."""
     durability: str = "synced"
     throughput_ratio: float | None
     bare_throughput_ratio: float | None
@@ -106,7 +106,7 @@ def ratios(
     product_runs: Sequence[Side],
     bare_runs: Sequence[Side],
 ) -> Comparison:
-    """Put the medians beside each other."""
+    """Compare the medians."""
     counted = "deliveries_per_s" if name.startswith("group") else "messages_per_s"
     sketch, product, bare = map(_medians, (sketch_runs, product_runs, bare_runs))
     generator = _ratio(product.generator_cpu_s_per_1000, sketch.generator_cpu_s_per_1000)

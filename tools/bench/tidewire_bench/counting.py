@@ -1,7 +1,7 @@
 """Counts the request units of everything that passes to DynamoDB Local, by `units`' rules.
 
-DynamoDB Local's own figures are wrong for transactions and for items that are not there, so items
-are weighed here: those that are written are read before and after, beside what is counted.
+DynamoDB Local's own figures are wrong for transactions and for items that do not exist, so items
+are measured here: those that are written are read before and after; these reads are not counted.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ class Write(NamedTuple):
     """Its full name."""
     key: Body
     item: Body | None
-    """What a put puts."""
+    """The item of a put; None for the other kinds."""
     is_new: bool
-    """It is made only if there is no such item."""
+    """The write succeeds only if there is no such item yet."""
 
 
 class CountingProxy(DynamoRelay):
-    """`tally` grows with every request."""
+    """Passes requests on, and adds each to `tally`."""
 
     def __init__(self, upstream_port: int) -> None:
         super().__init__(upstream_port)
@@ -158,7 +158,7 @@ def _write(kind: str, body: Body) -> Write:
 
 @cache
 def table_of(name: str) -> schema.Table:
-    """The table of this name, whatever stands before it."""
+    """The table of this name, whatever prefix it has."""
     endings = [one for one in schema.TABLES if name == one.name or name.endswith("_" + one.name)]
     return max(endings, key=lambda one: len(one.name))
 

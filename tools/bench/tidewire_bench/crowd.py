@@ -11,13 +11,13 @@ from tidewire_bench.target import LoadImpossible, Person, Target
 from tidewire_bench.workload import Maker, Progress
 
 AT_ONCE: Final = 64
-"""How many connect at the same time when nothing is to be proved by it."""
+"""How many clients connect at the same time if that number is not what is tested."""
 OPTIONS: Final = ClientOptions()
 TRIES_MAX: Final = 10
 
 
 class Backoff:
-    """The ordinary client's; never sooner than the server asked."""
+    """The backoff of the ordinary client; never shorter than the server asked for."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -35,11 +35,11 @@ class Neighbourhood:
     def __init__(self, people: list[Person], opposite: list[str]) -> None:
         self.people = people
         self.opposite = opposite
-        """The chats across, of person i and i + half; filled by those who need messages."""
+        """The chats of person i with person i + half; workloads that need messages fill these."""
 
     @classmethod
     async def make(cls, maker: Maker, count: int) -> "Neighbourhood":
-        # Three chats each need an even number, and four, or a pair would have two chats.
+        # Three chats each need an even number of people. With fewer than four a pair has two chats.
         size = max(4, count + count % 2)
         half = size // 2
         people = await maker.people(size)
@@ -55,7 +55,7 @@ class Neighbourhood:
 async def connect_crowd(
     clients: Sequence[Client], target: Target, progress: Progress, *, chance: random.Random
 ) -> None:
-    """Connect them all, some at a time, as patiently as clients are. Raises LoadImpossible."""
+    """Connect all, some at a time, with the retries of a client. Raises LoadImpossible."""
     waiting = iter(enumerate(clients))
     connected = 0
 

@@ -1,7 +1,7 @@
-"""What stands between an engine and DynamoDB Local: reads requests, asks the database, answers.
+"""A relay between an engine and DynamoDB Local: reads requests, asks the database, answers.
 
-By itself it passes everything on. The counter of `counting`, and the proxy of the tests that does
-what the real service does and the local one never, put their own `exchange` in its place.
+By itself it passes everything on. Two subclasses override `exchange`: the counter of `counting`,
+and the proxy of the tests, which does what the real service does and the local one never does.
 """
 
 import asyncio
@@ -95,11 +95,11 @@ class DynamoRelay:
                 writer.close()
 
     async def exchange(self, request: Request, reader: asyncio.StreamReader) -> Answer:
-        """What a request is answered. `reader` ends when the client has given up."""
+        """The answer to a request. `reader` ends when the client has given up."""
         return await self.ask(request)
 
     async def ask(self, request: Request) -> Answer:
-        """What the database says to a request."""
+        """The database's answer to a request."""
         async with asyncio.timeout(UPSTREAM_SECONDS_MAX):
             reader, writer = await self._stream()
             is_whole = False
@@ -128,7 +128,7 @@ class DynamoRelay:
         assert task is not None
         self._connections[task] = None
         try:
-            # Cancelled: the relay ends, and a task that says so only makes noise.
+            # Cancelled: the relay is ending, and a task that reports it only makes noise.
             with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
                 while True:
                     request = Request(*await _read_message(reader))

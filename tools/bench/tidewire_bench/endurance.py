@@ -1,4 +1,4 @@
-"""Many messages, and what they cost in memory: nothing may grow with their number.
+"""How much memory many messages cost: nothing may grow with their number.
 
 Appends through the ingest service as the gateway does, then verifies the whole store, and looks at
 the memory of the process at every step.
@@ -23,7 +23,7 @@ SENDERS: Final = 256
 
 
 class Endurance(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process took, in megabytes of resident memory, and how long."""
+    """The resident memory of the process in megabytes, and how long each part took."""
 
     messages: int
     rss_before_mb: float

@@ -1,11 +1,11 @@
-"""What entries cost the store beside plain messages: processor time, the two in turns.
+"""What entries cost the store, compared with plain messages: processor time, the two in turns.
 
 An edit, a reaction and a deletion are each measured next to the messages that they amend: a stretch
 of messages, then a stretch of amendments of just these, one each, in batches of the same size
-through the same append. A page of a hundred messages is read with what they are now, with ten
+through the same append. A page of a hundred messages is read with their current state, with ten
 reactions on each and with none: from the store alone, and by requests to a server. Only the ratio
-of two neighbours says something, so the medians and quartiles of ratios are shown, each beside its
-bar.
+of two neighbouring measurements means something, so the medians and quartiles of ratios are shown,
+each beside its bar.
 """
 
 import statistics
@@ -44,10 +44,10 @@ PAGE: Final = 100
 READS: Final = 10
 """Pages that are timed together."""
 REQUESTS: Final = 60
-"""The same of a server, whose processor time is known in steps of 10 ms."""
+"""The same for a server, whose processor time is known only in steps of 10 ms."""
 _PAGE_BYTES: Final = 1 << 20
 FEW_KINDS: Final = "👍👍👍👍❤❤❤😂😂🎉"
-"""What ten people react with, as people do."""
+"""The reactions of ten people, spread over few emojis as in real chats."""
 TEN_KINDS: Final = "👍❤😂🎉😮😢🙏🔥👏👀"
 _AMENDMENTS: Final = (EntryKind.EDIT, EntryKind.REACT, EntryKind.DELETE)
 
@@ -55,7 +55,7 @@ Place = tuple[ChatId, int]
 
 
 class EntryCost(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing beside its measure: processor time of the store, medians over the rounds."""
+    """One cost, and the cost it is compared with: processor time, medians over the rounds."""
 
     what: str
     beside: str
@@ -74,7 +74,7 @@ class EntryCost(msgspec.Struct, frozen=True, kw_only=True):
 async def bench_entries(
     directory: Path, *, rounds: int, batch: int, progress: Callable[[str], None]
 ) -> list[EntryCost]:
-    """Needs two rounds or more."""
+    """Measure the store, then a server. Needs two rounds or more."""
     return [
         *await _bench_store(directory / "store", rounds, batch, progress),
         *await _bench_requests(directory / "served", rounds, batch, progress),
@@ -98,7 +98,7 @@ async def _bench_store(
 
 
 class Scene:
-    """Direct chats in which one writes and both have read everything."""
+    """Direct chats in which one member writes and both have read everything."""
 
     def __init__(self, storage: SqliteStorage, batch: int) -> None:
         self.storage = storage
@@ -119,7 +119,7 @@ class Scene:
         return [self.send(chat_id, self._pairs[chat_id][0], CONTENT) for chat_id in places]
 
     def amendments(self, kind: EntryKind, places: Sequence[Place]) -> list[SendMessage]:
-        """One of each of these messages: by its author, a reaction by the other."""
+        """One amendment of each of these messages: by its author, but a reaction by the other."""
         made = []
         for chat_id, target in places:
             author, other = self._pairs[chat_id]
@@ -143,7 +143,7 @@ class Scene:
         )
 
     async def page_chats(self, maker: StoreMaker, people: Sequence[Person]) -> dict[str, ChatId]:
-        """Groups of these people with a page of messages each, by what is reacted with to each."""
+        """Groups of these people with a page of messages each, by the reactions to each message."""
         chats: dict[str, ChatId] = {}
         author, *others = [UserId(person.user_id) for person in people]
         for emoji in ("", FEW_KINDS, TEN_KINDS):
@@ -158,7 +158,7 @@ class Scene:
         return chats
 
     async def append(self, sends: Sequence[SendMessage]) -> list[Place]:
-        """Where they were stored. Raises what was refused."""
+        """Append the sends; returns where they were stored. Raises the first refusal."""
         places = []
         for at in range(0, len(sends), self._batch):
             some = sends[at : at + self._batch]
@@ -170,7 +170,7 @@ class Scene:
         return places
 
     async def read_all(self, places: Sequence[Place]) -> None:
-        """Everybody has read up to here: who reacts has seen what is reacted to."""
+        """All members read up to here: a member who reacts has seen the message."""
         heads = dict(places)
         wishes = [
             Advance(user_id=user_id, chat_id=chat_id, read=heads[chat_id])
@@ -212,7 +212,7 @@ async def _bench_pages(
     chats = await scene.page_chats(maker, people)
 
     async def read(emoji: str) -> float:
-        # By one who has reacted to each.
+        # The reader is a member who has reacted to each message.
         reader, chat_id = members[1], chats[emoji]
         counts: list[tuple[int, int]] = []
         began = time.process_time()
@@ -243,7 +243,7 @@ async def _bench_pages(
 async def _bench_requests(
     directory: Path, rounds: int, batch: int, progress: Callable[[str], None]
 ) -> Iterator[EntryCost]:
-    """The same pages as a client reads them: requests to a server, and what it spends on them."""
+    """The same pages as a client reads them: requests to a server, and its processor time."""
     launch = own_launch(directory, LIMITS | {"rest.reads_per_minute": "10000000"})
     storage = await SqliteStorage.open(launch.data_dir)
     try:

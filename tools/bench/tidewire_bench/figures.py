@@ -1,4 +1,4 @@
-"""What a run measured, and how it is said."""
+"""What a run measured, and how the figures are calculated."""
 
 import time
 from array import array
@@ -12,11 +12,11 @@ from tidewire_bench.ledger import Faults
 from tidewire_bench.target import Target
 
 GENERATOR_BUSY: Final = 0.9
-"""From this part of one core on, the generator was the limit."""
+"""If the generator used more than this part of one core, it was the limit."""
 
 
 class Figures(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One run. What does not belong to its workload, or could not be seen, is absent."""
+    """One run. A figure that its workload does not have, or that could not be seen, is absent."""
 
     system: str = "tidewire"
     workload: str
@@ -35,7 +35,7 @@ class Figures(msgspec.Struct, kw_only=True, omit_defaults=True):
     generator_cpu_s_per_1000: float | None = None
     generator_was_the_limit: bool = False
     fanout_cpu_s_per_1000: float | None = None
-    """Of a cluster's fan-out worker; the server's is then the gateway's."""
+    """Of a cluster's fan-out worker; `server_cpu_s_per_1000` is then that of the gateway."""
     mean_batch: float | None = None
     """Messages in an append."""
     database_limit_per_s: float | None = None
@@ -50,10 +50,10 @@ class Figures(msgspec.Struct, kw_only=True, omit_defaults=True):
     unreachable_s: float | None = None
     half_s: float | None = None
     most_s: float | None = None
-    """99 %."""
+    """Until 99 % of the clients were complete."""
     all_s: float | None = None
     try_half_s: float | None = None
-    """From the try that succeeded, so without what a client waits by its own rules."""
+    """Measured from the try that succeeded, so without the client's own backoff."""
     try_most_s: float | None = None
     server_cpu_ms_per_client: float | None = None
     incomplete: int = 0
@@ -75,7 +75,7 @@ class Figures(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Meter:
-    """A measured stretch of time: clocks of both processes, from `start` to `stop`."""
+    """A measured period: clocks of both processes, from `start` to `stop`."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -100,7 +100,7 @@ class Meter:
             self.server_cpu_s = (self._target.cpu_s() or 0.0) - self.server_cpu_s
 
     def figures(self, workload: str, messages: int) -> Figures:
-        """Of messages that were sent, acknowledged and delivered meanwhile."""
+        """The figures of messages that were sent, acknowledged and delivered in that period."""
         acks, deliveries = sorted(self.acks_s), sorted(self.deliveries_s)
         per_1000 = 1000 / messages if messages else 0.0
         return Figures(
@@ -125,7 +125,7 @@ class Meter:
 
 
 def quantile_ms(ordered_s: list[float], part: float) -> float | None:
-    """The value that this part of the sorted values lies below, in milliseconds."""
+    """The value below which this part of the sorted values lies, in milliseconds."""
     if not ordered_s:
         return None
     return round(ordered_s[min(len(ordered_s) - 1, int(len(ordered_s) * part))] * 1e3, 3)

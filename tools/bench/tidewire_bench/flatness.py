@@ -1,25 +1,25 @@
-"""Judges whether a server under the same load stays the same. PURE.
+"""Judges whether a server under a constant load stays the same. PURE.
 
 The beginning is left out. Of the rest, the medians of the first and the last third are compared,
-and the median of all slopes (Theil and Sen's) is drawn over the whole time: either above its
-tolerance is growth. One outlier, or a third of them, moves neither.
+and the median of all slopes (Theil and Sen's) is drawn over the whole time: if either is above its
+tolerance, that is growth. Outliers do not move them, neither one nor a third of all samples.
 
-Some things grow for a reason, and are not forgiven by a wide tolerance but counted:
+Some things grow for a reason. No wide tolerance hides them; they are counted:
 
 - SQLite's page caches fill as the database grows, up to `writer_cache_kib` (of `SqliteOptions`)
-  once and `reader_cache_kib` for each reader and the checkpointer. The server says what SQLite
-  holds; it is judged by that bound, and what is judged for growth is the memory without it. (The
-  allocator needs about a sixth more than SQLite counts; that much of a filling cache is seen.)
+  once and `reader_cache_kib` for each reader and the checkpointer. The server reports what SQLite
+  holds, which is judged by that bound; the memory without it is judged for growth. (The allocator
+  needs about a sixth more than SQLite counts; that part of a filling cache shows as growth.)
 - Rosters, sessions, limiters and positions of the planes are bounded by numbers of entries, and the
   load has the same people all the time: their caches are full after the warm-up. The few groups
   that are made and left add a roster each, some hundred bytes.
 - The write-ahead log goes up and down as it is restarted. It is judged by its bound, and so are the
-  queues: they have to be found short, again and again. Tasks are requests under way, a queue like
-  the others, longer while something else keeps the machine busy; one that never ends is found when
-  it is quiet again, because then none may be left.
-- A connection has a file, so files are judged without connections. What is left are those of the
-  store, and sockets of requests and of connections that begin or end: as many more as tasks, and a
-  file that stays open is found like a task that never ends.
+  queues: they have to be short half of the time. Tasks are requests under way, a queue like the
+  others, longer while something else keeps the machine busy. A task that never ends is found when
+  the server is quiet again, because then no more may be left than before.
+- A connection has a file, so files are judged without connections. The rest are files of the store,
+  and sockets of requests and of connections that begin or end: as many more are allowed as tasks,
+  and a file that stays open is found like a task that never ends.
 """
 
 import statistics
@@ -30,7 +30,7 @@ import msgspec
 
 MIB: Final = 1024 * 1024
 SLOPE_POINTS_MAX: Final = 150
-"""Of so many points all slopes between two are taken; longer series are thinned out by medians."""
+"""Up to so many points the slopes of all pairs are taken; longer series are thinned by medians."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server's settings allow, and how much movement is no growth."""
+    """What the server's settings allow, and how much movement does not count as growth."""
 
     sqlite_bytes: float
     """The page caches together; what SQLite needs besides is in `sqlite_spare_bytes`."""
@@ -71,7 +71,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """A restart waits for readers, and commits go on meanwhile."""
     memory_growth_bytes: float = 4 * MIB
     memory_growth_part: float = 0.04
-    """Growth is what is above both."""
+    """Only what is above both counts as growth."""
     threads_growth: float = 1
     files_level: float = 0
     """How many more may be open when it is quiet again with the same connections."""
@@ -94,8 +94,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     last: float
     highest: float
     judged: float
-    """What is held against `allowed`: growth, by the medians or by the slope, whichever is more;
-    or, of what has a bound, the highest or the median of the whole time."""
+    """What is compared with `allowed`: growth, by the medians or by the slope, whichever is more;
+    or, if the thing has a bound, its highest value or its median over the whole time."""
     allowed: float
     is_growth: bool
     is_flat: bool
@@ -115,7 +115,7 @@ def warm_up_s(seconds: float) -> float:
 def judge(
     samples: Sequence[Sample], before: Sample, after: Sample, *, seconds: float, bounds: Bounds
 ) -> Verdict:
-    """`before` and `after` were taken in quiet, with the same connections open."""
+    """`before` and `after` were taken without load, with the same connections open."""
     begin_s = samples[0].at_s + warm_up_s(seconds) if samples else 0.0
     judged = [sample for sample in samples if sample.at_s >= begin_s]
     if len(judged) < 6:
@@ -199,7 +199,7 @@ def _stays(
     measure: Callable[[list[float]], float],
     allowed: float,
 ) -> Line:
-    """What may move as it likes below a bound: its measure over the first and the last third."""
+    """For a thing that may move freely below a bound: its measure over the first and last third."""
     values = _values(judged, name)
     third = len(values) // 3
     seen = measure(values[:third]), measure(values[-third:]), max(values)
@@ -252,7 +252,7 @@ def _with_unit(value: float, unit: str) -> str:
 
 
 def shown(value: float, unit: str) -> str:
-    """The number without its unit, as exact as it is of use."""
+    """The number without its unit, rounded to useful digits."""
     if unit == "MB":
         return f"{value / 1e6:.1f}"
     if unit == "s":

@@ -1,8 +1,8 @@
 """The frames of a load client: written cheaply, read only as far as it needs them. PURE.
 
-What a generator spends on a message is taken from the server on the same machine. So requests on
-the path of every message are templates with numbers in them, and of what comes back only the fields
-that are looked at are decoded.
+Processor time that a generator spends on a message is taken from the server on the same machine. So
+requests on the path of every message are templates with numbers in them, and of the frames that
+come back only the fields that are used are decoded.
 """
 
 from typing import Final
@@ -19,13 +19,13 @@ class Part(msgspec.Struct, gc=False):
 
 
 class Item(msgspec.Struct, gc=False, frozen=True):
-    """A message, wherever it was met."""
+    """A message or another entry, from a push, a page or an ack."""
 
     sequence: int
     prev_sequence: int
     client_message_id: str
     chat_id: str = ""
-    """Of a push; in a page all are of one chat."""
+    """Set in a push; in a page all items are of one chat."""
     kind: str | None = None
     """None: a message; else another entry."""
 
@@ -35,7 +35,7 @@ class Push(Part, gc=False, tag="message", tag_field="type"):
 
 
 class EntryPush(Part, gc=False, tag="entry", tag_field="type"):
-    """What is no message, to those who have offered `entries`."""
+    """An entry that is no message; pushed to clients that have offered `entries`."""
 
     payload: Item
 
@@ -62,7 +62,7 @@ class Established(Part, gc=False, tag="connection_established", tag_field="type"
 
 
 class Numbers(Part, gc=False):
-    """What a client shows of a chat. None of it ever goes down."""
+    """The numbers that a client shows of a chat. None of them ever goes down."""
 
     chat_id: str
     head: int = 0
@@ -155,11 +155,11 @@ class Resync(Part, gc=False, tag="resync", tag_field="type"):
 
 
 class Typing(Part, gc=False, tag="typing_indicator", tag_field="type"):
-    """Another user types: not looked at."""
+    """Another user types. Ignored."""
 
 
 class Beat(Part, gc=False, tag="heartbeat_ack", tag_field="type"):
-    """The server lives."""
+    """The server is alive."""
 
 
 Frame = (
@@ -200,12 +200,12 @@ def sender_of(client_message_id: str) -> int:
 
 
 def number_of(client_message_id: str) -> int:
-    """Which message of its sender this is."""
+    """The number of this message among those of its sender."""
     return int(client_message_id[24:], 16)
 
 
 def send_template(chat_id: str, sender: int) -> bytes:
-    """A `send_message`, but for its number: that goes in twice, `template % (number, number)`."""
+    """A `send_message` without its number, which goes in twice: `template % (number, number)`."""
     return (
         b'{"type":"send_message","request_id":"%d","payload":{"client_message_id":"'
         + f"{sender:08x}-0000-4000-8000-".encode()
@@ -215,12 +215,12 @@ def send_template(chat_id: str, sender: int) -> bytes:
 
 
 def edit_template(chat_id: str, sender: int) -> bytes:
-    """An `edit_message`, but for its number, twice, and its target."""
+    """An `edit_message` without its number, which goes in twice, and its target."""
     return _change_template("edit_message", chat_id, sender, f'"content":"{CONTENT}"')
 
 
 def react_template(chat_id: str, sender: int) -> bytes:
-    """A `react`, likewise."""
+    """A `react`, with the same gaps as an edit."""
     return _change_template("react", chat_id, sender, '"emoji":"👍"')
 
 
@@ -231,7 +231,7 @@ def _change_template(kind: str, chat_id: str, sender: int, field: str) -> bytes:
 
 
 def ack_template(chat_id: str) -> bytes:
-    """An `ack`, but for the sequence."""
+    """An `ack` without its sequence."""
     payload = f'{{"chat_id":"{chat_id}","last_acked_sequence":%d}}'
     return f'{{"type":"ack","payload":{payload}}}'.encode()
 

@@ -1,8 +1,8 @@
-"""How fast messages are stored for good, beside the least that any program could do for it.
+"""How fast messages are stored for good, compared with the least that any program has to do.
 
 Two systems take turns on the same file system: the product (ingest service, batcher, group commit)
 under senders that each keep one message outstanding, and the ceiling: the same SQL statements in a
-bare loop that commits batches of exactly that many messages, with nothing around them.
+bare loop that commits batches of as many messages as there are senders, with nothing around them.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class Pair:
 
 
 class Samples:
-    """Latencies of a measured stretch of time, and what it cost."""
+    """Latencies of a measured period, and its processor time."""
 
     def __init__(self) -> None:
         self.latencies_s: list[float] = []
@@ -119,7 +119,7 @@ async def bench_ingest(
 
 
 def _run_ceiling(data_dir: Path, pairs: Sequence[Pair], seconds: float) -> Figures:
-    """The bare loop. Sequences are known beforehand, so it only asks and writes."""
+    """The bare loop. Sequences are known beforehand, so it only queries and writes."""
     options = SqliteOptions()
     database = connect(data_dir / DATABASE_NAME, options, cache_kib=options.writer_cache_kib)
     # The same bound as the product's; here the checkpoint is paid for inside a commit.
@@ -170,7 +170,7 @@ def _commit_batch(database: apsw.Connection, pairs: Sequence[Pair], number: int)
 
 
 class Sender:
-    """Keeps one message outstanding, if it is told to send when one is stored."""
+    """Keeps one message outstanding, if `stored` calls `send` again each time."""
 
     def __init__(
         self, service: IngestService, number: int, pair: Pair, stored: "Callable[[Sender], None]"
@@ -220,7 +220,7 @@ async def ingesting(
     try:
         yield senders
     finally:
-        # Also after Ctrl-C: what is under way then is refused, and that is no fault of the store.
+        # Also after Ctrl-C: messages under way are then refused, which is no fault of the store.
         for sender in senders:
             sender.is_stopped = True
         await service.drain()
@@ -248,7 +248,7 @@ async def _run_product(data_dir: Path, pairs: Sequence[Pair], seconds: float) ->
 
 
 async def make_chats(data_dir: Path, count: int) -> list[Pair]:
-    """A fresh store with as many direct chats."""
+    """Make a fresh store with so many direct chats; returns a writer of each."""
     storage = await SqliteStorage.open(data_dir)
     try:
         maker = StoreMaker(storage, Secret("no login is needed here" * 2), lambda *_: None)

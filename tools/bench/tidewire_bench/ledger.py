@@ -1,8 +1,8 @@
-"""Keeps who got what, and finds what was lost, came twice or came out of order. PURE.
+"""Records who got what, and finds messages that were lost, came twice or out of order. PURE.
 
 Messages of a sender are numbered from 0; the number travels in the `client_message_id`. A receiver
 notes what it got in the order of arrival; the `prev_sequence` chain shows at once if one is
-missing. After the run, what was acknowledged is held against what arrived.
+missing. After the run, what was acknowledged is compared with what arrived.
 """
 
 from array import array
@@ -13,11 +13,11 @@ from typing import Final
 from tidewire_bench.frames import Item, number_of
 
 OFFENDERS_MAX: Final = 10
-"""How many faults are told; the rest are only counted."""
+"""How many faults are reported; the rest are only counted."""
 
 
 class Faults:
-    """What went wrong: all of it is counted, the first few are told."""
+    """What went wrong: all faults are counted, the first few are reported."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -62,7 +62,7 @@ class Stream:
     )
 
     def __init__(self, name: str, faults: Faults, *, is_at_least_once: bool = False) -> None:
-        """`is_at_least_once`: what a cluster pushes may come again, and out of order."""
+        """`is_at_least_once`: pushes may come again, and out of order, as in a cluster."""
         self.name = name
         self.last = 0
         """The end of the contiguous prefix."""
@@ -71,7 +71,7 @@ class Stream:
         self.is_syncing = False
         """The server has said that something may be missing, so pushes may overlap with pages."""
         self.held: dict[int, tuple[int, int]] = {}
-        """What is not next yet, by sequence: (predecessor, number)."""
+        """Messages that wait for their predecessor, by sequence: (predecessor, number)."""
         self.repeats = 0
         self._is_at_least_once = is_at_least_once
         self._faults = faults
@@ -108,7 +108,7 @@ class Stream:
             self.take(item.sequence, item.prev_sequence, number_of(item.client_message_id))
 
     def synced(self) -> None:
-        """The pages are complete: what was held back joins on, and order is strict again."""
+        """The pages are complete: take what was held back. From now on order is strict again."""
         self.is_syncing = False
         held, self.held = self.held, {}
         for sequence, (prev_sequence, number) in sorted(held.items()):
@@ -117,7 +117,7 @@ class Stream:
 
 
 def check_stream(stream: Stream, sent: Sent, faults: Faults) -> None:
-    """Everything acknowledged has arrived, once, under the sequence that the sender was told.
+    """Check that each acknowledged message has arrived once, under the sequence of its ack.
 
     A message whose ack never came may have arrived or not: nothing was promised.
     """

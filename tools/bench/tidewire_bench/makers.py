@@ -1,8 +1,8 @@
 """Make what a workload needs, before it begins: people, chats and messages.
 
-In the store of a server that does not run, accounts are made without passwords, and their tokens
-are issued with the server's own secret: nothing has to be hashed. On a server that was started by
-others all is made by its REST API; slowly, because its limits hold, unless they are raised.
+In the store of a server that is not running, accounts are made without passwords, and their tokens
+are issued with the server's own secret: nothing has to be hashed. On a server that is running,
+everything is made over its REST API; slowly, because its limits hold, unless they are raised.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from tidewire_bench.workload import Progress
 AT_ONCE: Final = 500
 """Writes that share a commit."""
 WAITS_MAX: Final = 20
-"""How often one request is repeated because the server asked for patience."""
+"""How often one request is repeated because the server asked to wait."""
 _WAIT_S_MAX: Final = 60.0
 
 Item = TypeVar("Item")
@@ -132,7 +132,7 @@ class StoreMaker:
     async def _all(
         self, stage: str, items: Iterable[Item], make: Callable[[Item], Awaitable[Result]]
     ) -> list[Result]:
-        """So many at a time: they share their commits."""
+        """Make `AT_ONCE` at a time, so that they share their commits."""
         wanted = list(items)
         made: list[Result] = []
         for at in range(0, len(wanted), AT_ONCE):
@@ -148,7 +148,7 @@ class RestMaker:
         self._rest = Rest(url)
         self._progress = progress
         self._run = secrets.token_hex(4)
-        """Names of this run, so that another one can follow on the same server."""
+        """Part of the names of this run, so that another run can follow on the same server."""
         self._count = 0
 
     async def people(self, count: int) -> list[Person]:

@@ -1,6 +1,6 @@
 """A client in many chats that talks, listens, goes away and comes back, and checks everything.
 
-What it gets goes through its readers in the `Book`; the numbers that it is shown are held against
+What it gets goes through its readers in the `Book`; the numbers that it is shown are compared with
 every later digest.
 """
 
@@ -44,16 +44,16 @@ from tidewire_bench.target import LoadImpossible, Person, Target
 from tidewire_bench.workload import Outcome
 
 GAP_S_MAX: Final = 10.0
-"""How long a message may be missing before one that has arrived."""
+"""How long the predecessor of a message that has arrived may be missing."""
 EXPECTED_CLOSINGS: Final = frozenset({"server_shutdown", "token_expired", "slow_consumer"})
-"""What a well-behaved client may be told in these runs."""
+"""The reasons for which a well-behaved client may be closed in these runs."""
 
 
 class MixedClient(Client):
     """One person, one device, any number of chats; its memory outlives its connections."""
 
     def __init__(self, person: Person, number: int, book: Book, outcome: Outcome) -> None:
-        # Half of them each, so that all forms are spoken at the same time.
+        # Half of the clients offer each feature, so that all forms are in use at the same time.
         super().__init__(
             person,
             outcome.errors,
@@ -69,10 +69,10 @@ class MixedClient(Client):
         """Number and text of the message that waits for its ack, by chat."""
         self.changes = Changes()
         self.wishes: dict[str, Wish] = {}
-        """What is under way instead of a message, by chat."""
+        """The change that is under way instead of a message, by chat."""
         self.shown: dict[str, Numbers] = {}
         self.closings: list[Closing] = []
-        """The last few."""
+        """The last few `connection_closing` frames."""
         self.is_complete = False
         """Connected, and everything that the digest showed to be missing was synced."""
         self._counts: dict[str, int] = {}
@@ -82,7 +82,7 @@ class MixedClient(Client):
         """A digest was asked for, and its pages are being read."""
         self._asking: asyncio.Future[None] | None = None
         self._changed = asyncio.Event()
-        """Set whenever an ack or the end of the connection has come."""
+        """Set each time an ack or the end of the connection has come."""
 
     # For the code that drives it.
 
@@ -135,8 +135,8 @@ class MixedClient(Client):
         self._post(chat_id)
 
     def change(self, chat_id: str, chance: Random) -> str:
-        """Send what changes a message, under the next number; which kind, or "" if nothing can be
-        changed."""
+        """Send a change of a message, under the next number. Returns its kind, or "" if nothing can
+        be changed."""
         wish = self.changes.wish(chat_id, chance)
         if wish is None:
             return ""
@@ -146,7 +146,7 @@ class MixedClient(Client):
         return wish[0]
 
     def take_number(self, chat_id: str, content: str) -> int:
-        """The number of the next message, which is now under way."""
+        """Return the number of the next message, which is under way from now on."""
         assert chat_id not in self.under_way
         number = self._counts.get(chat_id, 0)
         self._counts[chat_id] = number + 1
@@ -154,7 +154,7 @@ class MixedClient(Client):
         return number
 
     async def said(self, chat_id: str) -> None:
-        """Wait until nothing of ours is under way there. Raises Lost."""
+        """Wait until no own message is under way there. Raises Lost."""
         while chat_id in self.under_way:
             if self.transport is None:
                 raise Lost
@@ -171,11 +171,11 @@ class MixedClient(Client):
         self.send(request(kind, f"{chat_id}:{number}", **entry))
 
     def tell(self, kind: str, chat_id: str, **fields: int) -> None:
-        """A one-way frame about a chat."""
+        """Send a one-way frame about a chat."""
         self.send(one_way(kind, chat_id=chat_id, **fields))
 
     def acknowledge(self, chat_id: str, *, is_read: bool = False) -> None:
-        """Say how far we have got there."""
+        """Acknowledge everything that has arrived there, as delivered or as read."""
         reader = self.readers.get(chat_id)
         self._unacked.pop(chat_id, None)
         if reader is None or reader.last == 0:
@@ -186,7 +186,7 @@ class MixedClient(Client):
             self.tell("ack", chat_id, last_acked_sequence=reader.last)
 
     def acknowledge_rest(self) -> None:
-        """What was not worth an ack yet."""
+        """Acknowledge the messages that were too few for an ack so far."""
         for chat_id in list(self._unacked):
             self.acknowledge(chat_id)
 
@@ -213,7 +213,7 @@ class MixedClient(Client):
             await self._changed.wait()
 
     async def refresh(self, rest: Rest) -> None:
-        """New tokens for the old. Raises LoadImpossible if they are refused."""
+        """Get new tokens for the refresh token. Raises LoadImpossible if they are refused."""
         body = {"refresh_token": self.person.refresh_token, "device_id": self.person.device_id}
         answer = await rest.ask("POST", f"{API}/auth/refresh", body)
         if not answer.is_success:
@@ -256,7 +256,7 @@ class MixedClient(Client):
                 super().received(frame)
 
     def _show(self, chat_id: str, **numbers: int) -> None:
-        """Numbers of a chat, where they are higher than what is shown."""
+        """Raise the shown numbers of a chat to these, where these are higher."""
         shown = self.shown.get(chat_id)
         if shown is not None:
             for name, number in numbers.items():
@@ -321,7 +321,7 @@ class MixedClient(Client):
         shown = self.shown[chat_id]
         for name in RISING:
             told, now = getattr(shown, name), getattr(entry, name)
-            # One that was asked for may have been read before what was pushed meanwhile.
+            # A digest that was asked for may be older than pushes that came meanwhile.
             if told > now and not self._is_asking:
                 self.outcome.faults.add(
                     f"{self.name} was shown {name} {told} of {chat_id}, but the digest says {now}"
@@ -346,7 +346,7 @@ class MixedClient(Client):
         self.shown[chat_id] = Numbers(chat_id)
 
     def _shut(self, chat_id: str) -> None:
-        """Not our chat any more."""
+        """The person is not a member any more: forget the chat."""
         reader = self.readers.pop(chat_id, None)
         if reader is not None:
             self.book.close(reader)
@@ -381,7 +381,7 @@ class MixedClient(Client):
             chat_id = request_id.rpartition(":")[0]
             asyncio.get_running_loop().call_later(delay_s, self._again, chat_id, self.transport)
         elif frame.payload.code in OVERTAKEN and request_id.rpartition(":")[0] in self.wishes:
-            # Nothing was stored under its key, so a message can be: no number may be missing.
+            # Nothing is stored under its key: send a message instead, as no number may be missing.
             chat_id = request_id.rpartition(":")[0]
             del self.wishes[chat_id]
             self._post(chat_id)
@@ -390,7 +390,7 @@ class MixedClient(Client):
             self.outcome.faults.add(f"{self.name} was refused: {told.code} ({told.message})")
 
     def _again(self, chat_id: str, transport: WSTransport | None) -> None:
-        # A new connection has sent it again already.
+        # If there is a new connection, it has sent the message again already.
         if transport is self.transport:
             self._post(chat_id)
 

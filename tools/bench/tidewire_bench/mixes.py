@@ -1,12 +1,12 @@
 """The mixes of `bench units`: who is there, who writes when, who acknowledges and reads when. PURE.
 
 Each is a steady state, of which whole periods are measured after some that are not. Texts have 84
-bytes. There are two gateways and one fan-out worker; those who are online take turns to connect to
-either gateway, with one device each, and take turns to write. A device acknowledges as our client
-does (`client.acks`): at once if nothing was told for a while (250 ms in a direct chat, 5 s in a
-group), after that when that time has passed or ten messages have come; its own messages after 30 s.
-Everyone who is online reads every message, each after a time of their own, evenly spread between
-two bounds; a read is told at once.
+bytes. There are two gateways and one fan-out worker. Members who are online connect to the gateways
+in turns, with one device each, and write in turns. A device acknowledges as our client does
+(`client.acks`): at once if it has sent no ack for a while (250 ms in a direct chat, 5 s in a
+group), otherwise when that time has passed or ten messages have come; its own messages after 30 s.
+All members who are online read every message, each after a random time, evenly spread between two
+bounds; a read is sent at once.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reads: float | None = None
     requests: float | None = None
     dollars: float | None = None
-    """A million of them."""
+    """For a million messages (of the idle mix: seconds)."""
 
 
 class Mix(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,9 +33,9 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     period_s: float
     """From one message to the next; 0: the next when the one before is acknowledged."""
     messages: int
-    """That are measured. None in the idle mix, which is measured for `period_s`."""
+    """How many are measured; 0 in the idle mix, which is measured for `period_s`."""
     warm_up: int
-    """Messages before that."""
+    """How many messages (in the idle mix: periods) come before those that are measured."""
     read_s: tuple[float, float] | None
     """How long after its arrival a message is read; None: no device acknowledges or reads."""
     bar: Bar
@@ -102,7 +102,7 @@ MIXES: Final = (
         online=20,
         period_s=60.0,
         messages=0,
-        # A relay looks less and less often for about 70 s after a gateway has come.
+        # For about 70 s after a gateway has started, a relay polls less and less often.
         warm_up=2,
         read_s=None,
         bar=Bar(writes=1, reads=2),
@@ -113,7 +113,7 @@ BY_NAME: Final = {mix.name: mix for mix in MIXES}
 
 
 def described() -> str:
-    """All of them in words, for the command's help."""
+    """All mixes in words, for the command's help."""
     common = (__doc__ or "").partition("\n\n")[2].strip()
     mixes = "\n\n".join(f"{mix.name}: {_sentence(mix)}" for mix in MIXES)
     return f"{common}\n\n{mixes}"
@@ -152,7 +152,7 @@ class Cost(msgspec.Struct, kw_only=True):
     """Cause and table or operation, then writes, reads, requests."""
 
     def above(self, bar: Bar | None = None) -> list[str]:
-        """What is above its bar, or another one, in words; compared as they are shown."""
+        """What is above the mix's bar, or another one, in words; compares the numbers as shown."""
         bar = self.bar if bar is None else bar
         return [
             f"{self.mix}: {getattr(self, name)} {name}, not {most}"

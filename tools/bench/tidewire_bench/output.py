@@ -1,4 +1,4 @@
-"""How figures are said."""
+"""Prints figures."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,7 +19,7 @@ from tidewire_bench.soak import SoakFigures
 
 
 def show(figures: Figures, *, is_json: bool) -> None:
-    """One run: on stdout the figures, on stderr what is wrong with them; then it ends with 1."""
+    """Print one run: the figures on stdout, faults on stderr. Exits with 1 if there are faults."""
     if is_json:
         show_json(figures)
     else:
@@ -95,7 +95,7 @@ def _lines(figures: Figures) -> Iterable[tuple[str, str]]:
 
 
 def show_soak(figures: SoakFigures, *, is_json: bool) -> None:
-    """A long run: what was watched on stdout, what is wrong on stderr; then it ends with 1."""
+    """Print a long run: what was watched on stdout, faults on stderr. Exits with 1 on a fault."""
     if is_json:
         show_json(figures)
     else:
@@ -128,7 +128,7 @@ def _show_soak(figures: SoakFigures) -> None:
 
 
 def show_comparison(done: Sequence[Comparison], *, is_json: bool) -> None:
-    """Product beside sketch."""
+    """Print the product beside the sketch."""
     if is_json:
         show_json({"points": done})
         return
@@ -188,7 +188,7 @@ def _ratio(value: float | None) -> str:
 
 
 def show_levels(levels: Sequence[Level], *, is_json: bool) -> None:
-    """Durable appends, beside the ceiling."""
+    """Print durable appends beside the ceiling."""
     if is_json:
         shares = ("share_of_ceiling", "p50_ratio")
         rows = [
@@ -215,7 +215,7 @@ def show_levels(levels: Sequence[Level], *, is_json: bool) -> None:
 
 
 def show_costs(costs: Sequence[Cost], *, is_json: bool) -> None:
-    """The mixes of `bench units`, then what of each is for what; ends with 1 above a bar."""
+    """Print the mixes of `bench units`, then each by cause. Exits with 1 above a bar."""
     if is_json:
         show_json(costs)
     else:
@@ -238,7 +238,7 @@ def show_costs(costs: Sequence[Cost], *, is_json: bool) -> None:
 
 
 def show_entry_costs(costs: Sequence[EntryCost], *, is_json: bool) -> None:
-    """Entries beside messages; ends with 1 above a bar."""
+    """Print entries beside messages. Exits with 1 above a bar."""
     if is_json:
         show_json(costs)
     else:

@@ -36,7 +36,7 @@ class Rest:
             return await client.request(method, self._url + path, json=body, headers=headers)
 
     async def metrics(self) -> dict[str, float]:
-        """What the server counts, by name and labels."""
+        """The server's metrics, by name and labels."""
         page = (await self.ask("GET", "/metrics")).text
         lines = (line.rpartition(" ") for line in page.splitlines() if not line.startswith("#"))
         return {name: float(value) for name, _, value in lines if name}

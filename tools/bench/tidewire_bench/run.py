@@ -29,12 +29,12 @@ LIMITS: Final = {
     "server.inbound_bytes_per_second": "1000000000",
     "log.level": "warning",
 }
-"""What a server of ours is started with: its limiters stay in the path, but do not hold."""
+"""Settings of a server that we start: its limiters stay in the path, but are never reached."""
 
 
 def bare_environment() -> dict[str, str]:
-    """Ours, without settings of a server: those of a measured one are all known, but for the number
-    of its processes."""
+    """Our environment, without settings of a server: all settings of a measured server are known,
+    except for the number of its processes."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -75,7 +75,7 @@ async def run_on_own_server(
 
 
 async def run_on_url(workload: Workload, url: str, timing: Timing, progress: Progress) -> Figures:
-    """Measure on a server that runs already. Raises LoadImpossible."""
+    """Measure on a server that is running already. Raises LoadImpossible."""
     raise_file_limit(workload.connections)
     await workload.prepare(RestMaker(url, progress))
     outcome = Outcome()

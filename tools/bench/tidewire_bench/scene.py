@@ -1,4 +1,4 @@
-"""Who is there in a long mixed run, and what all of them share."""
+"""The people in a long mixed run, and what all of them share."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ GROUPS: Final = 3
 GROUP_SIZE: Final = 8
 VISITORS: Final = 4
 ACCESS_TOKEN_S: Final = 120.0
-"""So short that connections end by it and tokens are refreshed all the time."""
+"""So short that connections end when it expires and tokens are refreshed all the time."""
 
 
 class Scene:
@@ -37,14 +37,14 @@ class Scene:
         self.book = Book(outcome.faults)
         self.chance = random.Random()
         self.done: Counter[str] = Counter()
-        """What happened how often."""
+        """How often each kind of act was done."""
         self.remembered: dict[str, tuple[MixedClient, Any]] = {}
-        """Of each chat a page of history that a client read not long ago."""
+        """For each chat, a client and the page of history that it read last."""
         self.is_over = asyncio.Event()
         clients = [MixedClient(one, at, self.book, outcome) for at, one in enumerate(people)]
         self.talkers = clients[: 2 * PAIRS]
         self.talks: list[list[str]] = [[] for _ in self.talkers]
-        """The chats that each talker writes to, by its number: the own pair, then groups."""
+        """The chats that each talker writes to, by its number: its own pair, then groups."""
         self.visitors = clients[2 * PAIRS : 2 * PAIRS + VISITORS]
         """They are added to the open house and removed again, and only read."""
         self.loud, self.slow, self.host, self.vandal, self.mute = clients[2 * PAIRS + VISITORS :]
@@ -58,7 +58,7 @@ class Scene:
 
     @classmethod
     async def make(cls, maker: Maker, target: Target, outcome: Outcome) -> "Scene":
-        """Register everybody and make their chats."""
+        """Register all people and make their chats."""
         began_s = perf_counter()
         people = await maker.people(2 * PAIRS + VISITORS + 5)
         scene = cls(target, outcome, people, began_s)
@@ -90,8 +90,8 @@ class Scene:
         return False
 
     async def every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
-        """Again and again, about as often, one at a time; the first time sooner, so that a short
-        run has everything in it."""
+        """Repeat an act about every so many seconds, one at a time; the first time sooner, so that
+        a short run has everything in it."""
         wait_s = seconds * self.chance.uniform(0.0, 0.5)
         while await self.pause(wait_s):
             await act()
@@ -100,7 +100,7 @@ class Scene:
     async def every_until_cut(
         self, seconds: float, act: Callable[[], Coroutine[object, object, None]]
     ) -> None:
-        """The same, but the end does not wait for it."""
+        """As `every`, but the end of the run cancels an act instead of waiting for it."""
         repeating = asyncio.ensure_future(self.every(seconds, act))
         await self.is_over.wait()
         repeating.cancel()
@@ -116,7 +116,7 @@ class Scene:
         *,
         by: MixedClient | Person | None = None,
     ) -> Any:
-        """The data of an answer that has to be a good one; None and a fault otherwise."""
+        """The data of an answer that has to be a success; otherwise None, and a fault is added."""
         try:
             actor = await self.fresh(by) if isinstance(by, MixedClient) else by
             answer = await self.rest.ask(method, API + path, body, actor)
@@ -141,7 +141,7 @@ class Scene:
         return client.person
 
     async def bring(self, client: MixedClient) -> None:
-        """Connect as patiently as clients are, with a token that is good for a while."""
+        """Connect with a client's retries and a token that is good for a while."""
         backoff = Backoff(self.chance)
         while client.transport is None:
             await self.fresh(client)

@@ -56,7 +56,7 @@ class Sender(WSListener):
 
 
 class Receiver(WSListener):
-    """Gets everything of one chat, and says so after every tenth message."""
+    """Gets everything of one chat, and sends an ack after every tenth message."""
 
     def __init__(self, sender: Sender, meter: Meter) -> None:
         self._sent_s = sender.sent_s
@@ -102,7 +102,7 @@ async def run(kind: str, count: int, window: int, seconds: float, directory: Pat
 
 
 async def _connect(target: Target, meter: Meter, kind: str, count: int) -> list[Sender]:
-    """Everybody of `count` pairs, or of one group of so many."""
+    """Connect the members of `count` pairs, or of one group of so many; returns the senders."""
     if kind == "pairs":
         chats = [[f"a{number}", f"b{number}"] for number in range(count)]
     else:

@@ -1,8 +1,8 @@
 """A sketch, not a product: the least that any server of this kind has to do.
 
-It decodes, drops what it has already, numbers, stores with a sync, acknowledges and pushes; nothing
-else. Users and chats are made up by name: a user connects to `/<user>`, and a chat's id is its
-members joined by dashes. `python -m tidewire_bench.sketch_server DIRECTORY --port PORT`
+It decodes, numbers and stores with a sync what it does not have already, acknowledges and pushes;
+nothing else. Users and chats are made up by name: a user connects to `/<user>`, and a chat's id is
+its members joined by dashes. `python -m tidewire_bench.sketch_server DIRECTORY --port PORT`
 """
 
 import argparse
@@ -138,7 +138,7 @@ class Sketch:
 
 
 def _framed(payload: bytes) -> bytes:
-    """A text frame: one for all who get it."""
+    """A text frame, built once for all recipients."""
     size = len(payload)
     if size < 126:
         return bytes((0x81, size)) + payload

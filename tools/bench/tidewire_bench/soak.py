@@ -1,10 +1,10 @@
-"""The soak: mixed load for as long as one likes, and a server that has to stay as it was.
+"""The soak: mixed load for any length of time, on a server that has to stay as it was.
 
 People talk in pairs and groups, edit, delete, react and reply, come and go, ask over REST; some
-break the rules. Everything that was acknowledged has to arrive once and in order; no read shows
-what was deleted before it; in the end a page from before and the entries since then are what
-everyone is shown. Memory, files, tasks, threads, queues and the write-ahead log are watched
-meanwhile. What this tool remembers is bounded, however long it runs.
+break the rules. Everything that was acknowledged has to arrive once and in order; no read may show
+what was deleted before it; in the end an earlier page and the entries since then have to give what
+its reader and another member are shown. Memory, files, tasks, threads, queues and the write-ahead
+log are watched meanwhile. What this tool remembers is bounded, however long it runs.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ SAMPLE_S_MIN: Final = 0.5
 STOP_S_MAX: Final = 10.0
 _QUIET_S: Final = 1.0
 _SETTLE_S_MAX: Final = 60.0
-"""Until mute peers have been found and their sockets closed."""
+"""How long it may take until mute peers have been found and their sockets closed."""
 _DRAIN_S_MAX: Final = 60.0
 
 LIMITS: Final[Mapping[str, str]] = {
@@ -67,7 +67,7 @@ METRICS: Final[Mapping[str, str]] = {
     "positions_waiting": "delivery_positions_waiting",
     "unsent_bytes": "gateway_buffer_size_bytes",
 }
-"""What the server says of itself, by the name that a sample has for it."""
+"""The server's metrics that a sample has, by the name of its field."""
 
 
 class SoakFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -95,7 +95,7 @@ class SoakFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 async def run_soak(directory: Path, seconds: float, progress: Progress) -> SoakFigures:
-    """A fresh server in a fresh data directory. Raises LoadImpossible."""
+    """Soak a fresh server in a fresh data directory. Raises LoadImpossible."""
     raise_file_limit(200)
     limits = {**run.LIMITS, **LIMITS}
     launch = run.own_launch(directory, limits)
@@ -148,7 +148,7 @@ def bounds() -> Bounds:
 
 
 def _verify(launch: Launch) -> str:
-    """`tidewire verify` on what is left; what it says if it finds something."""
+    """Run `tidewire verify` on the data of the stopped server; returns what it says if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "tidewire", "verify", str(launch.data_dir)],
         capture_output=True,
@@ -213,7 +213,7 @@ class _Soak:
         self.scene.is_over.set()
 
     async def _sample(self) -> Sample:
-        """Raises LoadImpossible if the server does not say what is asked."""
+        """Take one sample. Raises LoadImpossible if the server lacks one of the metrics."""
         told = await self.scene.rest.metrics()
         missing = [name for name in METRICS.values() if name not in told]
         if missing:
@@ -227,7 +227,7 @@ class _Soak:
         )
 
     async def _drain(self) -> None:
-        """Until everything under way was acknowledged and has arrived."""
+        """Wait until everything under way was acknowledged and has arrived."""
         end_s = perf_counter() + _DRAIN_S_MAX
         while perf_counter() < end_s and not self._is_all_here():
             await asyncio.sleep(0.05)
@@ -246,7 +246,7 @@ class _Soak:
         )
 
     async def _quiet_level(self) -> Sample:
-        """The lowest of a few: a request that is just being closed has a file and a task too."""
+        """The lowest of a few samples: a request that is just closing has a file and a task too."""
         taken = []
         for _ in range(5):
             await asyncio.sleep(0.2)
@@ -254,7 +254,7 @@ class _Soak:
         return min(taken, key=lambda sample: (sample.files, sample.tasks))
 
     async def _settled(self) -> Sample:
-        """Quiet again, as soon as it is as it was, or after a while."""
+        """A sample of the quiet server, once it is back at its old level, or after a while."""
         end_s = perf_counter() + _SETTLE_S_MAX
         while True:
             self._progress("settling", 0, None)

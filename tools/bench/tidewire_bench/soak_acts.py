@@ -16,9 +16,9 @@ from tidewire_bench.scene import Scene
 from tidewire_bench.vandals import Vandal
 
 RATE_PER_S: Final = 300.0
-"""Messages, pairs and groups together."""
+"""How many messages a second, pairs and groups together."""
 CHANGES_SHARE: Final = 0.25
-"""How much of that changes a message, if it can: edits, deletions, reactions, replies."""
+"""Which share of them changes a message, if one is known: edits, deletions, reactions, replies."""
 DONE_AS: Final = {
     "edit_message": "edits",
     "delete_message": "deletions",
@@ -37,7 +37,7 @@ _WAIT_S_MAX: Final = 20.0
 
 
 def acts(scene: Scene) -> list[Coroutine[object, object, None]]:
-    """All of it; each ends by itself soon after the scene is over."""
+    """All acts; each ends by itself soon after the scene is over."""
     return [
         _talk(scene),
         _tick(scene),
@@ -55,7 +55,7 @@ def acts(scene: Scene) -> list[Coroutine[object, object, None]]:
 
 
 async def _talk(scene: Scene) -> None:
-    """Keep the rate; what could not be sent for a while is not made up for."""
+    """Send at the rate; what could not be sent for a while is not sent later."""
     owed, last_s, chance = 0.0, perf_counter(), scene.chance
     while await scene.pause(_STEP_S):
         now_s = perf_counter()
@@ -75,7 +75,7 @@ async def _talk(scene: Scene) -> None:
 
 
 async def _tick(scene: Scene) -> None:
-    """Acks that are due by time, reads, typing, heartbeats, and whether something is missing."""
+    """Send acks that are due by time, reads, typing and heartbeats; check for missing messages."""
     chance, count = scene.chance, 0
     while await scene.pause(_TICK_S):
         count += 1
@@ -122,7 +122,7 @@ async def _let_go(client: MixedClient, *, is_clean: bool) -> None:
 
 
 async def _ask(scene: Scene) -> None:
-    """Something that an app asks for."""
+    """Send a request for something that an app reads."""
     client = scene.chance.choice(scene.talkers)
     chat_id = scene.chance.choice(scene.talks[client.number])
     paths = (
@@ -157,8 +157,8 @@ def _check_deleted(scene: Scene, path: str, page: Page | None, deleted: Iterable
 
 
 async def agree(scene: Scene) -> None:
-    """When all is quiet: a page from before, with the entries since then, is what everyone is shown
-    now."""
+    """When all is quiet: an earlier page, with the entries since then, must give what its reader
+    and one other member are shown now."""
     for chat_id, (client, page) in scene.remembered.items():
         stale = view_in(page or ())
         if not stale or chat_id not in client.readers:
@@ -216,7 +216,7 @@ async def _log_in(scene: Scene) -> None:
 
 
 async def _doors(scene: Scene) -> None:
-    """Visitors are added to the open house and put out again."""
+    """Visitors are added to the open house and removed again."""
     inside: set[int] = set()
     path = f"/chats/{scene.open_house}/members"
     while await scene.pause(scene.chance.uniform(0.5, 3.0)):
@@ -232,7 +232,7 @@ async def _doors(scene: Scene) -> None:
 
 
 async def _short_group(scene: Scene) -> None:
-    """A group is made, a few things are said in it, and everybody but its owner leaves."""
+    """A group is made, a few messages are sent in it, and all members but its owner leave."""
     members = scene.chance.sample(scene.talkers, 3)
     body = {
         "type": "group",
@@ -252,7 +252,7 @@ async def _short_group(scene: Scene) -> None:
 
 
 async def _say_a_little(scene: Scene, client: MixedClient, chat_id: str) -> bool:
-    """False if it could not, for instance because the run is over and it is away for good."""
+    """False if the client could not, for instance because the run is over and it has left."""
 
     def is_told() -> bool:
         return client.is_complete and chat_id in client.readers
@@ -271,10 +271,10 @@ async def _say_a_little(scene: Scene, client: MixedClient, chat_id: str) -> bool
 
 
 async def _slow(scene: Scene) -> None:
-    """A client stops reading while much is written to it, and comes back for it."""
+    """A client stops reading while much is written to it, and comes back to read it."""
     slow, loud = scene.slow, scene.loud
     closed_before = await _closed_as_slow(scene)
-    # A connection that has carried much has got large buffers in the kernel: begin with a new one.
+    # A connection that has carried much data has large buffers in the kernel: begin with a new one.
     await _let_go(slow, is_clean=False)
     await scene.bring(slow)
     await scene.bring(loud)
@@ -283,11 +283,11 @@ async def _slow(scene: Scene) -> None:
     underlying.pause_reading()
     try:
         for _ in range(SLOW_MESSAGES):
-            # The first may still wait for one that was sent when the last connection ended.
+            # The first may still wait for a message that was sent when the last connection ended.
             await asyncio.wait_for(loud.said(scene.loud_chat), _WAIT_S_MAX)
             loud.say(scene.loud_chat, SLOW_TEXT)
     except Lost:
-        # Its token has expired; next time it goes on.
+        # The token of the sender has expired; the next round goes on.
         scene.done["slow consumers cut short"] += 1
     except TimeoutError:
         scene.outcome.faults.add(f"{loud.name} got no ack in {_WAIT_S_MAX} s")
@@ -297,9 +297,9 @@ async def _slow(scene: Scene) -> None:
     scene.done["slow consumers"] += 1
     # Asked of the server: the peer may hear of it much later, see below.
     scene.done["slow consumers closed"] += await _closed_as_slow(scene) - closed_before
-    # What its small buffer had no room for is sent again after longer and longer times, as long as
-    # two minutes, and so is the end of the connection behind it. No client waits for that: one that
-    # hears nothing hangs up.
+    # TCP sends again what the small buffer had no room for, after longer and longer pauses of up to
+    # two minutes, and the end of the connection comes after it. No client waits for that: a client
+    # that hears nothing hangs up.
     if not _has_all(slow):
         await _let_go(slow, is_clean=False)
     await scene.bring(slow)
@@ -322,7 +322,7 @@ async def _until(scene: Scene, is_so: Callable[[], bool]) -> bool:
 
 
 async def _in_the_end(is_so: Callable[[], bool]) -> None:
-    """Wait for it also when the run is over meanwhile: what was begun is seen to its end."""
+    """As `_until`, but waits also after the end of the run: an act that has begun is finished."""
     end_s = perf_counter() + _WAIT_S_MAX
     while not is_so() and perf_counter() < end_s:  # noqa: ASYNC110 - another task does it
         await asyncio.sleep(_STEP_S)

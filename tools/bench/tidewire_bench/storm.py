@@ -1,9 +1,9 @@
-"""The workload `storm`: everybody loses the connection at once and comes back.
+"""The workload `storm`: all clients lose their connections at once and come back.
 
-On a server of ours the process is killed and started again; on one given by its URL the clients let
-go of their sockets. Each client is in three chats and behind by five messages in one of them. They
+On a server of ours the process is killed and started again; on one given by its URL the clients
+drop their sockets. Each client is in three chats and behind by five messages in one of them. They
 come back by the ordinary client rules: backoff with jitter, Retry-After obeyed, the digest compared
-with what they hold, what is missing synced page by page.
+with what they hold, missing messages synced page by page.
 """
 
 import asyncio
@@ -150,7 +150,7 @@ class StormLoad:
 
 
 async def _take_away(clients: list[StormClient], target: Target) -> float:
-    """End all connections at the same instant; when the server could be reached again."""
+    """End all connections at the same instant; returns when the server was reachable again."""
     if target.own is None:
         for client in clients:
             client.drop()
@@ -161,7 +161,7 @@ async def _take_away(clients: list[StormClient], target: Target) -> float:
 
 
 async def _all_back(clients: list[StormClient], target: Target, timing: Timing) -> None:
-    """Everybody, or as many as make it in time."""
+    """Bring back all clients, or as many as make it in time."""
     try:
         async with asyncio.timeout(timing.give_up_s):
             await asyncio.gather(*(client.come_back(target) for client in clients))

@@ -35,12 +35,12 @@ ACK_AFTER_S: Final = 5.0
 CYCLE: Final = 10
 CYCLE_MESSAGES: Final = 6
 CYCLE_EDITS_END: Final = 8
-"""Of each ten entries of `changes`: messages up to the first, then edits, then reactions."""
+"""Of each `CYCLE` entries of `changes`: `CYCLE_MESSAGES` messages, then edits, then reactions."""
 _STEP_S: Final = 0.25
 
 
 class HotClient(Client):
-    """Asks first whether a frame is of the one kind that nearly all are."""
+    """A client that checks first whether a frame is of the one kind that nearly all frames are."""
 
     def __init__(
         self,
@@ -153,10 +153,10 @@ class ChangingSender(Sender):
         self._edit = edit_template(chat_id, number)
         self._react = react_template(chat_id, number)
         self._lag = CYCLE * (1 + window // CYCLE)
-        """What is so far back was acknowledged."""
+        """An entry that is so far back was acknowledged."""
 
     def frame(self, number: int) -> bytes:
-        """The entry of a number; the same each time."""
+        """The entry with this number; the same each time."""
         place = number % CYCLE
         if place < CYCLE_MESSAGES or number < CYCLE + self._lag:
             return self._template % (number, number)
@@ -183,7 +183,7 @@ class ChangingSender(Sender):
 
 
 class Receiver(HotClient):
-    """Gets everything of one chat, and says so."""
+    """Gets everything of one chat, and acknowledges it."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class Receiver(HotClient):
                 self.received(one)
                 continue
             message = one.payload
-            # As `number_of` and `Stream.take` do it for the next message; a call costs a tenth.
+            # As in `number_of` and, for the next message, `Stream.take`; a call costs a tenth.
             number = int(message.client_message_id[24:], 16)
             if message.prev_sequence == stream.last and not stream.held:
                 stream.last = message.sequence
@@ -244,7 +244,7 @@ class Receiver(HotClient):
             self.send_together(due)
 
     def acknowledge(self) -> None:
-        """What was not worth an ack yet."""
+        """Acknowledge the messages that were too few for an ack so far."""
         if self._unacked:
             self._unacked = 0
             self.send(self._ack % self.stream.last)
@@ -264,7 +264,7 @@ class Receiver(HotClient):
 
 
 class TalkLoad:
-    """So many conversations with one sender and so many receivers each."""
+    """A number of conversations, with one sender and the same number of receivers each."""
 
     def __init__(
         self,
@@ -336,7 +336,7 @@ class TalkLoad:
         self._seat(meter, outcome)
         clients = [*(one for row in self._hearers for one in row), *self._senders]
         await _connect_all(clients, target, progress)
-        # What was made so far stays; the collector need not look at it again and again.
+        # All objects made so far stay; the garbage collector need not scan them again and again.
         gc.collect()
         gc.freeze()
         for sender in self._senders:
@@ -384,7 +384,7 @@ class TalkLoad:
             )
 
     async def _wait(self, stage: str, seconds: float, progress: Progress) -> None:
-        """Let it run, with a bar, and with the acks that are due by time alone."""
+        """Let the load run, with a progress bar, and send the acks that are due by time alone."""
         started_s = acknowledged_s = perf_counter()
         while (spent_s := perf_counter() - started_s) < seconds:
             progress(stage, int(spent_s * 10), int(seconds * 10))
@@ -424,7 +424,7 @@ class TalkLoad:
 
 
 async def _connect_all(clients: Sequence[Client], target: Target, progress: Progress) -> None:
-    """One after the other: what counts comes later. Raises LoadImpossible."""
+    """Connect one client after the other: this is not measured. Raises LoadImpossible."""
     for number, client in enumerate(clients):
         progress("connecting", number, len(clients))
         try:

@@ -1,4 +1,4 @@
-"""What is loaded: where it is, who may log in there, and what its process has used so far."""
+"""The server under load: where it is, who may log in, and what its process has used so far."""
 
 import asyncio
 import os
@@ -24,9 +24,9 @@ STOP_S_MAX: Final = 15.0
 PORTS_PER_ADDRESS: Final = 20_000
 """Connections from one source address to one port: the kernel has some 28 000 ports for them."""
 SYNCED: Final = "synced"
-"""Where a message is when its ack leaves: on stable storage."""
+"""The message is on stable storage when its ack is sent."""
 UNKNOWN: Final = "as set there"
-"""How a server that was started by others stores cannot be seen from outside."""
+"""It cannot be seen from outside how a server stores that was not started by this tool."""
 _SPARE_FILES: Final = 200
 _ADDRESS: Final = re.compile(rb"http://127\.0\.0\.1:([0-9]{2,5})")
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
@@ -34,7 +34,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class LoadImpossible(TidewireError):
-    """The load cannot be put on; the sentence says what is missing."""
+    """The load cannot be put on; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Person:
     device_id: str
     username: str = ""
     password: str = ""
-    """Only of a user who was registered over REST, like the next."""
+    """Set only for a user who was registered over REST, like the next field."""
     refresh_token: str = ""
 
 
@@ -56,7 +56,7 @@ class Launch:
 
     data_dir: Path
     environment: Mapping[str, str]
-    """All of it: nothing of ours is inherited, as a stray name would stop the server."""
+    """The whole environment: nothing of ours is inherited, as an unknown setting would stop it."""
     command: Sequence[str] = (sys.executable, "-m", "tidewire", "serve")
 
 
@@ -71,7 +71,7 @@ class Process:
         return sum(map(_cpu_s, self._all()))
 
     def rss_bytes(self) -> int:
-        """Of a server of several processes, pages that they share count for each."""
+        """If the server has several processes, pages that they share count for each."""
         return sum(map(_rss_bytes, self._all()))
 
     def _all(self) -> list[int]:
@@ -106,7 +106,7 @@ def _rss_bytes(pid: int) -> int:
 
 @dataclass(slots=True)
 class OwnServer:
-    """A server that belongs to the run."""
+    """A server that this run starts and ends."""
 
     launch: Launch
     port: int = 0
@@ -158,7 +158,7 @@ class OwnServer:
             self._process.wait()
 
     async def end(self) -> int | None:
-        """Ask it to end; its exit code, or None if it had to be killed."""
+        """Ask it to end. Returns its exit code; None if it had to be killed or was not started."""
         process = self._process
         if process is None:
             return None
@@ -174,7 +174,7 @@ class OwnServer:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server under load. `own` is None for one started by others, whose process is not seen."""
+    """A server under load. `own` is None if others started it; then its process is not seen."""
 
     url: str
     own: OwnServer | None = None
@@ -217,7 +217,7 @@ def fresh_directory(parent: Path) -> Iterator[Path]:
 
 
 def raise_file_limit(connections: int) -> int:
-    """Let this process, and the servers it starts, have as many files as it may.
+    """Raise the limit of open files, for this process and the servers it starts, to the hard limit.
 
     Raises LoadImpossible if they are too few.
     """

@@ -30,7 +30,7 @@ from tidewire_bench.workload import Progress
 
 ACK_S_MAX: Final = 20.0
 SETTLE_S: Final = 2.0
-"""For what follows a message in the background, and for connections that come and go."""
+"""How long to wait for background work after a message, and for connections to begin and end."""
 SEED: Final = 16
 GATEWAYS: Final = 2
 
@@ -54,7 +54,7 @@ class Device(Client):
         self._sent: asyncio.Future[int] | None = None
 
     async def say(self, sender: int, number: int) -> int:
-        """Send a message and wait for its number. Raises TimeoutError."""
+        """Send a message and wait for its sequence. Raises TimeoutError."""
         self._sent = asyncio.get_running_loop().create_future()
         frame = request(
             "send_message",
@@ -95,7 +95,7 @@ class Device(Client):
             self._tell()
 
     def _tell(self) -> None:
-        """Send what is due, and come again when more is."""
+        """Send what is due, and set a timer for what is due next."""
         for frame in self._acks.flush(_now_ms()):
             payload = frame.payload
             if isinstance(payload, ReadPayload):
@@ -155,7 +155,7 @@ class Stage:
             progress(mix.name, number, count)
             if number == mix.warm_up:
                 if not mix.period_s:
-                    # What follows the messages before is not of those that are measured.
+                    # Background work of the messages before must not be measured.
                     await asyncio.sleep(SETTLE_S)
                 before = self.proxy.tally.copy()
             author = number % len(devices)

@@ -1,11 +1,11 @@
 """Request units, by the rules that AWS bills by. PURE.
 
-A write unit is 1 KB of an item, the larger of what it was and what it is; a read unit is 4 KB read
-strongly, half of one if not. Both are counted for each item and rounded up; an item that is not
-there counts as the smallest. In a transaction everything counts twice, and a check of a condition
-is a write. A write whose condition fails, and a transaction that is cancelled, is billed all the
-same. A query is rounded up as a whole. An entry of an index is written beside the transaction, so
-it counts once: when it comes, when it goes, and both when it moves.
+A write unit is 1 KB of an item, as it was or as it is, whichever is larger; a read unit is 4 KB of
+a strong read, and another read costs half. Both are counted for each item and rounded up; an item
+that does not exist counts as the smallest. In a transaction everything counts twice, and a check of
+a condition is a write. A write whose condition fails, and a transaction that is cancelled, is
+billed all the same. A query is rounded up as a whole. An index entry is written outside the
+transaction, so it counts once when it is added, once when it is removed, and both when it moves.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ WRITE_BYTES: Final = 1024
 READ_BYTES: Final = 4096
 WRITE_DOLLARS: Final = 0.625
 READ_DOLLARS: Final = 0.125
-"""A million units on demand in us-east-1."""
+"""The price of a million units on demand in us-east-1, as that of writes above."""
 
 Item = Mapping[str, Mapping[str, Any]]
 
@@ -55,18 +55,18 @@ def _value_bytes(value: Mapping[str, Any]) -> int:
 
 
 def write_units(*sizes: int) -> int:
-    """Of one item, as it was and as it is."""
+    """The units to write one item, from its sizes before and after."""
     return max(1, -(-max(sizes, default=0) // WRITE_BYTES))
 
 
 def read_units(size: int, *, is_strong: bool) -> float:
-    """Of one item, or of all that a query has looked at."""
+    """The units to read one item, or all items that a query has looked at."""
     units = max(1, -(-size // READ_BYTES))
     return units if is_strong else units / 2
 
 
 def index_units(table: schema.Table, before: Item | None, after: Item | None) -> int:
-    """Entries of keys-only indexes that come, go or move with an item."""
+    """The units for entries of keys-only indexes that are added, removed or moved with an item."""
     units = 0
     for index in table.indexes:
         was = before.get(index.partition) if before else None
@@ -92,8 +92,8 @@ class Cause:
 
 
 STANDING: Final = frozenset({Cause.RELAYS, Cause.OTHER})
-"""What is paid by the second and not by the message (relays, sessions, sweeps): it counts in the
-idle mix alone."""
+"""Causes that cost by the second and not by the message (relays, sessions, sweeps): they count in
+the idle mix alone."""
 
 _BY_TABLE: Final = {
     schema.MESSAGES: Cause.APPEND,
@@ -117,7 +117,7 @@ def cause_of(operation: str, table: str, tables: frozenset[str]) -> str:
     if operation == "TransactWriteItems" and schema.MESSAGES in tables:
         return Cause.APPEND
     if schema.POSITIONS in tables and schema.KEYS not in tables and table == schema.CHATS:
-        # Heads are read to bound a move, and with the positions of all.
+        # Heads are read to bound a move, and together with the positions of all members.
         return Cause.POSITIONS
     return _BY_TABLE.get(table, Cause.OTHER)
 
@@ -141,12 +141,12 @@ class Spent(msgspec.Struct, frozen=True):
 
     @property
     def dollars(self) -> float:
-        """A million times this."""
+        """The price of a million times this."""
         return self.writes * WRITE_DOLLARS + self.reads * READ_DOLLARS
 
 
 class Tally:
-    """What has passed so far, by cause and by table (of units) or operation (of requests)."""
+    """What was spent so far, by cause and by table (units) or operation (requests)."""
 
     def __init__(self, spent: Mapping[tuple[str, str], Spent] | None = None) -> None:
         self._spent = dict(spent or {})

@@ -1,4 +1,4 @@
-"""Peers that break the rules: bad tokens, junk, half a request, silence. They must not matter."""
+"""Peers that break the rules: bad tokens, junk, half a request, silence. They must do no harm."""
 
 import asyncio
 import base64
@@ -12,7 +12,7 @@ from tidewire_bench.target import Person
 
 ANSWER_S_MAX: Final = 10.0
 PATIENCE_S: Final = 55.0
-"""By then the server has to have closed a connection that is no good."""
+"""By then the server has to have closed the connection of such a peer."""
 FRAME_BYTES_MAX: Final = 65_536
 _TEXT: Final = 0x81
 _BINARY: Final = 0x82
@@ -21,7 +21,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Vandal:
-    """Breaks one rule at a time. Each method says what was wrong with the server, or nothing."""
+    """Breaks one rule at a time. Each method returns what the server did wrong, or nothing."""
 
     def __init__(self, port: int, person: Person, chance: random.Random) -> None:
         self._port = port
@@ -30,7 +30,7 @@ class Vandal:
 
     @property
     def quick(self) -> list[Callable[[], Awaitable[str]]]:
-        """What is over in a moment."""
+        """The methods that take only a moment."""
         return [self.bad_token, self.no_http, self.junk, self.bad_frame, self.reset]
 
     async def bad_token(self) -> str:
@@ -45,7 +45,7 @@ class Vandal:
         return await self._until_closed(stream, "bytes that are no HTTP")
 
     async def junk(self) -> str:
-        """Frames that are no frames of ours, until the server has had enough."""
+        """Send invalid frames, more of them than the server accepts."""
         stream = await self._connect()
         await self._upgrade(stream, token=self._person.token)
         for _ in range(12):
@@ -65,7 +65,7 @@ class Vandal:
         return await self._until_closed(stream, "a frame against WebSocket's rules")
 
     async def reset(self) -> str:
-        """Gone in the middle of the handshake, or right after it."""
+        """Reset the connection in the middle of the handshake, or right after it."""
         stream = await self._connect()
         if self._chance.random() < 0.5:
             await self._upgrade(stream, token=self._person.token)
@@ -75,13 +75,13 @@ class Vandal:
         return ""
 
     async def half_open(self) -> str:
-        """Half a head, and no more."""
+        """Send half a head, and no more."""
         stream = await self._connect()
         stream[1].write(self._head(self._person.token)[:60])
         return await self._until_closed(stream, "half a request")
 
     async def mute(self) -> str:
-        """Connected, but answers no ping."""
+        """Connect, but answer no ping."""
         stream = await self._connect()
         answer = await self._upgrade(stream, token=self._person.token)
         if " 101 " not in answer:

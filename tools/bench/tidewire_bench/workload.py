@@ -1,4 +1,4 @@
-"""What every workload is: something that needs people and chats, and then measures."""
+"""The interface of every workload: it needs people and chats, and then measures."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How long things take. The workloads' definition is the default."""
+    """How long the parts of a run take. The defaults are the workloads' definition."""
 
     warm_up_s: float = 2.0
     measured_s: float = 10.0
@@ -33,7 +33,7 @@ class Outcome:
     is_at_least_once: bool = False
     """Pushes may come again and out of order, as those of a cluster."""
     repeats: int = 0
-    """How many did come again."""
+    """How many pushes came again."""
 
 
 class Maker(Protocol):
@@ -48,7 +48,7 @@ class Maker(Protocol):
     async def group(self, owner: Person, others: Sequence[Person]) -> str: ...
 
     async def fill(self, chats: Sequence[tuple[str, Person]], count: int) -> None:
-        """Messages numbered from 0 in each chat, by this author."""
+        """Store `count` messages, numbered from 0, in each chat, by this author."""
         ...
 
 
@@ -60,7 +60,7 @@ class Workload(Protocol):
 
     @property
     def connections(self) -> int:
-        """How many there are at the same time."""
+        """How many connections there are at the same time."""
         ...
 
     async def prepare(self, maker: Maker) -> None: ...
