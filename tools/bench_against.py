@@ -2,10 +2,10 @@
 
 `make bench-against REV=HEAD~20`. Both sides run `tidewire bench pairs 100 4` in turns, each with
 its own environment and its own load generator, in one sitting: machines differ from minute to
-minute, so only the ratio of two neighbouring runs says something. The order within a pair
+minute, so only the ratio of two neighbouring runs means something. The order within a pair
 alternates, which cancels a drift. The exit code is 1 if the median ratio is above the limit.
 
-Needs nothing but the standard library; the two environments are made by `make`.
+Needs only the standard library; `make` makes the two environments.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 WORKTREES = ROOT / "build" / "against"
 SPARE_S = 120.0
-"""What a run may take beyond the time it measures: start, log in, warm up, drain."""
+"""How much longer than its measured time a run may take: start, log in, warm up, drain."""
 
 
 class Pair(NamedTuple):
@@ -149,7 +149,7 @@ def _measure(tree: Path, workload: Sequence[str], seconds: float) -> float:
     with tempfile.TemporaryDirectory(prefix="against-", dir=WORKTREES) as directory:
         command = [str(tree / ".venv" / "bin" / "tidewire"), "bench", *workload, "--json"]
         command += ["--seconds", str(seconds), "--data-dir", directory]
-        # Not in the tree: settings of one server must not reach the other.
+        # Not run in the tree: settings of one server must not reach the other.
         done = subprocess.run(
             command,
             cwd=directory,

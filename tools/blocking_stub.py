@@ -1,7 +1,8 @@
 """Write src/tidewire/client/blocking.pyi from the async classes: `make stubs`.
 
 The blocking classes are made when they are imported, so type checkers and editors cannot see them.
-This writes down what they have. A test holds the file to the code, so it cannot go stale.
+This writes their members to a stub. A test compares the file with the code, so that it cannot go
+stale.
 """
 
 import ast
@@ -22,7 +23,7 @@ from tidewire.client.model import Message as _Message
 
 '''
 GIVEN = ast.parse("Message | _Message", mode="eval").body
-"""A message as an argument: the events of both clients have the async one's."""
+"""The type of a message as an argument: events of both clients carry the async client's message."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -57,14 +58,14 @@ def _parsed(name: str) -> ast.Module:
 
 
 def _class_in(tree: ast.Module, name: str) -> ast.ClassDef:
-    """The class of this name; one without anything if the bridge takes the async one as it is."""
+    """The class of this name; an empty one if the bridge uses the async class as it is."""
     nothing = ast.parse(f'class {name}:\n    """See `tidewire.client.{name}`."""')
     classes = [one for one in [*tree.body, *nothing.body] if isinstance(one, ast.ClassDef)]
     return next(one for one in classes if one.name == name)
 
 
 def _class(name: str, original: ast.ClassDef, bridge: ast.ClassDef) -> ast.ClassDef:
-    """What a blocking class has: what it defines itself, and the public names of the async one."""
+    """A blocking class with its members: its own, and the public names of the async class."""
     own = [one for one in bridge.body if isinstance(one, Function) and _is_shown(one.name)]
     defined = {one.name for one in own} - {"__init__"}
     has_init = any(one.name == "__init__" for one in own)
@@ -98,7 +99,7 @@ def _is_shown(name: str) -> bool:
 
 
 def _waiting(function: Function, *, is_timed: bool) -> ast.FunctionDef:
-    """The signature of a function, as one that waits."""
+    """The signature of a function in its blocking form."""
     arguments = function.args
     if is_timed:
         timeout = ast.parse("def f(timeout_s: float | None = None): ...").body[0]
@@ -125,7 +126,7 @@ class _Given(ast.NodeTransformer):
 
 
 def _awaited(returns: ast.expr | None) -> ast.expr | None:
-    """What a function returns that gives a coroutine without being `async` itself."""
+    """The type to which a call is awaited, also if a function gives a coroutine without `async`."""
     if isinstance(returns, ast.Constant) and isinstance(returns.value, str):
         returns = ast.parse(returns.value, mode="eval").body
     if (
@@ -138,7 +139,7 @@ def _awaited(returns: ast.expr | None) -> ast.expr | None:
 
 
 def _imports(tree: ast.Module, used: set[str]) -> list[str]:
-    """The imports of a module, also those for type checkers only, that give names in use."""
+    """The imports of a module that give names in use, also those for type checkers only."""
     lines: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):

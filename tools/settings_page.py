@@ -1,7 +1,7 @@
 """Write docs/settings.md from the code: `make settings`.
 
-The options are dataclasses; the text below a field says what it is for. A test holds the page to
-the code, so it cannot go stale.
+The options are dataclasses; the text below a field says what it is for. A test compares the page
+with the code, so that it cannot go stale.
 """
 
 import ast
@@ -62,7 +62,7 @@ def page() -> str:
 
 
 def untold() -> list[str]:
-    """Settings that say nothing of themselves."""
+    """Settings without a text that says what they are for."""
     told = {
         name
         for section, options in SECTIONS.items()
@@ -107,7 +107,7 @@ def _texts(options: type, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _sentences(text: str) -> str:
-    """One line: pages wrap by themselves, and a table has no line breaks."""
+    """The text in one line: pages wrap by themselves, and a table has no line breaks."""
     return " ".join(inspect.cleandoc(text).split())
 
 

@@ -1,7 +1,7 @@
 """Write web/client/src/wire/types.gen.ts from the code: `make types`.
 
 The structs of the wire become JSON Schema and OpenAPI (`tidewire schema`), and these become
-TypeScript. A test holds the file to the code, so it cannot go stale.
+TypeScript. A test compares the file with the code, so that it cannot go stale.
 """
 
 import json
@@ -46,7 +46,7 @@ def types() -> str:
     named: dict[str, Schema] = {}
     for document in documents.values():
         named |= document["$defs"]
-    # A frame's own schema says more than what REST tells of the same struct.
+    # A frame's own schema says more than REST's schema of the same struct.
     named = {name: rest[name] for name in sorted(rest) if not _is_generic(name)} | named
     parts = [HEAD]
     parts += [named_type(name, named[name]) for name in sorted(named)]
@@ -60,7 +60,7 @@ def types() -> str:
 
 
 def _is_generic(name: str) -> bool:
-    """`Envelope_ChatView_`: the generic types stand for these."""
+    """True for names such as `Envelope_ChatView_`, which the generic types replace."""
     return name.startswith(("Envelope_", "Page_"))
 
 
@@ -92,7 +92,7 @@ def _choices(schema: Schema) -> Iterator[str]:
 
 
 def type_of(schema: Schema) -> str:
-    """The type of what a schema describes."""
+    """The TypeScript type that a schema describes."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "enum" in schema:
