@@ -1,4 +1,4 @@
-"""The Kafka engine: the event log of a cluster, both ends, and the topics it lies in.
+"""The Kafka engine: both ends of the event log of a cluster, and its topics.
 
-Nothing is imported here: the settings of this engine are read by installations without its vendor.
+Nothing is imported here: installations without the vendor's library read these settings, too.
 """

@@ -1,8 +1,8 @@
 """The reading end of the log: one reader of a group, on a thread of its own.
 
-The vendor's client is only touched on that thread. Partitions are taken away while reading, and
-the reader is told of it then: what was not committed of them is others'. Nothing waits for a
-broker's answer: a client that has given up never gets one, and has to be made anew.
+Only that thread touches the vendor's client. The group takes partitions away while the client
+reads, and the client reports it then: records that were not committed now belong to other readers.
+Nothing waits for a broker's answer: a client that has given up never gets one, and is replaced.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from tidewire.engines.kafka.statistics import decode_statistics
 from tidewire.ports.event_log import LogReader, LogRecord, Place
 
 READ_S_MAX: Final = 0.5
-"""How long a read waits for a first record."""
+"""How long a read waits for the first record."""
 TELL_S: Final = 0.1
-"""The brokers are told of progress at most this often: each telling is a write for them. A reader
-that goes on after a crash repeats that much more."""
+"""Offsets are committed at most this often, because each commit is a write for the brokers. After
+a crash, the next reader repeats up to this much more."""
 CLOSE_S_MAX: Final = 3.0
 FETCH_KILOBYTES_MAX: Final = 16_384
-"""What is fetched ahead: bounded, because readers may be slower than the log."""
+"""Limit of what is fetched ahead, because readers may be slower than the log."""
 
 Result = TypeVar("Result")
 
@@ -39,37 +39,37 @@ _logger = logging.getLogger(__name__)
 
 
 class ReaderCounters:
-    """What has happened so far, and how many partitions this reader looks after now.
+    """Counts of what has happened so far, and how many partitions this reader has now.
 
-    Commits that failed are those that the brokers did not take: they are told again with the next.
-    `renewals` says how often the client had given up on the brokers and was made anew.
+    `commits_failed` counts commits that the brokers did not accept; the next commit repeats them.
+    `renewals` counts how often the client had given up on the brokers and was replaced.
     """
 
     partitions = commits = commits_failed = renewals = 0
 
 
 class LoopThread:
-    """A thread that does one thing after the other for an event loop.
+    """A thread that does one job after the other for an event loop.
 
-    Unlike a pool's, it never keeps the process from ending: the vendor's client holds its thread
-    for as long as a broker is gone.
+    Unlike a thread of a pool, it never keeps the process from ending: the vendor's client blocks
+    its thread for as long as a broker is gone.
     """
 
     def __init__(self, name: str) -> None:
-        # Bounded by its callers: each waits for what it has asked for.
+        # Bounded by its callers: each waits for the result of its job.
         self._work: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     async def do(self, work: Callable[[], Result]) -> Result:
-        """What the work returns or raises."""
+        """Do the work on the thread; returns or raises what the work does."""
         done: Future[Result] = Future()
-        # From here on it cannot be cancelled: a caller may stop waiting, the work is done still.
+        # From here on it cannot be cancelled: the work is done even if the caller stops waiting.
         done.set_running_or_notify_cancel()
         self._work.put((work, done))
         return await asyncio.wrap_future(done)
 
     def end(self) -> None:
-        """After what it was asked to do."""
+        """End the thread when the jobs in its queue are done."""
         self._work.put(None)
 
     def _run(self) -> None:
@@ -77,7 +77,7 @@ class LoopThread:
             work, done = asked
             try:
                 done.set_result(work())
-            except Exception as error:  # noqa: BLE001 - the caller is told
+            except Exception as error:  # noqa: BLE001 - the caller gets it
                 done.set_exception(error)
 
 
@@ -91,10 +91,10 @@ class KafkaLogReader:
         self._thread = LoopThread("kafka-reader")
         self._consumer: Consumer | None = None
         self._is_closing = False
-        # Dealt with, but the brokers do not know it yet: the next offset by partition.
+        # The next offset by partition, of what is dealt with but not yet committed.
         self._progress: dict[Place, int] = {}
         self._told_s = 0.0
-        # How often they were told and have not answered yet.
+        # Commits that the brokers have not answered yet.
         self._unanswered = 0
         self._held: set[Place] = set()
         self._given_away: set[Place] = set()
@@ -137,12 +137,12 @@ class KafkaLogReader:
         return by_topic
 
     async def close(self) -> None:
-        """Leave the group at once, so that others need not wait for this reader's session. Call
-        it when nothing reads any more."""
+        """Leave the group at once, so that others need not wait for this reader's session to end.
+        Call it when nothing reads any more."""
         if self._is_closing:
             return
         self._is_closing = True
-        # The thread is held until the brokers have the last offsets: else the session runs out.
+        # Blocks the thread until the brokers have the last offsets; else the session times out.
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S_MAX):
                 await self._thread.do(self._close)
@@ -161,8 +161,9 @@ class KafkaLogReader:
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "isolation.level": "read_committed",
-                # By turns over all partitions, so that each reader gets its share of every topic.
-                # The sticky ones count partitions alone: one reader may end up with all messages.
+                # In turn over all partitions, so that each reader gets its share of every topic.
+                # The sticky strategies balance only the number of partitions: one reader may get
+                # all partitions of messages.
                 "partition.assignment.strategy": "roundrobin",
                 "session.timeout.ms": options.session_ms,
                 "heartbeat.interval.ms": options.session_ms // HEARTBEATS_PER_SESSION,
@@ -183,7 +184,7 @@ class KafkaLogReader:
         return self._consumer
 
     def _read(self) -> list[LogRecord]:
-        """The first record as soon as it is there, and with it what else has come."""
+        """Returns as soon as a first record is there, with the others that have arrived."""
         if self._is_given_up:
             self._renew()
         consumer = self._joined()
@@ -206,18 +207,19 @@ class KafkaLogReader:
                 records.append(_record_of(message))
             else:
                 self._pass_over(error)
-        # Reading may have given partitions away: what was read of them is another reader's now.
+        # A partition may have been taken away during the read: its records are another reader's.
         records = [one for one in records if one.place in self._held]
         if records:
             self._reach.succeeded()
         return records
 
     def _renew(self) -> None:
-        """Let go of a client that asks no broker any more; its partitions are with others."""
+        """Replace a client that asks no broker any more; other readers have its partitions."""
         _logger.warning("the reader had given up on the brokers of the event log and is made anew")
         self.counters.renewals += 1
         self._is_given_up = False
-        # Not closed, and ended elsewhere: either may wait for brokers. Only the list holds it now.
+        # Not closed, and freed on another thread: both may wait for brokers. Only the list refers
+        # to it now.
         old, self._consumer = [self._consumer], None
         threading.Thread(target=old.clear, name="kafka-renewal", daemon=True).start()
         self._given_away |= self._held
@@ -227,7 +229,7 @@ class KafkaLogReader:
         self._unanswered = 0
 
     def _pass_over(self, error: KafkaError) -> None:
-        """Faults that the client gets over by itself; a fatal one ends the process."""
+        """Note an error from which the client recovers; raise a fatal one: it ends the process."""
         if error.fatal():
             raise KafkaException(error)
         self._told_error(error)
@@ -241,7 +243,7 @@ class KafkaLogReader:
             self._tell_all_progress()
 
     def _tell_all_progress(self) -> None:
-        # One at a time: what comes meanwhile is told with the next.
+        # One commit at a time: progress made meanwhile goes with the next one.
         if not self._unanswered:
             self._tell_progress(list(self._progress))
 
@@ -258,7 +260,7 @@ class KafkaLogReader:
         self._unanswered += 1
 
     def _stay(self) -> None:
-        """Asks for nothing, and lets the client do what the group wants of it meanwhile."""
+        """Polls without fetching, so that the client answers the group and stays in it."""
         if self._is_given_up:
             self._renew()
         consumer = self._joined()
@@ -274,7 +276,7 @@ class KafkaLogReader:
         if error is not None:
             self._pass_over(error)
             return
-        # Of a partition that was given to us just now: it is read when there is room.
+        # From a partition that was assigned just now: it is read again when there is room.
         record = _record_of(message)
         consumer.seek(TopicPartition(*record.place, record.offset))
 
@@ -286,7 +288,7 @@ class KafkaLogReader:
     # Called by the client while it reads or closes.
 
     def _assigned(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
-        """They are read from where their last reader has committed."""
+        """These partitions are read from the last committed offset on."""
         self._hold(self._held | {_place_of(one) for one in places})
 
     def _revoked(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -306,7 +308,7 @@ class KafkaLogReader:
         self.counters.partitions = len(held)
 
     def _told_answer(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        """The brokers have taken offsets, or not: then they are told again."""
+        """The answer to a commit; offsets that the brokers did not accept are committed again."""
         self._unanswered -= 1
         if error is not None:
             self.counters.commits_failed += 1

@@ -1,9 +1,9 @@
-"""Asks the brokers up to where the readers of the log have dealt with it.
+"""Asks the brokers how far the readers of the log have got.
 
-The group's own offsets say so, whether its readers live or not. They are asked for by a client that
-reads nothing and is no member of the group. The vendor's client for administrators would not keep a
-thread waiting, but it ends the whole process when a coordinator does not answer in time (seen with
-librdkafka 2.16.0: an assertion in `rd_kafka_enq_once_del_source_return`).
+The committed offsets of the group say it, even if no reader is alive. The client that asks for them
+reads nothing and is no member of the group. The vendor's admin client would not block a thread, but
+it ends the whole process when a coordinator does not answer in time (seen with librdkafka 2.16.0:
+an assertion in `rd_kafka_enq_once_del_source_return`).
 """
 
 import threading
@@ -20,12 +20,12 @@ from tidewire.ports.event_log import Place
 
 ANSWER_S_MAX: Final = 1.0
 FAILURES_MAX: Final = 5
-"""After so many in a row the client is made anew: it may have given up on the brokers for good
-(`statistics`)."""
+"""After so many failures in a row the client is replaced: it may have given up on the brokers for
+good (`statistics`)."""
 
 
 class GroupOffsets:
-    """Used on one event loop, one question at a time; works on a thread of its own."""
+    """Used on one event loop, one request at a time; works on a thread of its own."""
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
@@ -34,14 +34,14 @@ class GroupOffsets:
         self._failures = 0
 
     async def next_offsets(self, places: Sequence[Place]) -> dict[Place, int]:
-        """The first offset of each partition that is not dealt with; partitions of which nothing
-        is are not in it. Raises LogUnavailable."""
+        """The first offset of each partition that is not dealt with. Partitions without a known
+        committed offset are left out. Raises LogUnavailable."""
         if self._thread is None:
             self._thread = LoopThread("kafka-offsets")
         return await self._thread.do(lambda: self._ask(places))
 
     def close(self) -> None:
-        """Waits for nothing: a question under way is answered first, or given up in time."""
+        """Does not wait: a request under way ends first, with its answer or its timeout."""
         if self._thread is not None:
             self._thread.end()
             self._thread = None
@@ -74,7 +74,7 @@ class GroupOffsets:
         }
 
     def _renew(self) -> None:
-        """Let go of the client elsewhere: that may wait for brokers. Only the list holds it."""
+        """Free the client on another thread: it may wait for brokers. Only `old` refers to it."""
         self._failures = 0
         old, self._client = [self._client], None
         threading.Thread(target=old.clear, name="kafka-renewal", daemon=True).start()

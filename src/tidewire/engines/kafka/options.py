@@ -8,13 +8,13 @@ from tidewire.domain.accounts import Secret
 from tidewire.domain.limits import check
 
 SESSION_MS_MIN: Final = 6_000
-"""A broker takes no shorter session unless it is told to (`group.min.session.timeout.ms`)."""
+"""Brokers refuse a shorter session unless configured otherwise (`group.min.session.timeout.ms`)."""
 HEARTBEATS_PER_SESSION: Final = 6
-"""How often a reader says that it is there. In the answer it learns that another one has gone, and
-only then all of them share anew: so a second of this counts for pushes that wait."""
+"""How many heartbeats a reader sends in a session. It learns from the answer to one that another
+reader has gone, and only then the partitions are assigned anew: pushes wait for that, too."""
 
 STATISTICS_MS: Final = 2_000
-"""How often the vendor's clients tell of themselves."""
+"""How often the vendor's clients report their statistics."""
 
 
 class SecurityProtocol(StrEnum):
@@ -57,20 +57,21 @@ class KafkaOptions:
     replication_factor: int = 3
     """Copies of each partition when 'cluster init' makes a topic."""
     insync_replicas_min: int = 2
-    """With a single broker both are 1."""
+    """Copies that must have a record before it counts as sent, when 'cluster init' makes a topic.
+    With a single broker, this and `replication_factor` are 1."""
 
     delivery_ms: int = 10_000
-    """How long an event may take into the log; past it, it is left to the relays."""
+    """How long an event may take to get into the log; after that it is left to the relays."""
     queue_records_max: int = 50_000
-    """How many records may wait for the brokers; beyond it the outbox takes over."""
+    """How many records may wait for the brokers; beyond this, events wait in the outbox."""
 
     batch_records_max: int = 500
     """How many records a reader takes at once."""
     session_ms: int = SESSION_MS_MIN
-    """After this long without a sign of life a reader's partitions go to others: as long, and a
-    second or so, pushes of their chats wait when it was killed."""
+    """After this long without a heartbeat, a reader's partitions go to other readers. If a reader
+    was killed, pushes of their chats wait for this time and about a second more."""
     poll_interval_ms: int = 300_000
-    """The same for a reader that lives and does not read."""
+    """The same timeout for a reader that is alive but does not read."""
 
     def __post_init__(self) -> None:
         check(all(":" in one for one in self.bootstrap_servers), "bootstrap_servers are host:port")
@@ -88,7 +89,7 @@ class KafkaOptions:
         )
 
     def common_settings(self) -> dict[str, str | int | float | bool]:
-        """What every client of the vendor wants to know."""
+        """The settings that every client of the vendor needs."""
         settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": ",".join(self.bootstrap_servers),
             "security.protocol": self.security_protocol.value,
@@ -107,7 +108,7 @@ class KafkaOptions:
         return settings
 
     def reader_settings(self) -> dict[str, str | int | float | bool]:
-        """Where a reader reads from, besides."""
+        """The common settings, and the rack that a reader prefers to read from."""
         rack = {"client.rack": self.client_rack} if self.client_rack else {}
         return self.common_settings() | rack
 
@@ -117,14 +118,14 @@ class KafkaOptions:
             "enable.idempotence": True,
             "acks": "all",
             "compression.type": "lz4",
-            # How long it gathers records before it sends them: a push is late by as much.
+            # How long it gathers records before it sends them: each push is delayed by as much.
             "linger.ms": 5,
             "batch.size": 65_536,
             "delivery.timeout.ms": self.delivery_ms,
             "retry.backoff.ms": 100,
-            # As Java's: clients of all languages agree on the partition of a chat (K-01).
+            # As in Java's client: clients of all languages agree on the partition of a chat (K-01).
             "partitioner": "murmur2_random",
             "queue.buffering.max.messages": self.queue_records_max,
-            # What may wait in this process for the brokers; past it, events are left to the relays.
+            # What may wait in this process for the brokers; beyond it, the relays publish events.
             "queue.buffering.max.kbytes": 65_536,
         }

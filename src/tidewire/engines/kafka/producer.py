@@ -1,8 +1,8 @@
-"""The writing end of the log: an idempotent producer, its thread, and what it reports to the loop.
+"""The writing end of the log: an idempotent producer, its thread, its reports to the event loop.
 
 The vendor's client sends on threads of its own and calls back on the thread that polls it. Reports
-are gathered there and handed to the event loop in one go, however many there are. Nothing here
-waits on the loop: a full queue refuses.
+are gathered there and handed to the event loop together, however many there are. Nothing here
+blocks the event loop: a full queue refuses records.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ from tidewire.wire.event_records import encode_record, record_of
 
 POLL_S: Final = 0.1
 CLOSE_S_MAX: Final = 2.0
-"""Shorter than a process has for its end, also when the brokers are gone."""
+"""Shorter than the time that a process has to stop, also when the brokers are gone."""
 PURGE_S_MAX: Final = 2.0
 WITHDRAW_S: Final = 0.5
-"""How long a text that was deleted may still be on its way: usually the brokers have it by then."""
+"""How long a deleted text may still be on its way: usually the brokers have it by then."""
 CONFIRM_MS: Final = 1_000
 """How old a record is before the brokers are asked whether the readers have dealt with it."""
 TRACE_BYTES: Final = 8
@@ -48,10 +48,10 @@ _logger = logging.getLogger(__name__)
 
 
 class ProducerCounters:
-    """What has happened so far to records: the brokers did not take those that `failed` in time,
-    those that were `refused` found the queue of this process full. `fatal` says how often the
-    client was beyond help and had to be made anew, `withdrawn` how often that was done because a
-    text that waited in it was deleted."""
+    """Counts of records so far: the brokers did not accept those that `failed` in time; the client
+    of this process did not accept those that were `refused`, as a rule because its queue was full.
+    `fatal` counts how often the client could not go on and was replaced, `withdrawn` how often it
+    was replaced because a text that waited in it was deleted."""
 
     sent = acked = failed = refused = fatal = withdrawn = 0
 
@@ -64,7 +64,7 @@ class _Waiting:
     done: PublishDone
     texts: Sequence[Owner] = ()
     event: LoggedEvent | None = None
-    """One of them. None: they are no events."""
+    """The event of the first record; None if the records are no events."""
     since_ms: int = 0
     error: LogUnavailable | None = None
 
@@ -136,8 +136,9 @@ class KafkaEventLog:
             self._withdrawing = self._loop.call_later(WITHDRAW_S, self._take_back)
 
     def _take_back(self) -> None:
-        """The vendor's client takes nothing back but everything. Then nothing goes through it
-        anyway: the relays publish what it held, as it is in the store by then."""
+        """Replace the vendor's client: it cannot take back one record, only all. If a text is still
+        in it, nothing gets through it anyway; the relays publish its records as the store has them
+        by then."""
         self._withdrawing = None
         if self._texts.is_deleted_waiting and not self._is_closed:
             self.counters.withdrawn += 1
@@ -175,7 +176,7 @@ class KafkaEventLog:
             except (BufferError, KafkaException) as error:
                 self.counters.refused += len(records) - index
                 waiting.error = LogUnavailable(_why_refused(error))
-                # Those before it are on their way; the rest is not, and is reported here.
+                # Records before it are on their way; the others are not, and are reported here.
                 waiting.left -= len(records) - index
                 if not waiting.left:
                     self._loop.call_soon(self._end, waiting)
@@ -198,7 +199,7 @@ class KafkaEventLog:
 
     def _await_readers(self, waiting: _Waiting, record: Record) -> None:
         topic, partition, offset = record.topic(), record.partition(), record.offset()
-        # Where it lies is not known if the brokers had it already when it came again.
+        # The offset is not known if a retry found that the brokers had the record already.
         if (
             waiting.event is None
             or topic is None
@@ -212,7 +213,7 @@ class KafkaEventLog:
 
     async def late(self, late_ms: int) -> Behind | None:
         now_ms = self._clock.monotonic_ms()
-        # Long before it is late: brokers that go away take what they know along.
+        # Asked long before a record is late: brokers that have gone away cannot answer.
         places = self._unread.places(now_ms - min(late_ms, CONFIRM_MS))
         if places:
             try:
@@ -227,13 +228,13 @@ class KafkaEventLog:
         waiting.done(waiting.error)
 
     def _renew(self) -> None:
-        """After a fatal error a client takes nothing any more, and one that has given up
-        on the brokers sends nothing."""
+        """After a fatal error a client accepts no records, and a client that has given up on the
+        brokers sends none."""
         self.counters.fatal += 1
         self._replace_client()
 
     def _replace_client(self) -> None:
-        """What the old one holds is reported failed, whatever the brokers may have of it."""
+        """Records in the old client are reported as failed, even if the brokers have them."""
         self._is_fatal = False
         old, self._producer = self._producer, self._made()
         threading.Thread(target=_let_go, args=(old,), name="kafka-renewal", daemon=True).start()
@@ -250,8 +251,8 @@ class KafkaEventLog:
         return counters.sent - counters.acked - counters.failed - counters.refused
 
     async def close(self) -> None:
-        """Take nothing more, and wait a moment for what is on its way. What does not arrive is
-        reported as failed: it is in the outbox."""
+        """Accept nothing more, and wait a moment for the records on their way. Those that do not
+        arrive are reported as failed: they are in the outbox."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -281,7 +282,7 @@ class KafkaEventLog:
             self._loop.call_soon_threadsafe(self._take_reports)
 
     def _failed(self, error: KafkaError) -> None:
-        """The client tells of brokers that it cannot reach, and goes on trying."""
+        """An error that the client reports; it goes on trying unless the error is fatal."""
         if error.fatal():
             self._is_fatal = True
             _logger.error("the event log's producer is made anew: %s", error.name())
@@ -297,7 +298,7 @@ class KafkaEventLog:
 
 
 def _let_go(producer: Producer) -> None:
-    """Have it report what it held; it is gone when nothing refers to it any more."""
+    """Have the client report its records; it is freed when nothing refers to it any more."""
     producer.purge()
     producer.flush(PURGE_S_MAX)
 

@@ -9,8 +9,8 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class Reach:
-    """What one client knows. It tries again by itself; the operator is told once, with the reason
-    of the last try, and when it has succeeded."""
+    """What one client knows of the brokers. The client tries again by itself; the log says once
+    that it fails, with the reason of the last try, and once that it has succeeded."""
 
     def __init__(self, *, meanwhile: str, again: str) -> None:
         self.is_reached = True
@@ -20,7 +20,7 @@ class Reach:
         self._reason = ""
 
     def failed(self, error: KafkaError) -> None:
-        """The client tells of each broker by itself, then that it was the last."""
+        """The client reports each broker that it cannot reach, then that all are down."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._reason = error.str()
         elif self.is_reached:

@@ -1,4 +1,4 @@
-"""The topics: their partitions, how long they keep what, and who is in which (docs/data-model.md).
+"""The topics: their partitions, retention, and which events they hold (docs/data-model.md).
 PURE.
 """
 
@@ -19,14 +19,14 @@ READ: Final = (MESSAGES, MEMBERSHIPS, CHATS)
 """What the fan-out reads."""
 
 GROUP: Final = "fanout-workers"
-"""The readers that share the work, after the prefix of the topics."""
+"""The group of the readers that share the work, without the prefix of the topics."""
 
 DAY_MS: Final = 86_400_000
 GB: Final = 1_000_000_000
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A topic as it has to be. `name` is the one in the brokers."""
+    """A topic as it is required. `name` includes the prefix."""
 
     name: str
     partitions: int
@@ -43,7 +43,7 @@ class FoundTopic(msgspec.Struct, frozen=True):
 
 
 def topic_of(event: LoggedEvent) -> str:
-    """Where an event goes, without the prefix. The key is the chat's id in all of them."""
+    """The topic of an event, without the prefix. The key of its records is always the chat's id."""
     if isinstance(event, MessageAppended):
         return MESSAGES
     return CHATS if isinstance(event, ChatCreated) else MEMBERSHIPS
@@ -74,7 +74,7 @@ def _topic(
 
 
 def differences(topic: Topic, found: FoundTopic | None) -> list[str]:
-    """What is not as needed, in words."""
+    """The differences from what is required, as sentences."""
     if found is None:
         return [f"{topic.name}: there is no such topic"]
     faults = []

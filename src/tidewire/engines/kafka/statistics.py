@@ -1,10 +1,10 @@
-"""What the vendor's client tells of itself: whether it still looks for brokers, and how far behind
-a reader is. PURE.
+"""What the vendor's client reports about itself: whether it still looks for brokers, and how far
+behind a reader is. PURE.
 
-A client forgets a broker that is not in the answer to a question about topics. A broker that stood
-still is left out of the answers that it gives itself, until its controller has heard from it again.
-A client that has so forgotten its last broker should begin anew with those that it was told of
-first, and at times does not (confluentinc/librdkafka#5301): then it does nothing any more.
+A client forgets a broker that is missing in the answer to a metadata request. A broker that was
+stopped for a while is missing in its own answers until its controller has heard from it again. A
+client that has forgotten its last broker in this way should start again from its bootstrap servers,
+and sometimes does not (confluentinc/librdkafka#5301): then it does nothing any more.
 """
 
 from typing import Final
@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 IDLE_S_MAX: Final = 4.0
-"""A client that merely reaches no broker tries again every second or so."""
+"""A client idle for longer has given up: one that reaches no broker retries each second or so."""
 
 _ASKED: Final = ("configured", "learned")
-"""What is "logical" or "internal" is another name for one of these."""
+"""Sources of brokers. One that is "logical" or "internal" is another name for one of these."""
 
 
 class _Broker(msgspec.Struct):
@@ -43,14 +43,14 @@ class Statistics(msgspec.Struct):
 
     @property
     def is_given_up(self) -> bool:
-        """Whether the client is connected to no broker and has long tried none."""
+        """Whether the client is connected to no broker and has not tried one for long."""
         brokers = [one for one in self.brokers.values() if one.source in _ASKED]
         return all(one.state == "INIT" and one.stateage > IDLE_S_MAX * 1e6 for one in brokers)
 
     @property
     def lag(self) -> dict[tuple[str, int], int]:
-        """Records that wait, by topic and partition; partitions of which nothing is known are not
-        in it. Nothing committed yet: the reader starts at the beginning."""
+        """How many records wait, by topic and partition. Partitions of which nothing is known are
+        left out. If nothing is committed yet, the reader starts at the beginning."""
         lag = {}
         for name, topic in self.topics.items():
             for one in topic.partitions.values():

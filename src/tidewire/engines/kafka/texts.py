@@ -1,6 +1,6 @@
 """Which texts are on their way into the log, and which of them were deleted meanwhile. PURE.
 
-A text belongs to a message: its own, and those of its edits.
+A message owns its own text and the texts of its edits.
 """
 
 from typing import Final
@@ -12,8 +12,8 @@ from tidewire.domain.ids import ChatId
 from tidewire.domain.messages import Message
 
 DELETED_MAX: Final = 10_000
-"""Deletions that are remembered, the last ones: a relay reads a text and publishes it a moment
-later, and the deletion may come between."""
+"""How many of the last deletions are remembered: a relay reads a text and publishes it a moment
+later, and the deletion may be committed in between."""
 
 Owner = tuple[ChatId, int]
 """A message: its chat and its sequence."""
@@ -23,9 +23,9 @@ class Texts:
     def __init__(self, *, deleted_max: int = DELETED_MAX) -> None:
         self._deleted_max = deleted_max
         self._deleted: dict[Owner, int] = {}
-        """The deletion of each, those of long ago first."""
+        """The sequence of each message's deletion, the oldest first."""
         self._waiting: dict[Owner, int] = {}
-        """How many of each."""
+        """How many texts of each message are on their way."""
         self._deleted_waiting: set[Owner] = set()
 
     @property
@@ -54,11 +54,11 @@ class Texts:
         return replace(event, message=erased)
 
     def leaves(self, owner: Owner) -> None:
-        """A text is on its way."""
+        """A text of this message is on its way into the log."""
         self._waiting[owner] = self._waiting.get(owner, 0) + 1
 
     def arrived(self, owner: Owner) -> None:
-        """It is in the log, or is not on its way any more."""
+        """A text of this message is in the log, or is not on its way any more."""
         left = self._waiting.pop(owner) - 1
         if left:
             self._waiting[owner] = left
@@ -67,7 +67,7 @@ class Texts:
 
 
 def owner_of(event: LoggedEvent) -> Owner | None:
-    """Whose text an event has; None: it has none."""
+    """The message to which the text of an event belongs; None if the event has no text."""
     if not isinstance(event, MessageAppended) or not event.message.content:
         return None
     message = event.message

@@ -1,6 +1,6 @@
-"""Making the topics of a log, and saying what about them is not as it must be.
+"""Makes the topics of a log, and says how they differ from what is required.
 
-These calls wait: they are for the command line, not for a server.
+These calls block: they are for the command line, not for a server.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-# What this module offers to all, mypy takes for its own affair.
+# mypy takes the public names of this module for private ones.
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from tidewire.domain.errors import LogUnavailable
@@ -34,7 +34,7 @@ def _admin(options: KafkaOptions) -> Iterator[AdminClient]:
     except KafkaException as error:
         fault: KafkaError = error.args[0]
         if fault.code() in _UNREACHED:
-            # Why is told beside it.
+            # The error does not say why; the errors passed to `error_cb` do.
             admin.poll(0)
             reasons = [one for one in told if one.code() != KafkaError._ALL_BROKERS_DOWN]
             fault = reasons[-1] if reasons else fault
@@ -42,7 +42,7 @@ def _admin(options: KafkaOptions) -> Iterator[AdminClient]:
 
 
 def create_topics(options: KafkaOptions) -> list[str]:
-    """Make what is missing; what was made. What is there stays as it is. Raises LogUnavailable."""
+    """Make the missing topics; returns their names. Others stay as is. Raises LogUnavailable."""
     with _admin(options) as admin:
         there = admin.list_topics(timeout=ANSWER_S_MAX).topics
         missing = [topic for topic in topics(options) if topic.name not in there]
@@ -57,7 +57,7 @@ def create_topics(options: KafkaOptions) -> list[str]:
 
 
 def delete_topics(options: KafkaOptions) -> None:
-    """Take away topics that were made for a while. Raises LogUnavailable."""
+    """Delete topics that were made for temporary use. Raises LogUnavailable."""
     with _admin(options) as admin:
         gone = admin.delete_topics(
             [topic.name for topic in topics(options)],
@@ -69,7 +69,7 @@ def delete_topics(options: KafkaOptions) -> None:
 
 
 def check_topics(options: KafkaOptions) -> list[str]:
-    """What differs from what is needed, in words. Raises LogUnavailable."""
+    """The differences from what is required, as sentences. Raises LogUnavailable."""
     with _admin(options) as admin:
         return [
             fault for topic in topics(options) for fault in differences(topic, _found(admin, topic))
@@ -86,7 +86,7 @@ def _new(topic: Topic) -> NewTopic:
 
 
 def _is_made(future: "Future[None]") -> bool:
-    """False if another process was faster."""
+    """False if another process has made the topic first."""
     try:
         future.result()
     except KafkaException as error:

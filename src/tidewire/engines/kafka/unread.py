@@ -1,7 +1,7 @@
 """Which records of this process the readers of the log have not dealt with yet. PURE.
 
-The brokers say where each record lies, and up to where the readers have dealt with each partition:
-whatever lies before that has been pushed.
+The brokers say where each record lies, and up to which offset the readers have dealt with each
+partition: every record before that offset has been pushed.
 """
 
 from collections import deque
@@ -25,13 +25,13 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 class Unread:
-    """Bounded: past it only partitions are known, and not which chats wait in them."""
+    """Bounded: beyond `records_max` only the partitions are known, not the chats that wait."""
 
     def __init__(self, *, records_max: int = RECORDS_MAX) -> None:
         self._records_max = records_max
         self._count = 0
         self._records: dict[Place, deque[_Record]] = {}
-        # Records that found no room: the last of a partition, and since when the first waits.
+        # Records beyond the bound, by partition: the last offset, and since when the first waits.
         self._beyond: dict[Place, tuple[int, int]] = {}
 
     def __len__(self) -> int:
@@ -40,7 +40,7 @@ class Unread:
     def logged(
         self, place: Place, offset: int, chat_id: ChatId, former: Former, since_ms: int
     ) -> None:
-        """A record lies here now; it is on its way to the readers since then."""
+        """A record is in the log at this place; it has waited for the readers since `since_ms`."""
         if self._count >= self._records_max:
             last, first_ms = self._beyond.get(place, (offset, since_ms))
             self._beyond[place] = max(last, offset), first_ms
@@ -61,13 +61,13 @@ class Unread:
                 del self._beyond[place]
 
     def places(self, before_ms: int) -> list[Place]:
-        """Where something waits since then or longer."""
+        """The partitions where a record has waited since `before_ms` or longer."""
         late = [place for place, records in self._records.items() if _is_late(records, before_ms)]
         beyond = [place for place, (_, first_ms) in self._beyond.items() if first_ms <= before_ms]
         return list(dict.fromkeys([*late, *beyond]))
 
     def since(self, before_ms: int) -> Behind | None:
-        """The chats of records that wait since then or longer; None: it may be any chat."""
+        """The chats of records that have waited since `before_ms` or longer; None: may be any."""
         if any(first_ms <= before_ms for _, first_ms in self._beyond.values()):
             return None
         return gathered(
@@ -79,5 +79,5 @@ class Unread:
 
 
 def _is_late(records: deque[_Record], before_ms: int) -> bool:
-    """Told by the first one: those behind it were put here later, but for a moment."""
+    """Judged by the first record: those behind it came later, or at most a moment earlier."""
     return bool(records) and records[0].since_ms <= before_ms
