@@ -1,4 +1,4 @@
-"""Leases of hot chats, and the way between gateways: keys with an expiry, and their streams."""
+"""Leases of hot chats, as keys with an expiry, and what gateways hand over, by their streams."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ class RedisBetween:
             [count] = await self._link.run(
                 "append",
                 keys.appending(gateway_id, self._gateway_id),
-                # It has no number: a gateway that gets it twice knows it by the number inside.
+                # No batch number: a gateway detects what it gets twice by the number in the body.
                 *appending_words(keys, 0, self._options),
                 1,
                 *(Kind.FORWARD.value, "", "", body, ""),

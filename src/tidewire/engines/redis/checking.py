@@ -6,18 +6,18 @@ from tidewire.engines.redis.link import ALONE, Link, RedisLost
 from tidewire.engines.redis.options import RedisOptions
 
 VERSION_MIN: Final = (6, 2)
-"""XTRIM by id came with it."""
+"""The first version with XTRIM by id."""
 ALL_KEYS: Final = "allkeys-"
 
 
 async def check_redis(options: RedisOptions) -> list[str]:
-    """What is wrong, a sentence each; empty if all is well. Changes nothing."""
+    """The problems, one sentence each; empty if there are none. Changes nothing."""
     if options.url is None:
         return ["redis.url is not set"]
     try:
         link = Link(options)
     except ValueError:
-        # What is wrong with it is not said: it may hold a password.
+        # The reason is not shown: the URL may contain a password.
         return ["redis.url is no address of a Redis: redis://host:port/0 is one"]
     try:
         described = await link.describe()
@@ -37,7 +37,7 @@ async def check_redis(options: RedisOptions) -> list[str]:
 
 
 def problems(told: dict[str, Any]) -> list[str]:
-    """What is wrong with a Redis that says this about itself."""
+    """The problems of a Redis that says this about itself (INFO)."""
     found = []
     version = str(told.get("redis_version", "0"))
     if tuple(int(part) for part in version.split(".")[:2]) < VERSION_MIN:

@@ -1,5 +1,5 @@
-"""Which entries go to which gateway, from what is to be told and where users are; and what an entry
-says that has come. PURE."""
+"""Decides which entries go to which gateway, from what is to be told and where users are connected;
+reads the entries that have come. PURE."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ from tidewire.engines.redis.options import RedisOptions
 from tidewire.engines.redis.push_queue import Kind, Parcel
 
 FIELDS: Final = 5
-"""Words of an entry, as the script takes them."""
+"""How many words an entry has, as the script takes them."""
 
 _OF_TEXT: Final = frozenset({Kind.RESYNC, Kind.REVOKE, Kind.DUPLICATE, Kind.FORGET_ROSTER})
 
@@ -27,12 +27,12 @@ class Received(NamedTuple):
     except_connection: ConnectionId | None
     body: bytes
     text: str
-    """The body, if it is one of ids or a reason."""
+    """The body as text, if it holds ids or a reason."""
     news: bytes
 
 
 def received(fields: Mapping[bytes, bytes]) -> Received | None:
-    """None: it cannot be read."""
+    """None if the entry cannot be read."""
     try:
         kind, body = fields[b"k"].decode(), fields[b"f"]
         return Received(
@@ -49,7 +49,7 @@ def received(fields: Mapping[bytes, bytes]) -> Received | None:
 
 
 def appending_words(keys: Keys, number: int, options: RedisOptions) -> list[bytes | str | int]:
-    """What the script is told before the entries; `number` of the batch, or 0."""
+    """The arguments of the script before the entries; `number` is the batch's, or 0."""
     is_named = 0 if keys.is_tagged else 1
     return [number, options.stream_entries_max, options.life_ms, is_named]
 
@@ -61,9 +61,9 @@ def entries_by_gateway(
     *,
     own_id: str,
 ) -> dict[str, Words]:
-    """`homes` are the gateways at which users are connected; None where that could not be found
-    out: then every gateway is told, and those without the user do nothing. News are for others
-    than the one that tells them."""
+    """`homes` are the gateways at which each user is connected, or None if that is not known: then
+    every gateway gets the entry, and those without the user do nothing. News go only to gateways
+    other than `own_id`, which sends them."""
     found: dict[str, Words] = {}
     for kind, user_ids, body, except_connection, news in parcels:
         users_by_gateway: dict[str, list[UserId]] = {}

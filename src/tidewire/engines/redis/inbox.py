@@ -1,9 +1,9 @@
 """A gateway's own end of the cluster: makes its routes known, and takes what is pushed to it.
 
-Lossless or told: whatever may have been lost on the way, in Redis or here, ends in `resync` for
-those concerned. What cannot be told apart (a stream with a hole, another incarnation, a Redis that
-did not answer) concerns all clients here: the gateway then begins a new incarnation, asserts all
-its routes, and tells them all.
+Lossless or told: if anything may have been lost on the way, in Redis or here, the connections that
+may have missed it get `resync`. If it is not known which (a stream with a hole, another
+incarnation, a Redis that did not answer), these are all clients here: the gateway begins a new
+incarnation, asserts all its routes, and then tells all clients.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from tidewire.ports.runtime import Clock, Tasks
 from tidewire.wire.chat_news import decode_news
 
 READ_ENTRIES_MAX: Final = 500
-"""How many entries are taken before the loop gets its turn."""
+"""How many entries are taken before the event loop gets its turn."""
 BLOCK_MS_MAX: Final = 500
-"""How long a read waits for something to come: so long a new incarnation may go unread, and that
-must not look as if entries did not come."""
+"""How long a read waits for a first entry. A new incarnation may go unread for this long, and that
+must not look as if its entries did not come."""
 READ_PATIENCE_MS: Final = 2_000
-"""How much later than that its answer may come, besides what any call may take."""
+"""How much later than that the answer may come, in addition to the timeout of any call."""
 SECOND_LOOK_MS: Final = 250
-"""What is late is looked at twice: a loop that stood still wakes up with everything late."""
+"""Late entries are checked again after this: when the event loop has stalled, all seem late."""
 _START: Final = b"0-0"
 _TYPE: Final = b'"type":"'
 
@@ -42,9 +42,9 @@ _logger = logging.getLogger(__name__)
 
 
 class InboxCounters:
-    """What has happened so far: `losses` says how often all clients here had to sync again,
-    `routes_missing` how many connections because their route was gone or not sure, `failures` how
-    many calls Redis did not answer."""
+    """Counts so far: `losses` says how often all clients here had to sync again, `routes_missing`
+    how many connections had to because their route was gone or not sure, `failures` how many calls
+    Redis did not answer."""
 
     entries = losses = routes_missing = failures = 0
 
@@ -57,7 +57,7 @@ class Inbox:
     _: KW_ONLY
     local: LocalRouter
     gateway_id: str
-    """New at each start, without spaces or signs."""
+    """New at each start; only letters, digits and underscores."""
     random_hex: Callable[[int], str]
     """`secrets.token_hex`."""
     clock: Clock
@@ -68,10 +68,10 @@ class Inbox:
     on_forward: Callable[[bytes], None]
     """Another gateway tells something about sends (`ports.forwarding`)."""
     on_unrouted: Callable[[Sequence[UserId]], None]
-    """What concerns these users may have gone past this gateway for a moment."""
+    """Pushes and news for these users may have missed this gateway for a moment."""
     on_lost: Callable[[], None]
-    """Is called when entries may have been lost: revocations and changed rosters among them, so
-    sessions are to be checked again and rosters forgotten."""
+    """Called when entries may have been lost. They may include revocations and changed rosters, so
+    sessions must be checked again and rosters forgotten."""
 
     def __post_init__(self) -> None:
         assert self.gateway_id.replace("_", "").isalnum()
@@ -85,7 +85,7 @@ class Inbox:
         self._incarnation = ""
         self._drained = _START
         self._next_assert_at_ms = 0
-        # Why all clients have to be told; None while all is well.
+        # Why all clients have to sync again; None while nothing is lost.
         self._loss: str | None = "start"
         self._losses_noted = 0
         self._is_closing = False
@@ -104,7 +104,7 @@ class Inbox:
 
     @property
     def is_lost(self) -> bool:
-        """Redis does not answer, or has only just begun to."""
+        """Redis does not answer, or the gateway has not recovered from a loss yet."""
         return self._loss is not None
 
     async def start(self) -> None:
@@ -122,7 +122,7 @@ class Inbox:
         self.tasks.start_service("redis-inbox", self._take_entries())
 
     async def stop(self) -> None:
-        """Nothing is pushed to this gateway any more. Call it when its connections have gone."""
+        """Leave the cluster, and stop taking pushes. Call it when its connections have gone."""
         self._is_closing = True
         self._wake.set()
         self._recovered.set()
@@ -164,7 +164,7 @@ class Inbox:
         if interrupted:
             self.on_unrouted(interrupted)
 
-    # Routes: one call at a time, so that what comes later is done later.
+    # Routes: one call at a time, so that calls take effect in their order.
 
     async def _keep_routes(self) -> None:
         try:
@@ -179,7 +179,7 @@ class Inbox:
                 except RedisLost as error:
                     self.counters.failures += 1
                     self._note_loss(str(error))
-                    # New connections go on without: they are told with all others.
+                    # New connections go on without a route: they sync again with all others.
                     self._give_up_registrations()
                     await asyncio.sleep(self.options.retry_ms / 1000)
                 else:
@@ -188,7 +188,7 @@ class Inbox:
             self._end_one()
 
     async def _rest(self) -> None:
-        """Until there is something to do."""
+        """Wait until there is something to do."""
         if self._loss is not None or self._book.has_wishes:
             return
         due_at_ms = self._next_assert_at_ms
@@ -203,12 +203,12 @@ class Inbox:
         self._wake.clear()
 
     async def _recover(self) -> None:
-        """Begin anew, with all routes known, and then tell all clients. Raises RedisLost."""
+        """Begin a new incarnation, assert all routes, then tell all clients. Raises RedisLost."""
         loss, noted = self._loss, self._losses_noted
         await self._open()
         await self._assert_all(is_telling=False)
         if self._losses_noted != noted:
-            # Something else was lost meanwhile: once more.
+            # Something else was lost meanwhile: the caller recovers once more.
             return
         self._loss = None
         self._recovered.set()
@@ -222,7 +222,7 @@ class Inbox:
         self._drained = _START
         self._ledger.begin()
         life_ms, keys = self.options.life_ms, await self._link.keys()
-        # The one before as well, also if its making was not answered: it may be there.
+        # The stream before it as well: it may exist even if making it was not answered.
         names = [*self._own_keys(keys), keys.stream(self.gateway_id, before)]
         await self._link.run("open", names, self._incarnation, life_ms)
         await self._list(life_ms=life_ms)
@@ -232,8 +232,9 @@ class Inbox:
         return [keys.gateway(own_id), keys.stream(own_id, self._incarnation)]
 
     async def _list(self, *, life_ms: int) -> bool:
-        """Put this gateway on the lists of gateways, or take it off; was it on enough of them for
-        everybody to have known of it? Raises RedisLost if too few can be reached."""
+        """Put this gateway on the lists of gateways, or take it off (`life_ms` 0). Answers if it
+        was on enough of them for every process to know of it. Raises RedisLost if too few lists can
+        be reached."""
         keys = await self._link.keys()
         words: list[Argument] = [self.gateway_id, life_ms]
         answers = await self._link.run_each("list", [Call([key], words) for key in keys.lists()])
@@ -252,15 +253,15 @@ class Inbox:
                     Call(_routes_of(keys, group), [one.connection_id for one in group])
                     for group in keys.groups(forgotten, _tag_of)
                 ]
-                # Those that a server did not forget expire by themselves.
+                # Routes that a server did not delete expire by themselves.
                 await self._link.run_each("unregister", calls)
             routes = book.take_to_register(options.assert_chunk)
             if routes:
                 await self._register(routes)
 
     async def _put(self, name: str, routes: list[Route]) -> list[tuple[Sequence[Route], Any]]:
-        """Tell of routes by a script: what it answers to each group, or RedisLost in its place.
-        Raises RedisLost if nobody answers."""
+        """Send routes to a script; its answer for each group, or RedisLost in its place. Raises
+        RedisLost as `Link.run_each` does."""
         keys = await self._link.keys()
         groups = keys.groups(routes, _tag_of)
         calls = [
@@ -280,7 +281,7 @@ class Inbox:
     async def _register(self, routes: list[Route]) -> None:
         try:
             answers = await self._put("register", routes)
-            # Known only if the gateway is: nothing is pushed to one whose keys are gone.
+            # Nothing is pushed to a gateway whose keys are gone, even if its routes are known.
             is_own, _ = await self._live()
         except RedisLost:
             self._not_registered(routes)
@@ -295,7 +296,7 @@ class Inbox:
             for route, (elsewhere, *same_device) in zip(group, answer, strict=True):
                 names = [gateway_named(one) for one in same_device[::2]]
                 duplicates += [
-                    # Without the name no gateway can be told to close it: it stays open.
+                    # If the name is damaged, no gateway can be told to close it: it stays open.
                     (name, connection)
                     for name, connection in zip(names, same_device[1::2], strict=True)
                     if name is not None
@@ -311,7 +312,7 @@ class Inbox:
             self._answer(route, 0)
 
     async def _close_duplicates(self, connections: Sequence[tuple[str, bytes]]) -> None:
-        """Have other gateways close these; one that cannot be told keeps its connection open."""
+        """Have other gateways close these; a gateway that cannot be reached keeps it open."""
         keys = await self._link.keys()
         head = [*appending_words(keys, 0, self.options), 1]
         calls = []
@@ -322,7 +323,7 @@ class Inbox:
             await self._link.run_each("append", calls)
 
     async def _live(self) -> tuple[bool, int]:
-        """Say that this gateway lives; is what it made still there, and its counter."""
+        """Renew the gateway's own keys; answers whether they still exist, and its counter."""
         drained = b"" if self._drained == _START else self._drained
         names = self._own_keys(await self._link.keys())
         is_own, counter = await self._link.run(
@@ -331,8 +332,8 @@ class Inbox:
         return bool(is_own), counter
 
     async def _assert_all(self, *, is_telling: bool) -> None:
-        """Say that this gateway lives, and which routes there are. Those that were missed are told,
-        unless all will be."""
+        """Renew the gateway's own keys, and assert all its routes. Connections whose routes were
+        missing sync again, unless all clients are about to (`is_telling` is False)."""
         options = self.options
         asked_at = self._ledger.number
         is_own, counter = await self._live()
@@ -343,7 +344,7 @@ class Inbox:
         if not self._ledger.counted(counter, asked_at=asked_at, now_ms=now_ms):
             self._note_loss("the counter went back")
             return
-        # Those of a tag together: there each tag of a chunk is a call.
+        # In a Redis Cluster in the order of tags: each tag of a chunk is a call of its own.
         order = route_tag if (await self._link.keys()).is_tagged else None
         for chunk in self._book.chunks(options.assert_chunk, order):
             routes = self._book.still_known(chunk)
@@ -357,7 +358,7 @@ class Inbox:
         told: list[ConnectionId] = []
         for group, missing in await self._put("assert", routes):
             if isinstance(missing, RedisLost):
-                # A server of several: pushes may go past them until it is back.
+                # One server of several: pushes may miss these routes until it is back.
                 self.counters.failures += 1
                 self._book.not_asserted(group)
                 continue
@@ -367,7 +368,7 @@ class Inbox:
         if is_telling and told:
             is_own, _ = await self._live()
             if not is_own:
-                # All was lost, while this was under way: all are told.
+                # Everything was lost during the call: all clients sync again.
                 self._note_loss("the gateway's own keys were gone")
                 return
             self.counters.routes_missing += len(told)
@@ -401,7 +402,7 @@ class Inbox:
         self._answers.clear()
 
     def _note_loss(self, why: str) -> None:
-        """All clients have to be told; `_keep_routes` sees to it."""
+        """Note that all clients have to sync again; `_keep_routes` recovers and tells them."""
         self._loss = why
         self._losses_noted += 1
         self._recovered.clear()
@@ -426,7 +427,7 @@ class Inbox:
                     )
                 except RedisLost as error:
                     self.counters.failures += 1
-                    # While it is being recovered there is a new incarnation already.
+                    # If the incarnation is a new one, the recovery is already under way.
                     if incarnation == self._incarnation:
                         self._note_loss(str(error))
                     await asyncio.sleep(self.options.retry_ms / 1000)
@@ -469,7 +470,7 @@ class Inbox:
             case Kind.FORWARD:
                 self.on_forward(body)
             case unknown:
-                # A newer server's, during an upgrade: it is not known what it was about.
+                # From a newer server, during an upgrade: its meaning is not known here.
                 self._note_loss(f"an entry of kind {unknown[:20]!r}")
 
     def _hear(self, body: bytes) -> None:
@@ -496,13 +497,13 @@ def _routes_of(keys: Keys, group: Sequence[Route]) -> list[str]:
 
 
 def _frame_type(framed: bytes) -> str:
-    """The type of a frame that a server encoded: it is the first thing in it."""
+    """The type of a frame that a server encoded: the first field in it."""
     name, has_end, _ = framed.partition(_TYPE)[2].partition(b'"')
     return name.decode(errors="replace") if has_end else "unknown"
 
 
 def _reason(text: str) -> ResyncReason:
-    """A newer server may have one that is not known here: it changes nothing."""
+    """A newer server may send a reason not known here: clients sync again all the same."""
     return ResyncReason(text) if text in set(ResyncReason) else ResyncReason.PUSHES_LOST
 
 

@@ -1,9 +1,9 @@
 """The names of keys in Redis, and which of them one call may touch. PURE.
 
-Redis Cluster spreads keys by what stands between braces, the tag, and runs a script only on keys of
-one tag's slot. What belongs together has one tag: a gateway's own keys its id. Users share a few
-hundred: a tag of each one's own would make a call of each route that is asserted. On a single Redis
-there are no tags: the names are those of version 0.1, whose processes are there during an upgrade.
+Redis Cluster places a key by the text between braces, the tag, and runs a script only on keys of
+one tag's slot. Keys that are used together have one tag: a gateway's own keys have its id. Users
+share a few hundred tags: with a tag for each user, each asserted route would be a call of its own.
+A single Redis has no tags: its names are those of 0.1, whose processes still run in an upgrade.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from tidewire.domain.ids import ChatId, UserId, is_safe_token
 ROUTE_TAGS: Final = 512
 LIMIT_TAGS: Final = 16
 LIST_TAGS: Final = ("list0", "list1", "list3")
-"""In the first, second and third part of the slots: as a rule on three servers."""
+"""Their slots are in the first, second and third part of all: as a rule on three servers."""
 
 Item = TypeVar("Item")
 
@@ -33,13 +33,14 @@ class Keys(NamedTuple):
         return f"{self.prefix}gateway:{self._tag(gateway_id)}"
 
     def stream(self, gateway_id: str, incarnation: str) -> str:
-        """In a cluster one for all incarnations: who appends knows none, and has to name it."""
+        """In a cluster one key for all incarnations: the caller that appends must name the key,
+        and knows no incarnation."""
         name = f"{self.prefix}stream:{self._tag(gateway_id)}"
         return name if self.is_tagged else f"{name}:{incarnation}"
 
     def appending(self, gateway_id: str, router_id: str) -> tuple[str, str, str]:
-        """What `append` is given for a gateway; to the stream it adds the incarnation itself where
-        that is part of the name."""
+        """The keys that `append` gets for a gateway. The script itself adds the incarnation to the
+        stream's name if it is part of the name."""
         tag = self._tag(gateway_id)
         return (
             f"{self.prefix}gateway:{tag}",
@@ -48,15 +49,15 @@ class Keys(NamedTuple):
         )
 
     def lists(self) -> list[str]:
-        """In a cluster the same list of gateways three times: one of them may be lost."""
+        """In a cluster three copies of the list of gateways, because one may be lost."""
         if self.is_tagged:
             return [f"{self.prefix}gateways:{{{tag}}}" for tag in LIST_TAGS]
         return [f"{self.prefix}gateways"]
 
     @property
     def lists_min(self) -> int:
-        """A gateway is on so many of them, and who asks for all gateways asks so many: more than
-        half, so that one is among both."""
+        """How many lists a gateway has to be on, and how many have to answer a request for all
+        gateways: more than half, so that both have a list in common."""
         return 2 if self.is_tagged else 1
 
     def lease(self, chat_id: ChatId) -> str:
@@ -68,7 +69,7 @@ class Keys(NamedTuple):
         return f"{self.prefix}limit:{name}"
 
     def groups(self, items: Sequence[Item], tag_of: Callable[[Item], int]) -> list[Sequence[Item]]:
-        """Those of which each is one call: on a single Redis all together."""
+        """Items in groups of one call each: by tag; on a single Redis all together."""
         if not self.is_tagged:
             return [items]
         found: dict[int, list[Item]] = {}
@@ -89,6 +90,6 @@ def limit_tag(name: str) -> int:
 
 
 def gateway_named(told: bytes) -> str | None:
-    """The id of a gateway as Redis told it; None: it is none, a byte of it is damaged."""
+    """The id of a gateway as Redis returned it; None if it is damaged, and so no id."""
     name = told.decode("ascii", "replace")
     return name if is_safe_token(name) else None

@@ -1,18 +1,18 @@
-"""What a gateway knows of its own stream: which entry comes next, and what is late. PURE.
+"""What a gateway knows of its own stream: which entry comes next, and which are late. PURE.
 
-Every entry carries its number, and the counter says how many there are. A step other than +1, a
-counter that went back, or entries that are there by the counter and do not come: each means that
-something was lost, whatever it was, and all clients connected here have to sync again.
+Every entry carries its number, and the stream's counter says how many entries there are. A number
+that is not the next one, a counter that went back, or counted entries that do not come: each means
+that something unknown was lost, and all clients connected here have to sync again.
 """
 
 
 class Ledger:
-    """One gateway's, for one incarnation at a time. Time only goes forward."""
+    """The ledger of one gateway, for one incarnation at a time. `now_ms` never goes back."""
 
     def __init__(self, *, drain_ms: int) -> None:
         self._drain_ms = drain_ms
         self.number = 0
-        """Of the last entry that was drained."""
+        """The number of the last entry that was drained."""
         self._awaited = 0
         self._due_at_ms: int | None = None
 
@@ -32,21 +32,21 @@ class Ledger:
         return True
 
     def counted(self, counter: int, *, asked_at: int, now_ms: int) -> bool:
-        """There were so many entries; False if there had been more before. `asked_at` is the number
-        of the last entry when it was asked: more may have come since."""
+        """Take the stream's counter; False if it went back. `asked_at` is the number of the last
+        entry when the counter was requested: more may have come since."""
         if counter < asked_at:
             return False
         if counter > self.number and self._due_at_ms is None:
-            # One deadline at a time: what came later is looked at with the next assertion.
+            # One deadline at a time: the next assertion checks the entries that came later.
             self._awaited = counter
             self._due_at_ms = now_ms + self._drain_ms
         return True
 
     @property
     def due_at_ms(self) -> int | None:
-        """When what is awaited is late; None if nothing is awaited."""
+        """When the awaited entries are late; None if none are awaited."""
         return self._due_at_ms
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Has an entry not come that was there long ago?"""
+        """Whether an entry that was counted has not come in time."""
         return self._due_at_ms is not None and now_ms >= self._due_at_ms

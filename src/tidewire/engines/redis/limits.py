@@ -1,7 +1,7 @@
-"""Exchanges with Redis what the processes of a cluster have used of their limits.
+"""Exchanges through Redis how much of their rate limits the processes of a cluster have used.
 
-Nothing waits for it: limits are decided at once from what was last heard. Without Redis every
-process holds its own limits, and nothing more.
+Nothing waits for it: limits are decided at once from what is known so far. Without Redis each
+process only enforces its own limits.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 
 
 class LimitExchange(LinkedTask):
-    """One for a process, for all its limits."""
+    """One per process, for all its limits."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class LimitExchange(LinkedTask):
         await self._wait_for_end()
 
     async def exchange(self) -> None:
-        """Tell what was used here, and hear what all have used. Raises RedisLost; what was to be
-        told is then forgotten, as if Redis had lost it."""
+        """Report what was used here, and learn what all processes have used. Raises RedisLost; what
+        was to be reported is then forgotten, as if Redis had lost it."""
         keys = await self._link.keys()
         lost: RedisLost | None = None
         for name, view in self._views.items():
@@ -93,5 +93,5 @@ class LimitExchange(LinkedTask):
 
 
 def _name_of(limit: str, key: str) -> str:
-    """Addresses and names of people stay out of Redis; it is only compared."""
+    """Hashed, so that addresses and names of people stay out of Redis; it only compares names."""
     return f"{limit}:{blake2b(key.encode(), digest_size=12).hexdigest()}"

@@ -1,7 +1,7 @@
-"""The way to Redis: scripts and streams, with one error for everything that can go wrong.
+"""Calls to Redis: scripts and streams, with one error for everything that can go wrong.
 
-A Redis says itself whether it is one of a Redis Cluster. There a call goes to the server that has
-its keys, and what concerns several servers may fail in part.
+A Redis says itself whether it is part of a Redis Cluster. There a call goes to the server that has
+its keys, and calls to several servers may fail in part.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ from tidewire.engines.redis.options import RedisOptions
 from tidewire.ports.runtime import Tasks
 
 RENEW_S: Final = 1.0
-"""How far apart a cluster is asked which server has what, while one does not answer."""
+"""While a server does not answer, a cluster is asked at most this often which server has what."""
 
 ALONE: Final = "Redis"
-"""The name of one that is no server of a Redis Cluster."""
+"""The name of a Redis that is not part of a Redis Cluster."""
 
 Argument = bytes | str | int
 
 
 class RedisLost(Exception):
-    """Redis did not answer, or not as it should. Whether it did what it was told is not known."""
+    """Redis did not answer, or not as it should. It may have done what it was asked, or not."""
 
 
 class Script(NamedTuple):
@@ -50,7 +50,7 @@ class Script(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What a script is to do: in a cluster with keys of one tag."""
+    """The keys and arguments of one run of a script; in a cluster the keys have one tag."""
 
     keys: Sequence[str]
     arguments: Sequence[Argument] = ()
@@ -65,12 +65,12 @@ class Entry(NamedTuple):
 
 @cache
 def script(name: str) -> Script:
-    """A script of the package by its file's name, with what all share before it."""
+    """A script of the package by its file's name, after the code that all scripts share."""
     folder = files("tidewire.engines.redis").joinpath("scripts")
     source = "\n".join(
         folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in ("common", name)
     )
-    # Redis calls scripts by this hash; it protects nothing.
+    # Redis identifies scripts by this hash; it protects nothing.
     return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -92,11 +92,11 @@ def _asking(what: str) -> Iterator[None]:
 
 
 class Link:
-    """Makes connections as they are needed. Nothing is tried twice: the callers know better."""
+    """Opens connections as they are needed. Retries nothing: the callers know better when to."""
 
     def __init__(self, options: RedisOptions, *, block_ms: int = 0) -> None:
-        """`block_ms` is how much longer than a call a read may wait for something to come. Raises
-        ValueError if the URL is none of a Redis."""
+        """`block_ms` is how much longer than other calls a read may take, to wait for an entry.
+        Raises ValueError if the URL is no address of a Redis."""
         self._url = (options.url or Secret("")).reveal()
         self._settings: dict[str, Any] = {
             "socket_timeout": (options.timeout_ms + block_ms) / 1000,
@@ -111,17 +111,17 @@ class Link:
         self._renewed_s = 0.0
 
     async def keys(self) -> Keys:
-        """The names of keys here. Raises RedisLost if it is not known yet what this Redis is."""
+        """The names of keys here. Raises RedisLost if not known yet whether it is a cluster."""
         if self._keys is None:
             with _asking("info"):
                 try:
                     told: dict[str, Any] = await self._client.info("cluster")
                 except ResponseError:
-                    # A user who may not ask.
+                    # The user may not ask: it is taken for a single Redis.
                     told = {}
             is_cluster = bool(told.get("cluster_enabled"))
             if is_cluster:
-                # Where part of the servers is gone the others are asked all the same.
+                # If some of the servers are gone, the others are asked all the same.
                 self._cluster = RedisCluster.from_url(
                     self._url, require_full_coverage=False, **self._settings
                 )
@@ -136,8 +136,9 @@ class Link:
         return answer
 
     async def run_each(self, name: str, calls: Sequence[Call]) -> list[Any]:
-        """What a script returns for each call, or RedisLost in its place. They are done one after
-        the other by a server, at the same time by several. Raises RedisLost if none answers."""
+        """What a script returns for each call, or RedisLost in its place. A server runs its calls
+        one after the other, several servers at the same time. Raises RedisLost if a single Redis
+        does not answer, or no server of a cluster says which server has what."""
         if not (await self.keys()).is_tagged:
             with _asking(name):
                 return await _run_at(partial(_send, self._client), name, calls)
@@ -171,8 +172,8 @@ class Link:
     async def read(
         self, stream: str, *, after: bytes, count: int, block_ms: int
     ) -> Sequence[Entry]:
-        """The entries of a stream after one, at most so many; waits for the first. Raises
-        RedisLost."""
+        """At most `count` entries of a stream after the entry `after`; waits `block_ms` for the
+        first. Raises RedisLost."""
         command = ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", stream, after)
         answer: Any
         if not (await self.keys()).is_tagged:
@@ -183,7 +184,7 @@ class Link:
             cluster = await self._known_cluster("xread")
             try:
                 with _asking("xread"):
-                    # Which server it is, the client would have to ask one for each time.
+                    # Without a node, the client would each time ask a server for the right one.
                     node = cluster.get_node_from_key(stream)
                     answer = await cluster.execute_command(*command, target_nodes=node)
             except RedisLost:
@@ -195,8 +196,8 @@ class Link:
         return [Entry(entry_id, fields) for entry_id, fields in entries]
 
     async def describe(self) -> dict[str, "dict[str, Any] | RedisLost"]:
-        """What each server says about itself (INFO), by its address; of a Redis Cluster those that
-        have keys. Raises RedisLost if none answers."""
+        """What each server says about itself (INFO), by its address; in a Redis Cluster only the
+        servers that have keys. Raises RedisLost if none answers."""
         if not (await self.keys()).is_tagged:
             with _asking("info"):
                 return {ALONE: await self._client.info()}
@@ -221,7 +222,7 @@ class Link:
         return self._cluster
 
     async def _renew(self) -> None:
-        """Ask which server has what before the next call: another may have taken over."""
+        """Have the next call ask first which server has what: another may have taken over."""
         assert self._cluster is not None
         now_s = time.monotonic()
         if now_s - self._renewed_s >= RENEW_S:
@@ -232,23 +233,23 @@ class Link:
     async def _disconnect(cluster: RedisCluster) -> None:
         with suppress(*FAULTS):
             await cluster.aclose()
-            # It does nothing when the client itself has found that it must ask again.
+            # The first call does nothing if the client itself has found that it must ask again.
             await cluster.nodes_manager.aclose()
             await cluster.nodes_manager.aclose("startup_nodes")
 
 
 Command = tuple[Argument, ...]
 Sending = Callable[[Sequence[Command]], Awaitable[list[Any]]]
-"""Sends commands together; what is wrong with one is in the place of its answer."""
+"""Sends commands together; the error of a command is in the place of its answer."""
 
 
 async def _run_at(send: Sending, name: str, calls: Sequence[Call]) -> list[Any]:
-    """At one server. Raises what the vendor raises."""
+    """Run calls at one server. Raises the errors of the vendor's client."""
     known = script(name)
     answers = await send([_command("EVALSHA", known.sha, call) for call in calls])
     unknown = [index for index, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
     if unknown:
-        # It was started or emptied since; it keeps the script when it has seen it.
+        # The server was restarted or flushed since; after this it has the script in its cache.
         again = await send([_command("EVAL", known.source, calls[one]) for one in unknown])
         for index, answer in zip(unknown, again, strict=True):
             answers[index] = answer
@@ -264,7 +265,7 @@ async def _send(client: Any, commands: Sequence[Command]) -> list[Any]:
         try:
             return [await client.execute_command(*commands[0])]
         except ResponseError as error:
-            # It has answered.
+            # This is an answer, too.
             return [error]
     pipe = client.pipeline(transaction=False)
     for command in commands:
@@ -276,12 +277,12 @@ async def _send(client: Any, commands: Sequence[Command]) -> list[Any]:
 async def _send_to_node(
     cluster: RedisCluster, node: ClusterNode, commands: Sequence[Command]
 ) -> list[Any]:
-    """Past the vendor's pipeline, which asks all servers or fails, and takes each command apart."""
+    """Bypasses the vendor's pipeline, which asks all servers or fails, and parses each command."""
     sent = [PipelineCommand(position, *command) for position, command in enumerate(commands)]
     await node.execute_pipeline(sent)
     for one in sent:
         if isinstance(one.result, (AskError, MovedError, TryAgainError)):
-            # The slot is somewhere else by now: the vendor's client looks for it.
+            # The slot has moved to another server: the vendor's client finds it.
             try:
                 one.result = await cluster.execute_command(*one.args)
             except FAULTS as error:

@@ -10,13 +10,13 @@ class RedisOptions:
     """The routes of a cluster. An impossible value raises ValueError."""
 
     url: Secret | None = None
-    """`redis://host:port/0`, `rediss://` for TLS, with a password if there is one. One server of a
-    Redis Cluster, or its address for all, will do: it names the others. None: no Redis, one
-    process."""
+    """`redis://host:port/0`, `rediss://` for TLS, with a password if there is one. For a Redis
+    Cluster, the address of one server or of the whole cluster is enough: it names the others. None:
+    no Redis, one process."""
     key_prefix: str = "tidewire:"
     """Before every key: several clusters can share a Redis."""
     timeout_ms: int = 2_000
-    """How long one call may take. Not shorter than a busy process may stand still: for a gateway,
+    """The timeout of one call. It must not be shorter than a busy process may stall: for a gateway,
     a call without an answer means that all its clients sync again."""
     assert_ms: int = 5_000
     """How often a gateway asserts all its routes."""
@@ -27,22 +27,22 @@ class RedisOptions:
     register_ms: int = 1_000
     """How long a new connection waits for its route to be known."""
     assert_chunk: int = 500
-    """How many routes are asserted or registered at once, on a single Redis in one call, during
-    which it does nothing else."""
+    """How many routes are asserted or registered at once; a single Redis gets them in one call, and
+    does nothing else meanwhile."""
     stream_entries_max: int = 20_000
     """How many pushes a gateway may be behind."""
     queue_bytes_max: int = 16 * 1024 * 1024
-    """How much may wait in a process to be pushed; one more, and all clients sync again."""
+    """How many bytes may wait in a process to be pushed; with one more, all clients sync again."""
     batch_pushes_max: int = 500
     """How many pushes go to Redis in one request."""
     batch_users_max: int = 2_000
     """How many users' routes are asked for in one request."""
     batch_bytes_max: int = 1024 * 1024
-    """What is pushed in one call, whichever is reached first."""
+    """How many bytes go in one request. The first of these three limits that is reached counts."""
     attempts_max: int = 4
     """How often a batch is tried before all clients sync again."""
     retry_ms: int = 200
-    """How long to leave Redis alone after it did not answer."""
+    """How long to wait before another try after Redis did not answer."""
     limits_ms: int = 200
     """How often what users have used up of their limits is exchanged with the other gateways."""
 

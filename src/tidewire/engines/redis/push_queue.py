@@ -1,7 +1,7 @@
-"""What waits to be pushed to other processes: in order, bounded, never lost in silence. PURE.
+"""The queue of pushes to other processes: in order, bounded, and no loss goes untold. PURE.
 
-What cannot be kept or brought is dropped as a whole, and from then on the queue owes all clients
-the word that pushes were lost: it goes out before anything else.
+If there is no room, or a batch cannot be delivered, everything that waits is dropped. The queue
+then owes all clients a notice that pushes were lost, which goes out before anything else.
 """
 
 from collections import deque
@@ -13,9 +13,9 @@ from tidewire.domain.ids import ConnectionId, UserId
 from tidewire.engines.redis.options import RedisOptions
 
 _USER_BYTES: Final = 64
-"""About what a user id takes, with what Python adds."""
+"""About how much memory a user id takes, with Python's overhead."""
 _PUSH_BYTES: Final = 200
-"""About what a push takes besides its frame and its users."""
+"""About how much memory a push takes besides its frame and its users."""
 
 
 class Kind(StrEnum):
@@ -24,15 +24,15 @@ class Kind(StrEnum):
     PUSH = "push"
     RESYNC = "resync"
     LOST = "lost"
-    """All clients sync again, and whatever else such entries tell is looked up again."""
+    """All clients sync again; sessions and rosters, which entries may be about, are read again."""
     REVOKE = "revoke"
     DUPLICATE = "duplicate"
     FORGET_ROSTER = "forget_roster"
     NEWS = "news"
-    """Only for gateways other than the one that tells, and that know what it is."""
+    """Only for gateways other than the sender, and only if they know this kind."""
     FORWARD = "forward"
-    """Sends that another gateway forwards, or what became of them. Only for one that has taken a
-    lease or has forwarded, so it knows what it is."""
+    """Sends that another gateway forwards, or their results. Only for a gateway that has taken a
+    lease or has forwarded sends, so that it knows this kind."""
 
 
 class Parcel(NamedTuple):
@@ -40,11 +40,11 @@ class Parcel(NamedTuple):
 
     kind: Kind
     user_ids: Sequence[UserId] | None
-    """None: every gateway is told."""
+    """None: every gateway gets it."""
     body: bytes = b""
     except_connection: ConnectionId | None = None
     news: bytes = b""
-    """What comes with a push."""
+    """The news that come with a push."""
 
     @property
     def size(self) -> int:
@@ -74,7 +74,7 @@ class PushQueue:
         self.put_count = 0
         """How many parcels have been put in, ever."""
         self.done_count = 0
-        """How many of them are out of our hands: the first so many."""
+        """How many of them, from the first on, were handed on or dropped."""
         self.losses = 0
         """How often everything that waited was dropped, and all clients told."""
         self._dropped_since = False
@@ -105,7 +105,7 @@ class PushQueue:
         self._attempts = 0
         if parcels[0] is LOST:
             del parcels[0]
-            # Unless something was dropped after it was on its way.
+            # It is still owed if something was dropped after this notice had left the queue.
             self.owes_word = self._dropped_since
         for parcel in parcels:
             self.bytes_count -= parcel.size
@@ -137,7 +137,7 @@ class PushQueue:
         return parcels
 
     def _drop(self) -> None:
-        """Everything but what is under way: that may have been pushed already."""
+        """Drop everything but the batch under way, which may have been pushed already."""
         self.losses += 1
         self.owes_word = True
         self._dropped_since = True
@@ -148,5 +148,5 @@ class PushQueue:
             self._count_done()
 
     def _count_done(self) -> None:
-        """Nothing is under way."""
+        """Called when no batch is under way."""
         self.done_count = self.put_count - len(self._waiting)

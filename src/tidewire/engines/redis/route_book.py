@@ -1,7 +1,7 @@
-"""The routes of one gateway: those to be made known, those that are, those not sure. PURE.
+"""The routes of one gateway: those to be made known, those known, those not sure. PURE.
 
-A route whose registration was not answered may be known or not, and a push may have gone past it:
-its connection syncs again once the route has been asserted. The same goes for one that was missing.
+A route whose registration was not answered may be known or not, and a push may have missed it: its
+connection syncs again once the route is asserted. The same is true of a route that was missing.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -36,7 +36,7 @@ class RouteBook:
         return None if found is None else found[1]
 
     def take_interrupted(self) -> list[UserId]:
-        """The users who had no such route for a moment, or have none any more, since last time."""
+        """The users who since the last call lost their last sure route, even for a moment."""
         interrupted, self._interrupted = list(self._interrupted), {}
         return interrupted
 
@@ -61,7 +61,7 @@ class RouteBook:
         self._to_register[route.connection_id] = route
 
     def unregister(self, route: Route) -> None:
-        """It is not looked for any more, however far its registration has come."""
+        """Let go of a route, however far its registration has come."""
         connection_id = route.connection_id
         self._is_unsure(route)
         self._unsure.discard(connection_id)
@@ -88,7 +88,7 @@ class RouteBook:
                     self._is_sure(route, now_ms)
 
     def not_registered(self, routes: Sequence[Route]) -> None:
-        """There was no answer: the next assertion makes them known, and they sync again then."""
+        """There was no answer: when they are asserted next, they are known, and sync again."""
         self._unsure |= {
             one.connection_id for one in routes if one.connection_id in self._under_way
         }
@@ -100,7 +100,7 @@ class RouteBook:
             self.doubt(route)
 
     def doubt(self, route: Route) -> None:
-        """It may not be known to those who push: its connection syncs again when it surely is."""
+        """Routers may not know the route: its connection syncs again when it is surely known."""
         connection_id = route.connection_id
         if any(connection_id in one for one in (self._to_register, self._under_way, self._known)):
             self._unsure.add(connection_id)
@@ -116,14 +116,14 @@ class RouteBook:
     def chunks(
         self, size: int, order: Callable[[UserId], int] | None = None
     ) -> list[list[ConnectionId]]:
-        """All routes that are known, to be asserted a chunk at a time, in an order of users."""
+        """All known routes, in chunks to be asserted; sorted by the `order` of their users."""
         known = list(self._known)
         if order is not None:
             known.sort(key=lambda one: order(self._known[one].user_id))
         return [known[start : start + size] for start in range(0, len(known), size)]
 
     def still_known(self, connection_ids: Sequence[ConnectionId]) -> list[Route]:
-        """Those of a chunk that are still there when its turn has come."""
+        """The routes of a chunk that are still known when its turn has come."""
         known = self._known
         return [known[one] for one in connection_ids if one in known]
 

@@ -3,8 +3,8 @@
 Pushes are queued here and brought to the gateways' streams a batch at a time; the next batch forms
 while one is under way. If Redis does not answer, the batch is tried again for a while; then all
 that waits is dropped, and every gateway is told so before anything else when Redis answers again.
-Where Redis is a cluster and one server does not answer, the others go on: users whose routes it has
-are looked for at every gateway, and a gateway whose stream it has is told later that it missed
+If one server of a Redis Cluster does not answer, the others go on: users whose routes it has are
+looked for at every gateway, and a gateway whose stream it has is told later that it missed
 something.
 """
 
@@ -35,16 +35,17 @@ _logger = logging.getLogger(__name__)
 
 
 class RouterCounters:
-    """What has happened so far: `failures` are calls that Redis did not answer, `entries` those
-    appended to streams, one a push and gateway, `everywhere` users who were looked for at every
+    """Counts so far: `failures` are calls that Redis did not answer, `entries` those appended to
+    streams, one for each push and gateway, `everywhere` users who were looked for at every
     gateway."""
 
     pushes = batches = entries = failures = everywhere = 0
 
 
 class _Plan(NamedTuple):
-    """What of a batch is still to be appended. It is kept until that is done: a route that is made
-    known after the lookup belongs to a connection that reads its digest later still."""
+    """The part of a batch that is still to be appended. It is kept until that is done, without a
+    new lookup: the connection of a route made known after the lookup reads its digest later still,
+    so it misses nothing."""
 
     number: int
     entries: dict[str, Words]
@@ -103,7 +104,7 @@ class RedisRouter(LinkedTask):
     async def settled(self) -> None:
         queue = self.queue
         target = queue.put_count
-        # A word that is owed is known to this process alone: those who wait may not forget before.
+        # Only this process knows of a notice that it owes: callers must wait until it is sent.
         while queue.done_count < target or queue.owes_word:
             self._progress.clear()
             await self._progress.wait()
@@ -131,7 +132,7 @@ class RedisRouter(LinkedTask):
         self._wake.set()
 
     async def _run(self) -> None:
-        """Push what waits, also what was pushed before the start."""
+        """Push what waits, also what came before the start."""
         while True:
             await self._pay_debts()
             batch = self.queue.take()
@@ -149,7 +150,7 @@ class RedisRouter(LinkedTask):
                 await self._rest()
 
     async def _rest(self) -> None:
-        """Until there is something to push, or a gateway to be told."""
+        """Wait until there is something to push, or a gateway to be told."""
         try:
             async with asyncio.timeout(self._options.assert_ms / 1000 if self._owed else None):
                 await self._wake.wait()
@@ -179,7 +180,7 @@ class RedisRouter(LinkedTask):
         """Look up where the users of a batch are. Raises RedisLost."""
         users = {one: None for parcel in batch.parcels for one in parcel.user_ids or ()}
         homes: dict[UserId, Sequence[str] | None] = {}
-        # As a rule one gateway, of a few: no need to take each answer apart.
+        # Most users are at one of a few gateways, so equal answers are parsed only once.
         known: dict[bytes | None, list[str] | None] = {None: None}
         for user_id, told in (await self._ask("lookup", list(users))).items():
             if told not in known:
@@ -193,8 +194,8 @@ class RedisRouter(LinkedTask):
         return _Plan(batch.number, entries)
 
     async def _ask(self, name: str, user_ids: Sequence[UserId]) -> Mapping[UserId, Any]:
-        """What a script answers for each user; None where a server of several did not. Raises
-        RedisLost if none did."""
+        """What a script answers for each user; None where a server of a cluster did not answer.
+        Raises RedisLost as `Link.run_each` does, and if a single Redis lost one of the calls."""
         if not user_ids:
             return {}
         keys = await self._link.keys()
@@ -213,8 +214,8 @@ class RedisRouter(LinkedTask):
         return found
 
     async def _gateways(self) -> list[str]:
-        """Every gateway: those of most lists together, because a gateway that is on fewer tells its
-        clients. Raises RedisLost."""
+        """Every gateway on any list; most lists have to answer. A gateway on too few of them finds
+        out and tells its clients. Raises RedisLost."""
         keys = await self._link.keys()
         answers = await self._link.run_each("gateways", [Call([key]) for key in keys.lists()])
         found = [answer for answer in answers if not isinstance(answer, RedisLost)]
@@ -224,14 +225,14 @@ class RedisRouter(LinkedTask):
         return list(dict.fromkeys(name for name in named if name is not None))
 
     async def _carry_out(self, plan: _Plan) -> None:
-        """Append what is left of a plan. Raises RedisLost if a single Redis did not; a gateway that
-        could not be reached in a cluster is told later, and the others go on."""
+        """Append what is left of a plan. Raises RedisLost if a single Redis did not answer; in a
+        cluster a gateway that cannot be reached is told later, and the others go on."""
         entries = plan.entries
         lost: RedisLost | None = None
         for attempt in range(self._options.attempts_max):
             if attempt:
                 await asyncio.sleep(self._options.retry_ms / 1000)
-            # They have missed something before: they sync, and nothing waits for them.
+            # Gateways that missed something before sync anyway: nothing waits for them.
             for gateway in self._owed.intersection(entries):
                 del entries[gateway]
             if not entries:
@@ -247,10 +248,10 @@ class RedisRouter(LinkedTask):
         entries.clear()
 
     async def _append(self, number: int, entries: dict[str, Words]) -> RedisLost | None:
-        """Append to each gateway, and take those off that have it, or are gone."""
+        """Append to each gateway; remove from `entries` those that have it, or are gone."""
         options, keys = self._options, await self._link.keys()
         head = appending_words(keys, number, options)
-        # Each has a tag of its own.
+        # In a cluster each gateway has a tag of its own.
         groups = [[one] for one in entries] if keys.is_tagged else [list(entries)]
         calls = []
         for group in groups:
@@ -272,7 +273,7 @@ class RedisRouter(LinkedTask):
         return lost
 
     async def _pay_debts(self) -> None:
-        """Tell gateways that they missed something, those that can be reached by now."""
+        """Tell the gateways that can be reached by now that they missed something."""
         now_s = asyncio.get_running_loop().time()
         if not self._owed or now_s < self._pay_at_s:
             return
