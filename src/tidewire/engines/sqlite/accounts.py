@@ -1,6 +1,6 @@
-"""What `ports.accounts` asks for, in the database: who can log in (passwords, invites, external
-identities, deletions), sessions, and the Idempotency-Keys of REST requests. Only hashes of tokens
-are here."""
+"""`ports.accounts` on the database: who can log in (passwords, invites, external identities,
+deletions), sessions, and the Idempotency-Keys of REST requests. Of tokens only hashes are
+stored."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -181,7 +181,7 @@ def _credentials(database: apsw.Connection, user: User) -> accounts.Credentials:
 
 SESSIONS: Final = Shape("sessions", accounts.Session, generation="token_generation")
 REFRESHED: Final = ("generation", "last_active_at_ms", "expires_at_ms", "address", "client")
-"""What a refresh changes of a session, its tokens aside."""
+"""The fields of a session that a refresh changes, besides its tokens."""
 
 
 def open_session(
@@ -229,7 +229,7 @@ def rotate_refresh(
             rotated_at=now_ms,
         )
     elif isinstance(outcome, accounts.RefreshRotated):
-        # Another one only if the key that tokens are derived with was changed within the grace.
+        # The hash differs only if the key that tokens are derived with changed within the grace.
         database.execute(
             "UPDATE sessions SET refresh_token_hash = ?1"
             " WHERE session_id = ?2 AND refresh_token_hash <> ?1",
@@ -282,7 +282,7 @@ def end_sessions(
     keep: SessionId | None = None,
     bots: bool = False,
 ) -> list[SessionId]:
-    """Delete a user's logins but one, and with `bots` the sessions of bots; those that went."""
+    """Delete a user's logins but `keep`, with `bots` also sessions of bots; returns their ids."""
     rows: list[tuple[Any, ...]] = database.execute(
         "SELECT session_id FROM sessions"
         " WHERE user_id = ? AND session_id <> ? AND (kind = 'login' OR ?) ORDER BY session_id",
@@ -296,7 +296,7 @@ def end_sessions(
 def _check_password_unchanged(
     database: apsw.Connection, command: accounts.OpenSession, now_ms: int
 ) -> None:
-    """Between the check of a password and now it may have been changed, to lock a thief out."""
+    """The password may have been changed since it was checked, perhaps to lock a thief out."""
     database.execute(
         "UPDATE credentials SET password_hash = ?1, updated_at = iif(?1 = ?2, updated_at, ?3)"
         " WHERE user_id = ?4 AND password_hash = ?2",
@@ -339,7 +339,7 @@ def _delete(database: apsw.Connection, session_ids: Iterable[SessionId]) -> None
 REQUESTS: Final = Shape("request_keys", accounts.StoredRequest, http_status="response_status")
 _KEY: Final = "WHERE user_id = ? AND endpoint = ? AND request_key = ?"
 
-# In place of one that has expired, which counts as absent.
+# Replaces a key that has expired, which counts as absent.
 CLAIM: Final = """
 INSERT OR REPLACE INTO request_keys (user_id, endpoint, request_key, body_hash, state, resource_id,
     created_at, claimed_at)
@@ -403,7 +403,7 @@ def release_request(database: apsw.Connection, key: accounts.RequestKey) -> None
 
 
 def sweep_accounts(database: apsw.Connection, *, now_ms: int, count_max: int) -> int:
-    """A bounded piece of each table, found by index."""
+    """Deletes a bounded number of expired rows of each table, found by index."""
     swept = 0
     for statement, until_ms in (
         (SWEEP_SESSIONS, now_ms),

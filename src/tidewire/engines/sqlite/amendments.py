@@ -1,7 +1,7 @@
-"""What entries have to do with each other: the facts that the rules ask for, and what they decide.
+"""Entries about other entries: reads the facts that the rules need, and writes what they decide.
 
-Only batches with sends that are not plain come here, so plain messages cost nothing of it. As in
-`append`, what concerns the whole batch is asked in one statement.
+Only batches with sends that are not plain come here, so plain messages do not pay for it. As in
+`append`, what has to be read for all sends of a batch is read in one statement.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -35,12 +35,12 @@ from tidewire.engines.sqlite.stored import COLUMNS, message_at, whole
 _Place = tuple[ChatId, int]
 """A chat, and the sequence of a message."""
 _Question = tuple[ChatId, int, str, str | None, UserId | None]
-"""A place, what is done to it, and of a reaction the emoji and the user."""
+"""A place, what is done to it, and for a reaction the emoji and the user."""
 
 _MESSAGE: Final = ", ".join(f"message.{column}" for column in COLUMNS)
 
-# The last message of the chat; the edits of the message, if it is edited or deleted; what is on it,
-# if it is deleted or reacted to.
+# The last message of the chat; the edits of the message, if it is edited or deleted; the reactions
+# on it, if it is deleted or reacted to.
 _ABOUT: Final = f"""
     (
         SELECT iif(target IS NULL, sequence, message_before) FROM messages AS last
@@ -65,7 +65,7 @@ CROSS JOIN messages AS message
 """,  # noqa: S608 - constants
     columns=5,
 )
-# The same without the messages, whose text may be none any more.
+# The same without the messages, whose text may not be UTF-8 any more.
 _FIND_ABOUT: Final = for_questions(
     f"{_QUESTION} SELECT number, {_ABOUT} FROM question WHERE chat_id IS NOT NULL",  # noqa: S608
     columns=5,
@@ -83,7 +83,7 @@ _ADD_MENTIONS: Final = for_rows(
     "INSERT OR FAIL INTO mentions (user_id, chat_id, sequence, sender_id) VALUES {rows}", columns=4
 )
 
-# By their places: a row that is damaged is erased as well.
+# Finds rows by position, so that a damaged row is erased as well.
 _PLACES_OF_EDITS: Final = """
 SELECT message.position, message.target = edits.target FROM edits
 CROSS JOIN messages AS message
@@ -95,7 +95,7 @@ _ERASE: Final = """
 UPDATE messages SET content = '', extra = ?, deleted_by = ?, checksum = ?
 WHERE chat_id = ? AND sequence = ?
 """
-# By the index: the row may hold anything. What it says of a deletion counts if there is that entry.
+# By the index: the row may hold anything. The deletion that it names counts if it has an entry.
 _FIND_DAMAGED: Final = """
 SELECT message.position,
     message.target IS NULL AND coalesce(instr(message.extra, '"kind"'), 0) = 0,
@@ -113,9 +113,9 @@ SET content = '', content_type = ?, created_at = ?, prev_sequence = ?, extra = N
     checksum = ?
 WHERE position = ?
 """
-# Whom a damaged message mentioned is not known: all mentions are looked at.
+# A damaged message does not tell whom it mentioned, so all mentions are looked at.
 _DROP_MENTIONS: Final = "DELETE FROM mentions WHERE chat_id = ? AND sequence = ?"
-# Values that keep the table's rules, whatever the row held.
+# Values that keep the table's constraints, whatever the row held.
 _ERASE_DAMAGED: Final = """
 UPDATE messages
 SET content = '', content_type = '', created_at = 0, extra = NULL, deleted_by = ?, checksum = NULL
@@ -161,7 +161,7 @@ _decode_indices: Final = msgspec.json.Decoder(list[int]).decode
 
 
 class Found:
-    """What the sends of a batch concern, as it is before them."""
+    """The messages that the sends of a batch are about, as they are before the batch."""
 
     __slots__ = ("facts", "messages", "newest", "reacted")
 
@@ -170,13 +170,13 @@ class Found:
         self.messages: dict[_Place, Message] = {}
         """The targets, as they are stored."""
         self.reacted: set[_Place] = set()
-        """Those that have reactions, or may get some."""
+        """The targets that have reactions, or may get some."""
         self.newest: dict[ChatId, int | None] = {}
         """The last message of each chat that has a target."""
 
 
 def find_facts(database: apsw.Connection, sends: Sequence[SendMessage]) -> Found:
-    """What the sends that are not plain concern, inside the caller's transaction."""
+    """Read the facts for sends that are not plain, inside the caller's transaction."""
     questions: dict[_Question, None] = {}
     mentioned: dict[tuple[ChatId, UserId], None] = {}
     reacted: set[_Place] = set()
@@ -186,7 +186,7 @@ def find_facts(database: apsw.Connection, sends: Sequence[SendMessage]) -> Found
             if amends.emoji is None:
                 questions[send.chat_id, amends.target, amends.kind, None, None] = None
                 continue
-            # Many may react to one message: what is on it is counted once.
+            # Many may react to one message: its reactions are counted once.
             place = (send.chat_id, amends.target)
             kind = "again" if place in reacted else amends.kind
             reacted.add(place)
@@ -240,8 +240,8 @@ def _find_targets(
 
 
 def _damaged_message(database: apsw.Connection, found: Message) -> Message | None:
-    """A damaged entry with the deletion that it names, if there is that; None if it has no row, or
-    is no message."""
+    """A damaged entry with the deletion that it names, if that exists; None if the entry has no
+    row, or is no message."""
     row: Any = database.execute(_FIND_DAMAGED, (found.chat_id, found.sequence)).fetchone()
     if row is None or not row[1]:
         return None
@@ -254,12 +254,12 @@ def _answers(
     try:
         return ask_rows(database, _FIND_TARGETS, questions)
     except UnicodeDecodeError:
-        # Text that is none any more: nothing of the statement's answer can be had.
+        # A text is not UTF-8 any more: nothing of the statement's answer can be read.
         return ask_rows(database, _FIND_ABOUT, questions)
 
 
 def _look_at_text(database: apsw.Connection, targets: dict[_Place, Target], place: _Place) -> None:
-    """What a message is now, for an edit that says on which text it is based."""
+    """Set a target's present text, for an edit that says on which text it is based."""
     target = targets.get(place)
     if target is not None and target.edited_by:
         edit = message_at(database, place[0], target.edited_by)
@@ -274,7 +274,7 @@ def _find_members(
 
 
 def messages_before(messages: Iterable[Message], found: Found) -> list[int | None]:
-    """Of each new entry the last message before it in its chat; None for a message itself."""
+    """For each new entry, the last message before it in its chat; None if it is a message."""
     newest = found.newest
     before: list[int | None] = []
     for message in messages:
@@ -287,8 +287,8 @@ def messages_before(messages: Iterable[Message], found: Found) -> list[int | Non
 
 
 def write_amendments(database: apsw.Connection, decision: AppendDecision, found: Found) -> None:
-    """Inside the caller's transaction, when the entries are written: edits, reactions, mentions,
-    and what is erased."""
+    """Write edits, reactions and mentions, and erase what is deleted: in the caller's transaction,
+    after the entries are written."""
     edits, mentions = [], []
     for message in decision.messages:
         amends = message.amends
@@ -312,8 +312,8 @@ def write_amendments(database: apsw.Connection, decision: AppendDecision, found:
 
 
 def _edits(entry: Message, target: int) -> bool:
-    """Whether an entry is an edit of a message. Tables beside the messages have no checksums: what
-    they name is looked at before it is shown, or erased."""
+    """Whether an entry is an edit of a message. Tables beside the messages have no checksums: an
+    entry that they name is checked before it is shown, or erased."""
     amends = entry.amends
     return amends is not None and (amends.kind, amends.target) == (EntryKind.EDIT, target)
 
@@ -351,8 +351,8 @@ def _erase_edits(database: apsw.Connection, erasure: Erasure) -> None:
 
 
 def _erase_damaged_message(database: apsw.Connection, found: Message, deleted_by: int) -> None:
-    """Make a message of which only the numbers are sure one that was deleted. Its ids are as they
-    were found; where a row has something else than an id, it stays damaged, without its text."""
+    """Turn a message of which only the numbers are sure into a deleted one. Its ids stay as they
+    were found; if one of them is no id, the message stays damaged, without its text."""
     content_type = found.content_type
     if content_type not in CONTENT_TYPES:
         content_type = CONTENT_TYPE_DEFAULT
@@ -375,7 +375,7 @@ def _erase_damaged_message(database: apsw.Connection, found: Message, deleted_by
 
 
 def _erase_damaged(database: apsw.Connection, erasure: Erasure, position: int) -> None:
-    """An edit that is not what was stored stays damaged, and loses its text all the same."""
+    """Erase the text of a damaged edit, which stays damaged."""
     try:
         database.execute(_ERASE_DAMAGED, (erasure.deleted_by, position))
     except apsw.ConstraintError as error:
@@ -408,8 +408,8 @@ def messages_now(
 def _last_edits(
     database: apsw.Connection, place: tuple[ChatId, str]
 ) -> dict[int, tuple[int, str | None]]:
-    """Of each of these messages that was edited: its last edit, and the text of that; None if it is
-    damaged."""
+    """For each of these messages that was edited: the sequence of its last edit, and that edit's
+    text; None if it is damaged."""
     try:
         rows: list[Any] = database.execute(_FIND_LAST_EDITS, place).fetchall()
     except UnicodeDecodeError:
@@ -435,8 +435,8 @@ def chats_of_author(
 def some_messages_by(
     database: apsw.Connection, user_id: UserId, chat_id: ChatId, *, after: int, count_max: int
 ) -> tuple[list[int], int | None]:
-    """The user's messages that are not deleted, in a piece of the chat; where the next piece
-    begins, None if there is none. Each entry is looked at, so a long chat takes several reads."""
+    """The user's messages that are not deleted, in a piece of the chat; and where the next piece
+    begins, or None. Each entry is looked at, so a long chat takes several reads."""
     border: Any = database.execute(_BORDER, (chat_id, after)).get
     through = SEQUENCE_MAX if border is None else border
     rows: list[Any] = database.execute(
@@ -446,7 +446,7 @@ def some_messages_by(
 
 
 def edited_text(database: apsw.Connection, message: Message | None) -> str | None:
-    """The text of a message's last edit; None if it has none."""
+    """The text of a message's last edit; None if it has none, or one of the two is damaged."""
     if message is None or message.is_damaged:
         return None
     edited_by: Any = database.execute(_LAST_EDIT, (message.chat_id, message.sequence)).get

@@ -1,8 +1,8 @@
 """The append: dedup, membership, sequence, message, counter and the author's positions, as one act.
 
-The hot path of the store. Whatever concerns the whole batch is asked in one statement: a fifth of
-the cost of a statement each. Authors are asked for once, as long as what is
-`known` of them stays true.
+The hot path of the store. What has to be read for all sends of a batch is read in one statement: a
+fifth of the cost of a statement each. Authors are read once, as long as what is `known` of them
+stays true.
 """
 
 from collections.abc import Sequence
@@ -62,13 +62,13 @@ SELECT membership_version,
 FROM chats WHERE chat_id = ?
 """
 
-# The index alone: where the row of a key is, whatever the row has become.
+# Reads the index alone: it says where the row of a key is, even if the row is damaged.
 FIND_KEY: Final = """
 SELECT position FROM messages INDEXED BY messages_by_key
 WHERE chat_id = ? AND client_message_id = ?
 """
 
-# The id of what is appended leads to its place: it needs no entry in the index of ids.
+# The id of a new message carries its place: it needs no entry in the index of ids.
 _INSERT: Final = "INSERT OR FAIL INTO messages (is_placed, {columns}) VALUES {{rows}}"
 _PLAIN_COLUMNS: Final = (*COLUMNS[:NOT_PLAIN], "checksum")
 INSERT_MESSAGES: Final = for_rows(
@@ -128,7 +128,7 @@ def _find_keys(
         for index, row in ask_rows(database, FIND_KEYS, keys):
             found[index] = whole(row)
     except UnicodeDecodeError:
-        # Text that is none any more: nothing of the statement's answer can be had.
+        # A text is not UTF-8 any more: nothing of the statement's answer can be read.
         found = dict.fromkeys(range(len(keys)))
     if None not in found.values():
         return found  # type: ignore[return-value]
@@ -148,7 +148,7 @@ def _find_key(
 
 
 def _find_authors(database: apsw.Connection, sends: Sequence[SendMessage], known: Known) -> None:
-    """Have the senders that are members known, with what the chats and their positions are now."""
+    """Have all senders who are members in `known`, with their chats and positions as of now."""
     authors, chats = known.authors, known.chats
     wanted = dict.fromkeys([(send.chat_id, send.sender_id) for send in sends])
     pairs = [pair for pair in wanted if pair not in authors]
@@ -177,7 +177,7 @@ def _find_authors(database: apsw.Connection, sends: Sequence[SendMessage], known
 
 
 def _find_end(database: apsw.Connection, chat_id: ChatId) -> ChatEnd | None:
-    """Where a chat ends, for what the server itself writes into it; None if there is none."""
+    """The end of a chat, for entries that the server itself writes; None if there is no chat."""
     row: Any = database.execute(FIND_END, (chat_id,)).fetchone()
     if row is None:
         return None

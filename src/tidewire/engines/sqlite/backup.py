@@ -37,12 +37,12 @@ def backup(data_dir: Path, file: Path, progress: copying.Progress = copying.no_p
 
 
 def restore(file: Path, data_dir: Path, *, keep_sessions: bool = False) -> str:
-    """Put a backup into a data directory that has no database; the new epoch.
+    """Put a backup into a data directory that has no database; returns the new epoch.
 
     Every counter jumps ahead and the epoch changes, so that no client takes a new message for one
-    that it has seen before the restore. Unless they are kept, all sessions end: some of them may
-    have been ended since the backup, because a device was lost, and it is not known which. The
-    database appears under its name when all that is done.
+    that it has seen before the restore. Unless `keep_sessions` is set, all sessions end: a session
+    may have been revoked since the backup because a device was lost, and it is not known which. The
+    database gets its name when all this is done.
     """
     if not file.is_file():
         raise StoreUnusable(f"there is no file {file}")
@@ -54,7 +54,7 @@ def restore(file: Path, data_dir: Path, *, keep_sessions: bool = False) -> str:
         )
     path = check_data_dir(data_dir)
     with DataDirectoryLock(data_dir, look=no_look):
-        # A log alone counts as well: SQLite would take it for that of the restored database.
+        # A log alone counts as well: SQLite would take it for the log of the restored database.
         for ending in ("", "-wal", "-journal", RECOVERED_ENDING):
             if path.with_name(path.name + ending).exists():
                 raise StoreUnusable(
@@ -80,8 +80,8 @@ def restore(file: Path, data_dir: Path, *, keep_sessions: bool = False) -> str:
 def begin_new_life(
     path: Path, data_dir: Path, *, keep_sessions: bool, what: str = "the backup"
 ) -> str:
-    """Give a whole database a new epoch, counters that have jumped ahead, and no sessions unless
-    they are kept; the epoch. Leaves one file, without a log. Raises StoreUnusable."""
+    """Give an undamaged database a new epoch, move its counters ahead, and delete its sessions
+    unless they are kept; returns the epoch. Leaves one file without a log. Raises StoreUnusable."""
     options = SqliteOptions()
     opened = connect(path, options, cache_kib=options.writer_cache_kib)
     with closing(opened) as database:

@@ -1,7 +1,7 @@
 """Blocks, groups that people have left for good, and chats that two people share, in the database.
 
-The mark that an append looks at is set on the membership in the same act as the block. No event
-leaves, because the blocked person must not be told; the caller tells those who keep rosters.
+The mark that an append checks is set on the membership in the same act as the block. There is no
+event, because the blocked person must not be told; the caller tells the parts that keep rosters.
 """
 
 from collections.abc import Sequence
@@ -98,7 +98,7 @@ def refused_groups(
 
 
 def strangers(database: apsw.Connection, user_id: UserId, others: Sequence[UserId]) -> list[UserId]:
-    """From each of the others' chats to the user's own membership there: a stranger has few."""
+    """Looks in each of the others' chats for the user's membership: strangers have few chats."""
     rows = database.execute(
         "SELECT asked.value FROM json_each(?1) AS asked WHERE NOT EXISTS ("
         " SELECT 1 FROM chat_memberships AS theirs CROSS JOIN chat_memberships AS own"
@@ -134,8 +134,8 @@ def _mark(
         "UPDATE chat_memberships SET blocked_at = ? WHERE chat_id = ? AND user_id = ?",
         (blocked_at, chat_id, blocked_id),
     )
-    # The fence's version alone. The version that members are shown stays, and so does `updated_at`,
-    # which would move the chat in the blocked person's list.
+    # Changes only the fence's version. The version that members are shown stays, and so does
+    # `updated_at`, which would move the chat in the blocked person's list.
     database.execute(
         "UPDATE chats SET membership_version = membership_version + 1,"
         " block_changes = block_changes + 1 WHERE chat_id = ?",

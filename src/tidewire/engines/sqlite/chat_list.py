@@ -19,8 +19,8 @@ from tidewire.engines.sqlite.stored import newest_message
 from tidewire.engines.sqlite.users import find_users
 
 # `position` is the order of commits, and part of the index of messages: looking back over what
-# came after the snapshot touches that index only. The planner would rather scan all messages.
-# A time that is none, because the row is damaged, sorts as the oldest.
+# came after the snapshot touches that index only. It is named: the planner would scan all messages.
+# An invalid time, in a damaged row, sorts as the oldest.
 ORDER: Final = f"""
 WITH places AS MATERIALIZED (
     SELECT member.chat_id AS chat_id,

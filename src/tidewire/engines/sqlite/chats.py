@@ -31,7 +31,7 @@ CHATS: Final = Shape("chats", Chat, without=["head"])
 MEMBERS: Final = Shape("chat_memberships", Member)
 MAY_CHANGE: Final = ("name", "membership_version", "member_count", "updated_at_ms")
 
-# The head, and what it is checked by.
+# The head, and the counter that it is checked against.
 FIND_CHAT: Final = f"""
 SELECT {CHATS.columns},
     coalesce((SELECT max(sequence) FROM messages WHERE chat_id = chats.chat_id), 0),
@@ -39,8 +39,8 @@ SELECT {CHATS.columns},
 FROM chats WHERE chat_id = ? AND closed_at IS NULL
 """  # noqa: S608 - constants
 
-# A user who comes back keeps the positions, and owes nothing from before this joining. What has no
-# `joined_sequence` is in no index of lowest positions: a direct chat needs none.
+# A user who comes back keeps the positions, and owes no acknowledgement from before this joining. A
+# row without `joined_sequence` is in no index of lowest positions: a direct chat needs none.
 JOIN_POSITIONS: Final = """
 INSERT INTO delivery_state (user_id, chat_id, updated_at, joined_sequence) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET joined_sequence = excluded.joined_sequence
@@ -206,7 +206,7 @@ def change_chat(
 def _facts(
     database: apsw.Connection, request: chat_changes.ChangeRequest
 ) -> chat_changes.ChangeFacts:
-    """What a change is decided on, as far as the request needs it."""
+    """The facts that a change is decided on, as far as the request needs them."""
     actor, chat_id, target = request.actor_id, request.chat_id, request.target_id
     facts = chat_changes.ChangeFacts(
         find_chat(database, chat_id), find_member(database, chat_id, actor)
@@ -229,7 +229,7 @@ def _facts(
 
 
 def _carry_out(database: apsw.Connection, change: chat_changes.ChatChange) -> Sequence[ChangeEvent]:
-    """Write a change; what is told of it."""
+    """Write a change; returns its events."""
     chat, chat_id = change.chat, change.chat.chat_id
     if change.joined is not None:
         _join(database, chat, change.joined)

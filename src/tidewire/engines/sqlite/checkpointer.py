@@ -1,8 +1,8 @@
 """The checkpointer: copies the write-ahead log into the database, beside the commits.
 
 A passive checkpoint waits for nothing and delays nothing, but under load it never quite catches up,
-so the log would grow for ever. When it passes its bound, new reads are held back until the open
-ones have ended (they are short), and the writer restarts the log between two commits.
+so the log would grow for ever. When the log passes its bound, new reads are held back until the
+open ones have ended (they are short), and the writer restarts the log between two commits.
 """
 
 import os
@@ -26,8 +26,8 @@ _FRAME_BYTES: Final = 4096 + 24
 _CHUNK_BYTES: Final = 1024 * 1024
 
 _RETRY_S_MIN: Final = 0.1
-"""How long to leave a log alone that a reader outside of this process pins: a short read that had
-to wait for the processor is over by then. Twice as long each next time, up to `_RETRY_S_MAX`."""
+"""The first pause after a reader outside of this process has pinned the log: a short read that had
+to wait for the processor has ended by then. It doubles each time, up to `_RETRY_S_MAX`."""
 _RETRY_S_MAX: Final = 1.0
 
 _WAIT_S_MAX: Final = 0.05
@@ -87,7 +87,7 @@ class Checkpointer:
         self._database.close()
 
     def _wal_grew(self, database: apsw.Connection, name: str, pages: int) -> int:
-        """After every commit, on the writer's thread: must cost nothing."""
+        """Called after every commit, on the writer's thread: must be cheap."""
         self._wal_bytes = pages * _FRAME_BYTES
         if self._wal_bytes < self._seen_bytes:
             # The log was restarted.
@@ -110,11 +110,11 @@ class Checkpointer:
                 if self._wal_bytes >= self._options.wal_bytes_max:
                     self._restart()
             except (apsw.BusyError, apsw.FullError):
-                # The log keeps everything meanwhile, and it is tried again when that has grown.
+                # The log keeps everything meanwhile; the next try comes when the log has grown.
                 self.checkpoints_failed += 1
             except apsw.Error as error:
-                # After a failed sync the kernel may drop what was not written and call it clean.
-                # The log still has it all: ending here, a new start copies it again.
+                # After a failed sync the kernel may drop unwritten pages and mark them clean. The
+                # log still has everything: the process ends, and the next start copies it again.
                 self._on_fatal(f"the database could not be written ({error}); check the disk")
                 return
 
@@ -130,7 +130,7 @@ class Checkpointer:
             return
         try:
             self._gate.hold(timeout_s=1.5 * self._options.read_ms_max / 1000)
-            # What came while the reads ended is copied here, so that little is left for the writer.
+            # Copies the commits made while the reads ended, so that little is left for the writer.
             self._copy()
             self._between_commits(_restart_wal).result()
             self.restarts += 1
@@ -144,16 +144,16 @@ class Checkpointer:
 
 
 def _restart_wal(database: apsw.Connection) -> None:
-    """Copy the little that is left and let the next commit begin the log anew.
+    """Copy the little that is left, and let the next commit write at the start of the log.
 
-    A read of another process (a verify, a backup of a small file) may be in the way. No commit
-    comes meanwhile, so after a try or two the log is copied as a whole, reads that begin from then
-    on do not need it, and it is free when the last one before them ends. Copying is not waiting:
-    on a slow disk it would leave no time for those reads, each time anew.
+    A read of another process (a verify, a backup of a small file) may pin the log. No commit comes
+    meanwhile, so after a try or two the whole log is copied; reads that begin from then on do not
+    need it, and it is free when the last earlier read ends. Copying does not count as waiting: on a
+    slow disk it would use up the time for those reads, every time.
     """
     busy_ms = single(database, "PRAGMA busy_timeout")
     waited_s = 0.0
-    # SQLite's own waiting would not do: one read after the other would take the same lock again.
+    # SQLite's busy timeout does not help: one read after the other takes the same lock again.
     database.set_busy_timeout(0)
     try:
         while True:
@@ -174,16 +174,17 @@ def _restart_wal(database: apsw.Connection) -> None:
 def settle_log(database: apsw.Connection) -> None:
     """Make durable what an earlier process left in the log, before it is read.
 
-    A commit whose process died while it was synced is in the kernel's memory only. If the sync had
-    failed, the kernel calls the pages clean and will never write them, and on the disk the log ends
-    there, whatever is appended. So everything is copied into the database, and the log begins anew.
+    If a process died while it synced a commit, the commit may be only in the kernel's memory. If
+    the sync had failed, the kernel has marked the pages clean and never writes them: on the disk
+    the log ends there, whatever is appended. So all is copied into the database, and the log is
+    restarted.
     """
     with translate_errors():
         try:
             database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except (apsw.BusyError, apsw.FullError):
             # A long read of another process, such as a backup, pins the log; or the database has no
-            # room to grow. The log's own bytes need none.
+            # room to grow. Writing the log's own bytes again needs no room.
             _write_again(Path(f"{database.filename}-wal"))
 
 

@@ -1,7 +1,7 @@
 """The migration that gives every stored message its checksum.
 
-A row that is broken already gets none, which marks it as damaged: what it was is not known. A
-page that cannot be read costs its own rows their checksums, not the migration.
+A row that is broken already gets none, which marks it as damaged: its old content is not known. If
+a page cannot be read, only its rows stay without a checksum; the migration goes on.
 """
 
 from contextlib import closing
@@ -22,7 +22,7 @@ Range = tuple[int, int]
 
 _CHUNK_ROWS: Final = 10_000
 
-# Those that messages had when checksums were added; a file of that age has no other columns.
+# The fields of messages when checksums were added; a file of that age has no other columns.
 _FIELDS: Final = (
     "sequence",
     "prev_sequence",
@@ -38,7 +38,7 @@ UPDATE messages SET checksum = tidewire_checksum(CAST(chat_id AS BLOB), {raw(_FI
 WHERE position > ? AND position <= ?
 """  # noqa: S608 - constants
 
-# Every byte of every row.
+# Reads every byte of every row.
 _READ: Final = """
 SELECT sum(length(CAST(content AS BLOB))), sum(length(CAST(created_at AS BLOB))) FROM messages
 WHERE position > ? AND position <= ?
@@ -53,7 +53,7 @@ def add_checksums(database: apsw.Connection, sql: str) -> None:
 
 
 def fill_checksums(database: apsw.Connection, ranges: list[Range] | None = None) -> None:
-    """Give every row the checksum of what it holds now, or those in these ranges."""
+    """Give every row, or every row in `ranges`, the checksum of its present content."""
     database.create_scalar_function("tidewire_checksum", _checksum, 10, deterministic=True)
     try:
         for begin, end in _whole(database) if ranges is None else ranges:
@@ -69,9 +69,9 @@ def _whole(database: apsw.Connection) -> list[Range]:
 
 
 def _readable(database: apsw.Connection) -> list[Range]:
-    """The same without the rows that cannot be read.
+    """All positions, in pieces, without the rows that cannot be read.
 
-    On a connection of its own: a transaction that meets damage can write nothing any more.
+    Uses a connection of its own: a transaction that has met damage cannot write any more.
     """
     with closing(connect_reader(Path(database.filename), SqliteOptions())) as reader:
         return [found for piece in _whole(reader) for found in _probe(reader, *piece)]
@@ -89,7 +89,7 @@ def _probe(database: apsw.Connection, begin: int, end: int) -> list[Range]:
 
 
 def _fill(database: apsw.Connection, begin: int, end: int) -> None:
-    """The rows of a range of positions; where a row breaks the table's rules, the halves of it."""
+    """Fill a range of positions; if a row breaks the table's constraints, each of its halves."""
     try:
         database.execute(_FILL, (begin, end))
     except apsw.ConstraintError:

@@ -5,8 +5,8 @@ NULL there. But first it reads every row of a STRICT table, for each column agai
 one breaks the table's rules: a store with millions of messages waits for minutes, and one with a
 damaged row cannot be migrated at all. So the definition is changed here as ALTER TABLE does it.
 
-The same holds for an index that is to have fewer rows from now on, where all that are there already
-belong into it: it would be dropped and made anew from the table, to be what it was.
+The same holds for an index that gets a condition which all its present rows fulfil: SQL would drop
+it and build it again from the table, with the same content as before.
 """
 
 import re
@@ -28,8 +28,8 @@ _REPLACE_INDEX: Final = "UPDATE sqlite_schema SET sql = ? WHERE type = 'index' A
 
 
 def add_columns(database: apsw.Connection, sql: str) -> None:
-    """Run a migration's file, inside its transaction; what adds a column without a rule of its own,
-    or gives an index a condition that all its rows fulfil, changes the definition alone."""
+    """Run a migration's file, inside its transaction. To add a column without a constraint, or to
+    give an index a condition that all its rows fulfil, only the definition is changed."""
     added: dict[str, list[str]] = {}
     for table, column in _ADD_COLUMN.findall(sql):
         added.setdefault(table, []).append(column)

@@ -1,12 +1,12 @@
-"""Writing the database anew, without what was deleted and without free pages.
+"""Rewrites the database without deleted data and without free pages.
 
-A deletion overwrites the text in its page (`PRAGMA secure_delete`). What is left of it is in the
-write-ahead log until that begins anew, and, where a page was divided before, perhaps in a corner of
-another page. The file that is written here has neither.
+A deletion overwrites the text in its page (`PRAGMA secure_delete`). Copies of the text remain in
+the write-ahead log until that is restarted, and, where a page was split before, perhaps in an
+unused part of another page. The file that is written here has neither.
 
-The server is stopped meanwhile. SQLite writes a whole new file beside the old one; it takes the old
-one's name when it is complete and on the disk. So whenever this ends, there is one database, and it
-is whole.
+The server is stopped meanwhile. SQLite writes a complete new file beside the old one; it gets the
+old one's name when it is complete and on the disk. So at whatever point this ends, there is one
+database, and it is complete.
 """
 
 import shutil
@@ -40,12 +40,12 @@ from tidewire.engines.sqlite.lockfile import DataDirectoryLock
 COMPACTING_ENDING: Final = ".compacting"
 
 _PROGRESS_STEPS: Final = 20_000
-"""Between two looks at how far it is, in steps of SQLite's machine: some milliseconds."""
+"""Steps of SQLite's virtual machine between two progress reports: some milliseconds."""
 
 
 def compact(data_dir: Path, progress: Progress = no_progress) -> tuple[int, int]:
-    """Write the database of a stopped server anew; its bytes before and after. Raises StoreUnusable
-    with the reason, and then the database is as it was."""
+    """Rewrite the database of a stopped server; returns its bytes before and after. Raises
+    StoreUnusable with the reason; then the database is as it was."""
     check_library(apsw.sqlite_lib_version())
     path = data_dir / DATABASE_NAME
     check_is_there(path)
@@ -71,15 +71,15 @@ def compact(data_dir: Path, progress: Progress = no_progress) -> tuple[int, int]
 
 @contextmanager
 def _alone(path: Path) -> Iterator[apsw.Connection]:
-    """A connection to the database, whose log is folded into it and gone. No other program can read
-    it until the end: one that had it open would go on with the old file and the new one's log."""
+    """A connection to the database, with its log folded in and deleted. No other program can read
+    it until the end: one that had it open would go on with the old file and the new file's log."""
     options = SqliteOptions()
     with closing(connect(path, options, cache_kib=options.writer_cache_kib)) as database:
         check_complete(database, path)
         check_schema(database, path)
         try:
             with translate_errors():
-                # This, too, is refused while another program has it open.
+                # This statement, too, fails while another program has the database open.
                 database.execute("PRAGMA journal_mode = DELETE")
                 database.execute("PRAGMA locking_mode = EXCLUSIVE")
                 database.execute("BEGIN EXCLUSIVE")
@@ -122,7 +122,7 @@ def _write(database: apsw.Connection, partial: Path, progress: Progress) -> None
 
 
 def _check_copy(database: apsw.Connection, partial: Path) -> None:
-    """Whether the new file has every row. Otherwise the old one stays."""
+    """Check that the new file has every row. Otherwise the old file stays."""
     with closing(open_for_reading(partial)) as copy, translate_errors():
         found, wanted = _counts(copy), _counts(database)
     if found != wanted:

@@ -1,4 +1,4 @@
-"""Copying a database while others use it: one consistent moment of it, whole or not at all."""
+"""Copies a database while others use it: a consistent snapshot, complete or not at all."""
 
 import os
 from collections.abc import Callable
@@ -16,17 +16,17 @@ from tidewire.ports.runtime import sync_file as sync_file
 _STEP_PAGES: Final = 2_048
 
 Progress = Callable[[int, int], None]
-"""Is told how many of how many pages are done."""
+"""Called with the number of pages done, and the number of all pages."""
 
 
 def no_progress(done: int, total: int) -> None:
-    """For those who do not watch."""
+    """Progress callback that does nothing."""
 
 
 def copy_database(source: apsw.Connection, target: Path, progress: Progress = no_progress) -> None:
     """Copy a database into a new file, which appears under its name when it is complete and synced.
 
-    A read transaction around the copy fixes the moment: commits go on meanwhile and are not in it.
+    A read transaction around the copy fixes the snapshot: commits go on and are not in it.
     """
     if target.exists():
         raise StoreUnusable(f"{target} is there already; name a file that is not")
@@ -58,13 +58,13 @@ def _copy_pages(source: apsw.Connection, partial: Path, progress: Progress) -> N
                     progress(backup.page_count - backup.remaining, backup.page_count)
         finally:
             source.execute("ROLLBACK")
-        # One file without a WAL beside it: nothing to forget when it is carried elsewhere.
+        # One file without a WAL beside it, which could be forgotten when the copy is moved.
         copy.execute("PRAGMA journal_mode = DELETE")
 
 
 def copies_in(data_dir: Path, application_id: int) -> list[Path]:
-    """Other databases of this program below a data directory: backups, what was moved aside, what
-    an interrupted command has left. They hold what was deleted since."""
+    """Other databases of this program below a data directory: backups, files that were moved aside,
+    files that an interrupted command has left. They still hold what was deleted since."""
     found = []
     for path in data_dir.rglob("*"):
         is_other = path.is_file() and path != data_dir / DATABASE_NAME
@@ -80,13 +80,13 @@ def _is_database(path: Path, application_id: int) -> bool:
 
 
 def make_private(path: Path) -> None:
-    """Make a file that only its owner can read, if there is none: messages are in it. SQLite gives
-    the same mode to the files beside it."""
+    """Make the file if there is none, readable only by its owner, because it holds messages. SQLite
+    gives the same mode to the files beside it."""
     if not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def discard_database(path: Path) -> None:
-    """Delete a database with the files beside it: what is left of one must not meet the next."""
+    """Delete a database with the files beside it, which must not be taken for the next one's."""
     for ending in ("", "-wal", "-shm", "-journal"):
         path.with_name(path.name + ending).unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """Opening the database file: where it is, how its connections are set up, whether it is ours.
 
-Everything that can be wrong with a file or a library is told here, at the start, in one sentence.
+Everything that can be wrong with a file or a library is reported here, at the start, in a sentence.
 """
 
 from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ class SqliteOptions:
     wal_bytes_max: int = 64 * 1024 * 1024
     """Past this size the WAL is restarted between two batches."""
     vfs: str | None = None
-    """The name of SQLite's file system layer; tests put one there that takes the power away."""
+    """The name of SQLite's file system layer; tests use one that simulates a power cut."""
 
     def __post_init__(self) -> None:
         if self.synchronous not in SYNCHRONOUS:
@@ -93,8 +93,8 @@ def connect(path: Path, options: SqliteOptions, *, cache_kib: int) -> apsw.Conne
         database = apsw.Connection(str(path), flags=flags, vfs=options.vfs)
         try:
             database.set_busy_timeout(options.busy_ms_max)
-            # Without it SQLite looks at what is bound to a LIMIT, and plans the statement anew each
-            # time: that took six sevenths of reading a digest.
+            # Without this SQLite looks at the value bound to a LIMIT, and plans the statement again
+            # each time: that took six sevenths of the time to read a digest.
             database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             # The WAL is checkpointed by a thread of its own, never inside a commit.
             database.execute("PRAGMA wal_autocheckpoint = 0")
@@ -103,8 +103,8 @@ def connect(path: Path, options: SqliteOptions, *, cache_kib: int) -> apsw.Conne
             database.execute(f"PRAGMA journal_size_limit = {options.wal_bytes_max}")
             database.execute("PRAGMA temp_store = memory")
             database.execute("PRAGMA trusted_schema = OFF")
-            # What is erased is overwritten, in its page and in pages that become free. An append
-            # costs the same with it.
+            # Erased data is overwritten, in its page and in pages that become free. An append costs
+            # the same with this setting.
             database.execute("PRAGMA secure_delete = ON")
         except BaseException:
             database.close()
@@ -119,21 +119,21 @@ def connect_reader(path: Path, options: SqliteOptions) -> apsw.Connection:
     return database
 
 
-# Many rows in few steps. Every step of SQLite lets go of the interpreter's lock, and the thread
-# that made it has to win the lock back from the event loop: under load that costs more than the
-# row. So a statement takes up to 64 rows at once, and is prepared for a few sizes only.
+# Many rows in few steps. Every step of SQLite releases the interpreter's lock, and its thread has
+# to win the lock back from the event loop: under load that costs more than the row. So a statement
+# takes up to 64 rows at once, and is prepared for a few sizes only.
 
 ROWS: Final = (64, 16, 4, 1)
 
 Statements = dict[int, str]
-"""The same statement by how many rows it takes."""
+"""The same statement, by the number of rows that it takes."""
 
 
 def for_rows(statement: str, *, columns: int, first: str = "") -> Statements:
-    """A statement with `{rows}` where its VALUES belong; `first` stands before what is bound.
+    """A statement with `{rows}` where its VALUES belong; `first` is put before each row's values.
 
-    Make it OR FAIL: the caller undoes everything if a row fails, and SQLite is spared the copy
-    of every page that it would need to undo one statement alone.
+    Make it OR FAIL: the caller undoes everything if a row fails, so SQLite need not copy every page
+    to be able to undo the statement alone.
     """
     row = f"({', '.join([first, *'?' * columns] if first else '?' * columns)})"
     return {count: statement.format(rows=", ".join([row] * count)) for count in ROWS}
@@ -151,7 +151,7 @@ def execute_rows(
 
 
 def for_questions(statement: str, *, columns: int) -> Statements:
-    """A query with `{rows}` where the VALUES of what it is asked belong, each behind its number.
+    """A query with `{rows}` where the VALUES of its questions belong, each behind its number.
 
     Values that are bound cost less than those that SQLite has to find in JSON.
     """
@@ -167,7 +167,7 @@ def ask_rows(
     statements: Statements,
     questions: Sequence[tuple[str | int | None, ...]],
 ) -> list[tuple[int, tuple[Any, ...]]]:
-    """What is found for each of these, with its place among them. A statement is filled up with
+    """The rows that are found, each with the index of its question. A statement is filled up with
     NULLs, which equal nothing."""
     found: list[tuple[int, tuple[Any, ...]]] = []
     for start in range(0, len(questions), ROWS[0]):
@@ -185,9 +185,9 @@ Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
 class Shape(Generic[Struct]):
-    """How a struct is a row of a table: each field a column of its name, times without their unit.
+    """Maps a struct to a row of a table: each field to the column of its name, times without `_ms`.
 
-    The rules of the tables stand in `migrations`.
+    The constraints of the tables are in `migrations`.
     """
 
     def __init__(
@@ -206,12 +206,12 @@ class Shape(Generic[Struct]):
 
     def value(self, row: Sequence[Any], **others: Any) -> Struct:
         """The struct of a row of `columns`; `others` are the fields that are no columns. Raises
-        ValidationError, which is damage, over a value that no field of that type has."""
+        ValidationError, which is damage, for a value that does not fit its field."""
         fields = dict(zip(self._column_of, row, strict=True))
         return msgspec.convert(fields | others, self._kind)
 
     def find(self, database: apsw.Connection, rest: str, *bindings: Any) -> list[Struct]:
-        """The rows that `rest` of a SELECT leaves."""
+        """The rows of a SELECT from the table with `rest` behind it."""
         rows = database.execute(self._select + rest, bindings)
         return [self.value(row) for row in rows]
 
@@ -307,11 +307,11 @@ def check_writable(database: apsw.Connection) -> None:
 
 
 def check_data_dir(data_dir: Path) -> Path:
-    """Make the data directory if it is not there; the path of its database file."""
+    """Make the data directory if it is not there; returns the path of its database file."""
     missing = [path for path in (data_dir, *data_dir.parents) if not path.exists()]
     try:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # SQLite syncs the names in this directory; that it is there itself is for us to sync.
+        # SQLite syncs the names in this directory; we have to sync the directory's own name.
         for path in missing:
             sync_file(path.parent)
     except FileExistsError as error:

@@ -1,9 +1,9 @@
-"""SQLite's errors in our words: most specific first, every class of the vendor placed.
+"""Translates SQLite's errors into ours: most specific first, with every class of the vendor.
 
-What stands in `OUR_BUGS` means that a statement of ours is wrong; it is raised as it is.
+An error in `OUR_BUGS` means that a statement of ours is wrong; it is raised as it is.
 
-Damage is told in two ways. A program that opens the database cannot go on: StoreUnusable. Later
-it concerns the request that met it and no other: StoreDamaged.
+Damage is reported in two ways. A program that opens the database cannot go on: StoreUnusable. Later
+only the request that met the damage fails: StoreDamaged.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ DAMAGED: Final = (apsw.CorruptError, apsw.NotADBError)
 """The file is not what it should be: nothing read from it can be trusted."""
 
 NONSENSE: Final = (UnicodeDecodeError, msgspec.DecodeError)
-"""What is raised over a stored value that is not what it was: text that is none, no number."""
+"""Raised for a stored value that has changed: text that is not UTF-8, or no number any more."""
 
 DAMAGE: Final = (*DAMAGED, apsw.IOError, *NONSENSE, StoreDamaged)
-"""What an act may meet in some rows and not in others: those others need not fail with them."""
+"""What an act may meet in some rows only: acts on other rows need not fail because of it."""
 
 UNAVAILABLE: Final[dict[type[apsw.Error], str]] = {
     apsw.BusyError: "another program holds the database; try again",
@@ -80,7 +80,7 @@ _NO_INDEX: Final = frozenset(
 
 
 def lacks_room_for_index(error: BaseException | None) -> bool:
-    """Whether the file beside the log, through which processes share what is in it, has no room."""
+    """Whether there is no room for the file through which processes share the log's index."""
     return isinstance(error, apsw.IOError) and getattr(error, "extendedresult", None) in _NO_INDEX
 
 
@@ -104,7 +104,7 @@ def translated(error: apsw.Error) -> TidewireError | None:
 
 
 def failure_of(error: Exception) -> Exception:
-    """What a request that met this error is told."""
+    """The error that a request gets when it meets this error."""
     if isinstance(error, (*DAMAGED, *NONSENSE)):
         failure: Exception = StoreDamaged(str(error))
     elif isinstance(error, apsw.Error):
@@ -118,11 +118,11 @@ def failure_of(error: Exception) -> Exception:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Let only errors of ours through."""
+    """Raise our errors in place of SQLite's; a bug of ours is raised as it is."""
     try:
         yield
     except UnicodeDecodeError as error:
-        # Text that our program wrote is text.
+        # Our program writes only valid UTF-8, so this is damage.
         raise StoreUnusable(damaged_sentence(error)) from error
     except apsw.Error as error:
         ours = translated(error)

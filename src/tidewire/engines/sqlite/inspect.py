@@ -105,12 +105,12 @@ class SqliteInspector:
         return self._chunks(place, inspect_sql.KEYS, bounds, itemgetter(0, 1))
 
     def message_ids(self) -> Iterator[Sequence[inspection.EntryRow]]:
-        """An id that is in no index leads where it says."""
+        """First the ids of the index; an id that is in none leads to the place that it carries."""
         bounds: dict[str, Any] = {"after": "", "after_position": -1}
         yield from self._chunks(
             "the index of message ids", inspect_sql.IDS, bounds, itemgetter(0, 1)
         )
-        # A page of the table that cannot be read was met with the messages on it.
+        # A page of the table that cannot be read was reported with the messages on it.
         with suppress(inspection.Damaged):
             for rows in self._chunks(
                 "message ids", inspect_sql.PLACED_IDS, {"after": 0}, itemgetter(slice(1, 2))
@@ -136,7 +136,7 @@ class SqliteInspector:
                 _check_order(f"entries of {chat.chat_id}", after, border)
 
     def _border(self, bounds: dict[str, Any]) -> int | None:
-        """Where the next chunk begins: entries that are looked at are counted, not those found."""
+        """Where the next chunk begins: all entries count, not only those that `CHANGES` finds."""
         border: Any = self._database.execute(inspect_sql.BORDER, bounds).get
         return border if isinstance(border, int) else None
 
@@ -178,8 +178,8 @@ class SqliteInspector:
     ) -> Iterator[list[Any]]:
         """All rows of a query, in chunks, each read by itself.
 
-        The bounds whose names begin with "after" are where a chunk begins: behind what `ends_at`
-        says of the last row of the one before. `place` is said if a chunk cannot be read.
+        The bounds whose names begin with "after" say where a chunk begins: behind the values that
+        `ends_at` gives for the last row of the chunk before. `place` names a chunk in an error.
         """
         names = [name for name in bounds if name.startswith("after")]
         bounds |= {"newest": self._newest, "count": self._chunk_rows}
@@ -203,7 +203,7 @@ class SqliteInspector:
             bounds |= zip(names, end, strict=True)
 
     def _message_rows(self, chat_id: ChatId, bounds: dict[str, Any]) -> list[inspection.MessageRow]:
-        """One chunk. If a row in it is not what was stored, all are read the careful way."""
+        """One chunk. If a row in it is damaged, all its rows are read again the careful way."""
         database = self._database
         with suppress(UnicodeDecodeError):
             rows: list[Any] = database.execute(inspect_sql.MESSAGES, bounds).fetchall()
@@ -230,9 +230,9 @@ class SqliteInspector:
         return [_chat_row(row, members[row[0]]) for row in rows]
 
     def _read_ahead(self, after: str, page: Sequence[inspection.ChatRow]) -> None:
-        """Messages and keys of a whole page in two reads: what a store of many small chats needs.
+        """Read messages and keys of a page of chats in two reads: faster for many small chats.
 
-        Only if they are about a chunk; chats with more are read one by one.
+        Only if they fit into about a chunk; chats with more are read one by one.
         """
         self._messages_ahead = {}
         self._keys_ahead = {}
@@ -249,7 +249,7 @@ class SqliteInspector:
             messages = self._database.execute(inspect_sql.MESSAGES_AHEAD, bounds).fetchall()
             keys = self._database.execute(inspect_sql.KEYS_AHEAD, bounds).fetchall()
         except (*DAMAGED, *OUR_BUGS, apsw.IOError, UnicodeDecodeError):
-            return  # Chat by chat the damage will be met again, and its place be known.
+            return  # Chat by chat the damage is met again, and its place is known.
         for chat_id, rows in groupby(messages, _FIRST):
             found = [_message_row(chat_id, row[1:]) for row in rows]
             if not any(map(_DAMAGED, found)):
@@ -265,8 +265,8 @@ class SqliteInspector:
                 (newest,) = self._row("SELECT coalesce(max(position), 0) FROM messages", ())
                 return int(newest)
         except inspection.Damaged:
-            # The damage will be met again where it can be reported. Nothing grows meanwhile: a
-            # server that comes across it ends.
+            # The damage will be met again where it can be reported. Nothing grows meanwhile: an
+            # append needs the same page, and fails.
             return _UNBOUNDED
 
     def _row(self, sql: str, bindings: Any) -> Any:
@@ -313,7 +313,7 @@ def _raw_message_row(chat_id: ChatId, row: Any) -> inspection.MessageRow:
 
 
 def _entry_row(row: Any) -> inspection.ChangeRow | None:
-    """What `inspect_sql._entry` gives; None if it is no entry: it is damaged."""
+    """What `inspect_sql._entry` gives; None if it is damaged, and so no entry."""
     sequence, target, extra, sender_id, has_text, deleted_by = row
     sender = (sender_id or b"").decode(errors="replace")
     plain = ("", sequence, 0, "", sender, "", "", "", 0)
@@ -377,7 +377,7 @@ def _kept_rows(kind: EntryKind, rows: Sequence[Any]) -> list[inspection.KeptRow]
 
 
 def _check_order(place: str, before: Any, after: Any) -> None:
-    """Each chunk begins where the one before ended: if that is no step ahead, there is no end."""
+    """Each chunk must end ahead of where it began: else the reading would never end."""
     try:
         is_ahead = before < after
     except TypeError:
@@ -411,7 +411,7 @@ def open_for_reading(path: Path) -> apsw.Connection:
     """A connection that can only read.
 
     Beside a WAL even a reader writes into the shared memory file. Where the directory does not
-    allow that, and no WAL is left to be read, the file is opened as one that does not change.
+    allow that, and there is no WAL to read, the file is opened as immutable.
     Raises LogDamaged before SQLite has touched the file if its log lacks what was stored for good.
     """
     look_first(path)
@@ -445,10 +445,10 @@ def _set_up(database: apsw.Connection) -> apsw.Connection:
 
 @contextmanager
 def _reading(place: str) -> Iterator[None]:
-    """Tell damage from everything else that can go wrong, and say where it is.
+    """Raise Damaged, with the place, for damage; translate all other errors.
 
-    A statement that fails means that a table or an index is not there, or not as it was made: the
-    program has created them all, and `check_schema` has found the version right.
+    A statement that fails means that a table or an index is missing, or is not as it was made: the
+    program has created them all, and `check_schema` has found the right version.
     """
     try:
         with translate_errors():

@@ -96,7 +96,7 @@ ORDER BY m.chat_id, m.user_id
 
 _COLUMNS: Final = ", ".join(COLUMNS[1:])
 
-# A message is identified by its position. Were there two of one sequence, the chunk's border would
+# A message is identified by its position: if two have the same sequence, the border of a chunk does
 # not lose one of them.
 _MESSAGES: Final = """
 SELECT position, {columns}
@@ -106,10 +106,10 @@ WHERE chat_id = :chat AND sequence >= :after
 ORDER BY sequence, position LIMIT :count
 """
 MESSAGES: Final = _MESSAGES.format(columns=_COLUMNS)
-# The same, whatever the rows hold: no value fails to be handed over.
+# The same for damaged rows: text comes as bytes, so no value can fail to be decoded.
 MESSAGES_RAW: Final = _MESSAGES.format(columns=RAW)
 
-# These two read the index alone: what it says is what a retry, or a lookup by id, is answered by.
+# KEYS and IDS read the index alone, because it answers a retry, or a lookup by id.
 KEYS: Final = """
 SELECT client_message_id, position FROM messages INDEXED BY messages_by_key
 WHERE chat_id = :chat AND client_message_id >= :after
@@ -147,14 +147,14 @@ WHERE ({IS_INDEXED})
 ORDER BY message_id, position LIMIT :count
 """  # noqa: S608 - constants
 
-# Those that are in no index, with the place that they have to carry.
+# The ids that are in no index, with the place that they have to carry.
 PLACED_IDS: Final = f"""
 SELECT CAST(message_id AS BLOB), position, sequence FROM messages
 WHERE position > :after AND position <= :newest AND NOT ({IS_INDEXED})
 ORDER BY position LIMIT :count
 """  # noqa: S608 - constants
 
-# A row of a direct chat does not repeat what its membership says.
+# A row of a direct chat does not repeat its membership's `joined_sequence`.
 POSITIONS: Final = """
 SELECT
     s.user_id, s.chat_id, s.last_acked_sequence, s.last_read_sequence,
@@ -178,12 +178,12 @@ SELECT d.pair_key, d.chat_id, (SELECT chat_type FROM chats WHERE chats.chat_id =
 FROM direct_chat_index AS d WHERE d.pair_key > :after ORDER BY d.pair_key LIMIT :count
 """
 
-# Messages that change. What is text comes as bytes: no value fails to be handed over. JSON that is
-# none any more is taken for nothing: the message fails its checksum, and is reported by that.
+# Messages that change. Text comes as bytes, so no value can fail to be decoded. Invalid JSON counts
+# as empty: the message fails its checksum, and is reported because of that.
 
 
 def _entry(table: str) -> str:
-    """What an entry says of itself."""
+    """The columns in which an entry says what it is."""
     return (
         f"{table}.sequence, {table}.target, CAST({table}.extra AS BLOB), "
         f"CAST({table}.sender_id AS BLOB), {table}.content <> '', {table}.deleted_by"

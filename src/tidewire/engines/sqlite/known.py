@@ -1,10 +1,10 @@
-"""What appends have read of chats and authors, kept for the next ones.
+"""A cache of what appends have read of chats and authors, for the next appends.
 
-The writer's connection alone changes the database. So what it has read, moved along with what it
-has written, is as good as a read: until that connection changes something else, undoes something,
-or another program has written to the file. SQLite tells all three, so that no writer has to: it
-counts the rows that a connection has changed (`total_changes`), calls a hook when a transaction is
-undone, and says whether others have changed the file (`data_version`).
+Only the writer's connection changes the database. So what it has read, updated with what it has
+written, is as good as a new read: until that connection changes something else, undoes something,
+or another program has written to the file. SQLite reports all three, so that no code that writes
+has to: it counts the rows that a connection has changed (`total_changes`), calls a hook when a
+transaction is undone, and says whether others have changed the file (`data_version`).
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from tidewire.domain.ids import ChatId, UserId
 
 AUTHORS_MAX: Final = 10_000
-"""How many authors are kept, about 0.3 KB each; then all are read again as they are needed."""
+"""How many authors are kept, about 0.3 KB each; with more, all are read again when needed."""
 
 
 class Known:
     """Used on the writer's thread alone, inside its transactions.
 
-    Every use is a `look`, then whatever is to be read and written, then `keep`. If that is never
-    reached, nothing is kept.
+    Every use is a `look`, then all reads and writes, then `keep`. If `keep` is not reached, nothing
+    is kept.
     """
 
     __slots__ = ("_changes", "_database", "_version", "authors", "chats")
@@ -35,7 +35,7 @@ class Known:
         self.authors: dict[tuple[ChatId, UserId], Author] = {}
         self.chats: dict[ChatId, ChatEnd] = {}
         self._database = database
-        # How many rows were changed when all this was true; None: unknown.
+        # How many rows the connection had changed when the cache was valid; None: unknown.
         self._changes: int | None = None
         self._version: object = None
         database.set_rollback_hook(self._forget)
@@ -50,11 +50,11 @@ class Known:
         self._version = version
 
     def keep(self) -> None:
-        """Everything here is true again: all that was written since `look` has been followed."""
+        """Mark the cache as valid: it has followed everything that was written since `look`."""
         self._changes = self._database.total_changes()
 
     def follow(self, moves: Iterable[PositionsAdvanced]) -> None:
-        """Positions were written by something else than an append."""
+        """Take over positions that something other than an append has written."""
         for move in moves:
             author = self.authors.get((move.chat_id, move.user_id))
             if author is not None:

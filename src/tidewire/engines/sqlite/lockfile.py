@@ -1,7 +1,7 @@
-"""One process a data directory: a lock file that the kernel releases when its holder dies.
+"""One process per data directory: a lock file that the kernel releases when its holder dies.
 
 The log is looked at under the lock, before SQLite opens the database (`log_look`). A process that
-takes the lock looks at once. One that only reads, beside a server or without one, calls
+takes the lock looks at once. A process that only reads, beside a server or without one, calls
 `look_first`: it looks itself unless the holder of the lock has done so.
 """
 
@@ -20,7 +20,7 @@ from tidewire.engines.sqlite.log_look import DATABASE_NAME, Look, check_log, nee
 LOCK_NAME: Final = "tidewire.lock"
 
 _LOOKING: Final = "looking"
-"""Stands behind the holder's pid until it has looked at the log."""
+"""Written behind the holder's pid until the holder has looked at the log."""
 _LOOK_S_MAX: Final = 60.0
 """How long to wait for another process that looks at the log: 64 MB take less than a second."""
 _STEP_S: Final = 0.01
@@ -62,7 +62,7 @@ class DataDirectoryLock:
             raise
 
     def _take(self) -> None:
-        """Lock; those who only look at the log are waited for."""
+        """Take the lock; wait for processes that hold it only to look at the log."""
         give_up_at = time.monotonic() + _LOOK_S_MAX
         while True:
             try:
@@ -72,7 +72,7 @@ class DataDirectoryLock:
                     raise
                 # Raises if a process holds it for good.
                 fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                # Else two that wait would keep each other from it.
+                # Else two waiting processes would keep each other from the lock.
                 fcntl.flock(self._file, fcntl.LOCK_UN)
                 time.sleep(_STEP_S)
             else:
@@ -121,7 +121,7 @@ def look_first(path: Path) -> None:
 
 @contextmanager
 def _shared(lock: Path) -> Iterator[list[str] | None]:
-    """Keep others from taking the lock; None, or, if a process has it, what the file says of it."""
+    """Keep others from taking the lock; None, or what the file says of the process that has it."""
     try:
         file = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Looking at the write-ahead log before SQLite does: a log that is damaged is left as it is.
 
 SQLite takes damage for the end of the log, and the next commit or checkpoint overwrites what lies
-behind it. So each program looks first; `lockfile` sees to it that none is forgotten.
+behind it. So each program looks first; `lockfile` makes sure that every one does.
 """
 
 import logging
@@ -64,7 +64,7 @@ def size_bytes(path: Path) -> int:
 
 
 def file_reader(file: int) -> Read:
-    """Reads an open file, wherever its position is."""
+    """A reader of an open file that does not depend on the file's position."""
 
     def read(offset: int, size: int) -> bytes:
         return os.pread(file, size, offset)
@@ -78,8 +78,8 @@ def needs_look(path: Path) -> bool:
 
 
 def judge_log(path: Path) -> Judgement:
-    """What the log of a database is. No process may write it meanwhile."""
-    # A log without its database is `check_not_emptied`'s.
+    """Judge the log of a database. No process may write it meanwhile."""
+    # `check_not_emptied` refuses a log without its database.
     if size_bytes(wal_of(path)) == 0 or size_bytes(path) == 0:
         return Judgement(Verdict.WHOLE)
     files: list[int] = []
@@ -109,7 +109,7 @@ def check_log(path: Path) -> None:
 
 def check_unsynced_log(path: Path) -> None:
     """For a store whose commits do not wait for the disk: there a power cut leaves such a log, and
-    losing its end was chosen with the setting. It is told, and the server starts."""
+    the setting accepts the loss of its end. The damage is logged, and the server starts."""
     try:
         check_log(path)
     except LogDamaged as damage:
@@ -117,4 +117,4 @@ def check_unsynced_log(path: Path) -> None:
 
 
 def no_look(path: Path) -> None:
-    """For a program that lets no SQLite near the log."""
+    """For a program that does not let SQLite open the log."""

@@ -1,4 +1,4 @@
-"""What can be saved of a database whose log is damaged: states to choose from, built as copies.
+"""Recovers a database whose log is damaged: finds states to choose from, and builds copies.
 
 The damaged files are only read here, until `put_in_place` moves them aside as they are. Which state
 is kept is decided in `ops/recover_log.py`.
@@ -29,7 +29,7 @@ _HIGHEST: Final = (
     "SELECT chat_id, max(last_acked_sequence) FROM delivery_state GROUP BY chat_id",
     "SELECT chat_id, max(joined_sequence) FROM chat_memberships GROUP BY chat_id",
 )
-"""Where a sequence that was given out leaves its mark, each in pages of its own."""
+"""Where a sequence that was given out leaves a trace; each table has pages of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Candidate:
     name: str
     overlay: wal.Overlay
     log: wal.Read
-    """The log to take the frames from: as it is, or with words put right."""
+    """The log to take the frames from: as it is, or with some words repaired."""
 
 
 class DamagedStore:
@@ -60,7 +60,7 @@ class DamagedStore:
         self._files.clear()
 
     def candidates(self) -> list[Candidate]:
-        """The fullest first; of those that are the same only one."""
+        """The possible states, the most complete first, without duplicates."""
         log, database = self._reader(log_look.wal_of(self.path)), self._reader(self.path)
         self._header = wal.read_header(log(0, wal.HEADER_BYTES)) or wal.guess_header(log, database)
         header = self._header
@@ -127,18 +127,18 @@ def _note_highest(database: apsw.Connection, query: str, highest: dict[str, int]
 
 
 def keep(built: Path, data_dir: Path) -> None:
-    """Give a state that is complete the name from which `put_in_place` takes it."""
+    """Rename a complete state to the name that `put_in_place` looks for."""
     sync_file(built)
     built.replace(recovered_in(data_dir))
     sync_file(data_dir)
 
 
 def put_in_place(data_dir: Path) -> tuple[str, Path]:
-    """Put the recovered database where the server looks for it; its epoch, and where the damaged
-    files are.
+    """Put the recovered database where the server looks for it; returns its epoch, and where the
+    damaged files are.
 
-    May be killed anywhere and called again: as long as the recovered database has its own name, no
-    program opens any other, and the last step takes that name away.
+    May be killed at any point and called again: no program opens a database here while a recovered
+    one has its own name, and the last step takes that name away.
     """
     recovered = recovered_in(data_dir)
     path = data_dir / DATABASE_NAME

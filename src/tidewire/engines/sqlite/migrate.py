@@ -1,7 +1,7 @@
 """Migrations: numbered SQL files, forward only, all in one transaction, after a backup.
 
-What SQL cannot do is a function in `STEPS`, which runs the file itself. The number of the last one
-stands in the file's `user_version`.
+A migration that SQL alone cannot do has a function in `STEPS`, which runs its SQL file, too. The
+number of the last migration is in the database's `user_version`.
 """
 
 import re
@@ -61,7 +61,7 @@ def migrations() -> list[Migration]:
 def migrate(
     database: apsw.Connection, data_dir: Path, known: list[Migration] | None = None
 ) -> list[Migration]:
-    """Bring a database up to date; what was done. A file that holds something is copied first."""
+    """Bring a database up to date; returns what was done. A file with data is copied first."""
     known = migrations() if known is None else known
     version = schema_version(database)
     if version > len(known):
@@ -80,7 +80,7 @@ def migrate(
 
 
 def _use_wal(database: apsw.Connection) -> None:
-    """A new file and a restored one have no write-ahead log yet. The file remembers it."""
+    """Turn the write-ahead log on: new and restored files have none. The file keeps the setting."""
     with translate_errors():
         mode = single(database, "PRAGMA journal_mode = WAL")
     if mode != "wal":
@@ -116,8 +116,8 @@ def _execute(database: apsw.Connection, sql: str) -> None:
 
 
 def check_tables(database: apsw.Connection) -> None:
-    """Refuse a database whose tables are not as the migrations make them: a flipped bit in their
-    definition, and every statement means something else."""
+    """Refuse a database whose tables are not as the migrations make them: with one flipped bit in a
+    definition, statements mean something else."""
     with translate_errors():
         rows: list[Any] = database.execute(_DEFINITIONS).fetchall()
     found = {name: (sql, rootpage) for name, sql, rootpage in rows}

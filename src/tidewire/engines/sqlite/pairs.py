@@ -1,8 +1,8 @@
 """The migration that takes direct chats out of the indexes of lowest positions.
 
 The two members of a direct chat are found by their memberships, so nothing asks these indexes for
-them; but each message and each acknowledgement changed both. `joined_sequence` is what puts a row
-into them. In a direct chat it is 0, and NULL counts as much.
+them; but each message and each acknowledgement changed both. A row is in them only if it has a
+`joined_sequence`. In a direct chat that is 0, and NULL means the same.
 """
 
 from contextlib import closing
@@ -33,7 +33,7 @@ def free_pairs(database: apsw.Connection, sql: str) -> None:
 
 
 def _is_sound(path: Path) -> bool:
-    """On a connection of its own: a transaction that meets damage can write nothing any more."""
+    """Uses a connection of its own: a transaction that has met damage cannot write any more."""
     with closing(connect_reader(path, SqliteOptions())) as reader:
         try:
             return all(

@@ -1,7 +1,7 @@
 """Positions in the database: advancing them, and what is derived from them.
 
 An advance costs the same in a chat of ten and of a thousand: the two lowest positions of a group
-come from an index that SQLite keeps. Those of a direct chat are in none: they are two.
+come from an index that SQLite keeps. A direct chat's are in no index: there are only two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,9 +48,9 @@ CROSS JOIN delivery_state AS state
     ON state.user_id = member.user_id AND state.chat_id = member.chat_id
 """
 
-# A move reads its row first, so each row is in conflict and none is inserted. An
-# UPDATE FROM says it plainer, but puts all rows into a table of its own first, which costs half as
-# much again. The condition repeats what was read in the same transaction: a position never falls.
+# The rows of a move were read before, so each one conflicts and is updated; none is inserted. An
+# UPDATE FROM would be plainer, but puts all rows into a table of its own first, which costs half as
+# much again. The condition repeats a check of the same transaction: a position never falls.
 MOVE_POSITIONS: Final = for_rows(
     """
 INSERT OR FAIL INTO delivery_state (
@@ -125,9 +125,9 @@ coalesce(iif(
         )
     ), head)"""  # noqa: S608 - constants
 
-# Few entries are looked at one by one. Many may be reactions, which neither hide a message nor may
-# cost a look each: then the messages are visited from the last one down, and `message_before`
-# passes over what is between two of them.
+# A few entries are looked at one by one. Of many, most may be reactions, which must not hide a
+# message and are too many to look at: then the messages are visited from the last one down, and
+# `message_before` skips the entries between two of them.
 _MESSAGE_BELOW: Final = """
 SELECT iif(target IS NULL, sequence, message_before) FROM messages
                 WHERE chat_id = mine.chat_id AND sequence < {border}
@@ -286,7 +286,7 @@ def digest(
     ).fetchall()
     chat_ids = [after or "", *(row[0] for row in rows)]
     if any(one >= other for one, other in pairwise(chat_ids)):
-        # A client that asks for page after page would never come to an end.
+        # A client that asks for page after page would never reach the end.
         raise StoreDamaged(f"the chats of {user_id} are not in order")
     entries = _entries(database, rows[:count_max])
     return DigestPage(entries, entries[-1].chat_id if len(rows) > count_max else None)

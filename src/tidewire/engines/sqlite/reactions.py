@@ -1,6 +1,6 @@
-"""Reactions: the set of who has what on a message, and what a reader is shown of it.
+"""Reactions: which user has which emoji on a message, and what a reader is shown of them.
 
-The set has a row for each user and emoji, and everything is counted from it.
+There is a row for each user and emoji on a message, and everything is counted from these rows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,14 +38,14 @@ ON CONFLICT DO UPDATE SET sequence = excluded.sequence, is_on = excluded.is_on
 )
 DROP_REACTIONS: Final = "DELETE FROM reactions WHERE chat_id = ? AND target = ?"
 
-# In the order of the key: those of one emoji on one message stand together. As bytes: in a text an
-# emoji makes every letter four bytes long, and it would be made and read for nothing.
+# In the order of the key, so that rows of one emoji on one message are together. As bytes: in a str
+# an emoji makes every letter four bytes long, and the str would be made and read for nothing.
 _FIND: Final = """
 SELECT CAST(json_group_array(json_array(target, emoji, user_id, sequence, is_on)) AS BLOB)
 FROM reactions WHERE chat_id = ? AND target BETWEEN ? AND ?
 """
 GAP_MAX: Final = 256
-"""Messages that are further apart are asked for apart. A page has none that are."""
+"""Messages further apart than this are read separately. A page has no such messages."""
 
 _Row = tuple[int, str, UserId, int, int]
 _decode: Final = msgspec.json.Decoder(list[_Row]).decode
@@ -55,7 +55,7 @@ _END: Final[_Row] = (0, "", UserId(""), 0, 0)
 def look_at_reactions(
     target: Target, emoji: str, user_id: UserId, counts: str | None, *, is_on: bool
 ) -> None:
-    """Tell a target what is on it, and whether this user has this emoji on it."""
+    """Set in a target how many users have which emoji on it, and whether this user has this one."""
     if counts is not None:
         for line in counts.split("\n"):
             count, _, one = line.partition(" ")
@@ -90,7 +90,7 @@ def find_reactions(
 
 
 def _read(rows: list[_Row], reader: UserId, found: dict[int, list[Reaction]]) -> None:
-    """What the rows say, by message. Little is done for each row: a page has a thousand of them."""
+    """The reactions of the rows, by message. A row must be cheap: a page has a thousand of them."""
     at, before = 0, ""
     users: list[UserId] = []
     last = own_sequence = is_own = 0
@@ -115,7 +115,7 @@ def _read(rows: list[_Row], reader: UserId, found: dict[int, list[Reaction]]) ->
 
 
 def _ranges(sequences: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last of those that stand together."""
+    """The first and the last sequence of each group without a gap above `GAP_MAX`."""
     ordered = sorted(sequences)
     begin = 0
     for index in range(1, len(ordered) + 1):

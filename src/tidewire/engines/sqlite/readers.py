@@ -2,8 +2,8 @@
 
 Reads that are asked for in one turn of the loop go to a thread together and share a read
 transaction: waking a thread and beginning a transaction cost more than most reads. A read is
-stopped after `read_ms_max`, and one that takes a while gives those behind it to another thread. All
-of them can be held back for a moment, so that the write-ahead log can be restarted.
+stopped after `read_ms_max`, and a slow one leaves the reads behind it to another thread. All reads
+can be held back for a moment, so that the write-ahead log can be restarted.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ Result = TypeVar("Result")
 Query = Callable[[apsw.Connection], Result]
 
 _PROGRESS_STEPS: Final = 20_000
-"""How many steps of SQLite's machine lie between two looks at the clock: well under 1 ms."""
+"""Steps of SQLite's virtual machine between two looks at the clock: well under 1 ms."""
 _BATCH_READS_MAX: Final = 32
 """How many reads share a transaction."""
 _BATCH_S_MAX: Final = 0.005
-"""After so long those of them that still wait go to another thread."""
+"""After this time the reads of a batch that still wait go to another thread."""
 
 
 class ReadGate:
-    """Counts open reads and can hold new ones back, but none of them twice."""
+    """Counts open reads and can hold new ones back, but the same read only once."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -67,7 +67,7 @@ class ReadGate:
             return self._condition.wait_for(lambda: self._open == 0, timeout_s)
 
     def release(self) -> None:
-        """Let those in who wait, counted as open, so that another hold waits for them first."""
+        """Let the waiting reads in, counted as open, so that another hold waits for them first."""
         with self._condition:
             self._held = False
             self._releases += 1
@@ -95,7 +95,7 @@ class Readers:
         self._on_damage = on_damage
         self._options = options
         self._loop = asyncio.get_running_loop()
-        # Those of this turn of the loop.
+        # The reads that were asked for in this turn of the loop.
         self._asked: list[_Read] = []
         self._queue: SimpleQueue[Iterable[_Read] | None] = SimpleQueue()
         self._waiting = 0
@@ -126,7 +126,7 @@ class Readers:
         return await read.future  # type: ignore[return-value]
 
     async def close(self) -> None:
-        """Answer what was asked, then end."""
+        """Answer the reads that were asked for, then end."""
         self._closed = True
         self._hand_over()
         self._queue.put(None)
@@ -139,7 +139,7 @@ class Readers:
             self._queue.put(asked[begin : begin + _BATCH_READS_MAX])
 
     def _tell(self, done: list[tuple[_Read, object]]) -> None:
-        """From a reader's thread."""
+        """Called on a reader's thread."""
         self._loop.call_soon_threadsafe(self._deliver, done)
 
     def _deliver(self, done: list[tuple[_Read, object]]) -> None:
@@ -151,7 +151,7 @@ class Readers:
 
 
 class _Reader:
-    """One thread and its connection; all but the making of it happens in that thread."""
+    """One thread and its connection; everything but the constructor runs in that thread."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class _Reader:
         self._queue = queue
         self._tell = tell
         self._database: apsw.Connection | None = None
-        # What this batch has still to read, and what it has read.
+        # The reads of this batch that are left, and those that are done and not answered yet.
         self._left: deque[_Read] = deque()
         self._done: list[tuple[_Read, object]] = []
         self._gives_way_at_s = self._is_late_at_s = float("inf")
@@ -186,8 +186,8 @@ class _Reader:
             self._database.close()
 
     def _next_batch(self) -> Iterable[_Read] | None:
-        """None ends all threads, one after the other; what is behind it comes first: it may have
-        been put there by a read that gave way."""
+        """None ends all threads, one after the other; batches behind it come first: a slow read may
+        have put them there for another thread."""
         while (batch := self._queue.get()) is None:
             is_last = self._queue.empty()
             self._queue.put(None)
@@ -204,10 +204,10 @@ class _Reader:
                 outcome = self._query(read.query)
             except Exception as error:  # noqa: BLE001 - handed to the caller
                 outcome = failure_of(error)
-                # They keep a cursor that stands in the middle of its rows, and with it the instant
-                # that it reads: a COMMIT would end neither.
+                # The frames keep a cursor that is in the middle of its rows, and with it the
+                # snapshot that it reads: a COMMIT would end neither.
                 traceback.clear_frames(error.__traceback__)
-                # Those behind it do not share what became of its transaction.
+                # The reads behind it do not share the transaction of a read that failed.
                 self._end()
             self._done.append((read, outcome))
             if time.monotonic() > self._gives_way_at_s:
@@ -217,7 +217,7 @@ class _Reader:
     def _query(self, query: Query[object]) -> object:
         database = self._database
         if database is None:
-            # Behind the gate as well: connecting reads the schema.
+            # Connects behind the gate as well, because connecting reads the schema.
             database = connect_reader(self._path, self._options)
             database.set_progress_handler(self._look, _PROGRESS_STEPS)
             self._database = database
@@ -227,7 +227,7 @@ class _Reader:
         try:
             return query(database)
         finally:
-            # Without this the end of a late read would itself be stopped as late.
+            # Without this the COMMIT after a late read would itself be stopped as late.
             self._is_late_at_s = float("inf")
 
     def _end(self) -> None:
@@ -235,7 +235,7 @@ class _Reader:
             if self._database is not None and self._database.in_transaction:
                 self._database.execute("COMMIT")
         except apsw.Error:
-            # The next read opens another.
+            # The next read opens another connection.
             self._database = None
 
     def _look(self) -> bool:

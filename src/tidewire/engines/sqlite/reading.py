@@ -1,7 +1,7 @@
-"""Messages out of the database: pages for sync and history, and single ones.
+"""Reads messages from the database: pages for sync and history, and single messages.
 
-Rows are read as they are if their checksums and their chain hold, and the careful way otherwise
-(`stored`).
+Rows are used as they are if their checksums and their chain hold; otherwise they are read again the
+careful way (`stored`).
 """
 
 from itertools import pairwise
@@ -18,7 +18,7 @@ from tidewire.engines.sqlite.chats import access_chat
 ABOVE: Final = "WHERE chat_id = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 # The message at the border says which one is before it.
 THROUGH: Final = "WHERE chat_id = ? AND sequence <= ? ORDER BY sequence DESC LIMIT ?"
-# With the id that is asked for in place of the row's: if the checksum holds, it is that message.
+# Has the id that is asked for in place of the row's: if the checksum holds, it is that message.
 AT_PLACE: Final = (
     stored.MESSAGE.replace(" message_id,", " ?,") + "WHERE chat_id = ? AND sequence = ?"
 )
@@ -88,7 +88,7 @@ def message(
     except UnicodeDecodeError:
         row, found = (), None
     if found is None and row is not None:
-        # Another id, of a message of before, or a damaged row.
+        # The id is too old to carry its place, so this row is another one's; or the row is damaged.
         found = stored.message_at(database, chat_id, place)
         found = found if found is not None and found.is_damaged else None
     if found is not None:

@@ -1,6 +1,7 @@
-"""Putting a chat's missing counter row back, in one transaction, on a store that is not in use.
+"""Puts a chat's missing counter row back, in one transaction: `SqliteCounterRepair` on a store that
+is not in use, `repair_counter` also in a running server.
 
-What to put is not decided here; see `ops/recover.py`.
+The new counter is not decided here; see `ops/recover.py`.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from tidewire.engines.sqlite.inspect import check_is_there, check_schema, open_f
 from tidewire.engines.sqlite.lockfile import DataDirectoryLock
 from tidewire.ports.inspection import CounterEvidence, CounterRepair, Damaged, NewCounter
 
-# The rows of those who left have no index by chat: this looks at all positions of the store, once.
+# The rows of former members have no index by chat: this reads all positions of the store, once.
 _EVIDENCE: Final = """
 SELECT
     EXISTS (SELECT 1 FROM chats WHERE chat_id = :chat),
@@ -79,7 +80,7 @@ def repair_counter(
     chat_id: ChatId,
     decide: Callable[[CounterEvidence], NewCounter | None],
 ) -> CounterEvidence:
-    """Inside a transaction: read the evidence, and put what `decide` says."""
+    """Inside a transaction: read the evidence, and write the counter that `decide` returns."""
     evidence = _read_evidence(database, chat_id)
     new = decide(evidence)
     if new is not None:

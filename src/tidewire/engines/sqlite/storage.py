@@ -1,7 +1,7 @@
 """The SQLite engine: the store of one process, one file, group commit.
 
-This file only wires: writes go to the writer's thread, reads to the readers', and what each of them
-does stands in the modules beside it.
+This file only wires: writes go to the writer's thread, reads to the readers' threads. What each of
+them does is in the modules beside this one.
 """
 
 import asyncio
@@ -49,32 +49,32 @@ from tidewire.ports.storage import EXIT_STORE_IN_DOUBT, AppendDone, ChatStore, M
 
 _logger: Final = logging.getLogger(__name__)
 _DAMAGED_KNOWN_MAX: Final = 10_000
-"""So many damaged messages are remembered; more are told again when they are read again."""
+"""How many damaged messages are remembered; with more, all are logged again when read again."""
 _CHAT_OF: Final = attrgetter("chat_id")
 
 
 def end_process(why: str) -> NoReturn:
-    """The one way out when it is not known what is on the disk: at once, without another write."""
+    """Ends the process at once, without another write: for when the disk's content is not known."""
     try:
-        # Without standard error, its number may by now belong to any file.
+        # If there is no standard error, its descriptor may belong to another file by now.
         if sys.__stderr__ is not None:
             os.write(sys.__stderr__.fileno(), f"tidewire: {why}\n".encode())
     finally:
-        # Also when the message cannot be written any more.
+        # Also if the message cannot be written.
         os._exit(EXIT_STORE_IN_DOUBT)
 
 
 class DamageLog:
-    """Tells an operator which messages are damaged and which requests met damage: log lines and
-    counters. Used on the event loop.
+    """Reports to the operator which messages are damaged and which requests met damage: log lines
+    and counters. Used on the event loop.
 
-    A damaged message is read again and again; it is told once, with its chat and its sequence. Its
-    text is never told.
+    A damaged message may be read many times; it is logged once, with its chat and its sequence. Its
+    text is never logged.
     """
 
     def __init__(self) -> None:
         self.messages_damaged = 0
-        """How many messages were found damaged since the start, each counted once."""
+        """Messages found damaged since the start; each once, up to `_DAMAGED_KNOWN_MAX`."""
         self.requests_failed = 0
         """How many requests failed because of damage."""
         self._known: set[tuple[str, int]] = set()
@@ -105,15 +105,15 @@ class DamageLog:
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
 
-# Methods of the store, made of functions that take a connection: they have the same arguments and
-# the same result, once it is there.
+# Methods of the store, made of functions that take a connection: they have the same arguments, and
+# return the same result when it is awaited.
 
 
 def _reads(
     query: Callable[Concatenate[apsw.Connection, Given], Result],
     note: "Callable[[SqliteStorage, Result], None] | None" = None,
 ) -> "Callable[Concatenate[SqliteStorage, Given], Coroutine[Any, Any, Result]]":
-    """A method that asks in a read transaction of its own. `note` is told what was found."""
+    """A method that runs the query in a read transaction. `note` is called with the result."""
 
     async def method(self: "SqliteStorage", /, *given: Given.args, **named: Given.kwargs) -> Result:
         found = await self._readers.read(lambda database: query(database, *given, **named))
@@ -127,7 +127,7 @@ def _reads(
 def _commits(
     act: Callable[Concatenate[apsw.Connection, Given], tuple[Result, Sequence[Event]]],
 ) -> "Callable[Concatenate[SqliteStorage, Given], Coroutine[Any, Any, Result]]":
-    """A method that acts in the next commit, whose events are handed on."""
+    """A method that does the act in the next commit; the act's events are handed on."""
 
     def method(
         self: "SqliteStorage", /, *given: Given.args, **named: Given.kwargs
@@ -140,7 +140,7 @@ def _commits(
 def _writes(
     act: Callable[Concatenate[apsw.Connection, Given], Result],
 ) -> "Callable[Concatenate[SqliteStorage, Given], Coroutine[Any, Any, Result]]":
-    """The same for an act of which nothing is handed on."""
+    """The same for an act without events."""
 
     def method(
         self: "SqliteStorage", /, *given: Given.args, **named: Given.kwargs
@@ -177,7 +177,7 @@ class SqliteStorage(MessageStore, ChatStore):
         self._known = Known(database)
         gate = ReadGate()
         self.damage = DamageLog()
-        # What can fail comes before the first thread: an opening that fails leaves none behind.
+        # Steps that can fail come before the first thread: a failed opening leaves none behind.
         self.checkpointer = Checkpointer(path, options, gate, on_fatal)
         self._readers = Readers(path, options, gate, self.damage.note_failure)
         self.writer = Writer(
@@ -215,7 +215,7 @@ class SqliteStorage(MessageStore, ChatStore):
         return self._epoch
 
     async def check_room(self) -> None:
-        # A commit that failed says nothing about now: try one, of two pages.
+        # An earlier failed commit does not mean that there is no room now: try one, of two pages.
         if not self.writer.has_room:
             await self.writer.write(_probe)
 
@@ -237,7 +237,7 @@ class SqliteStorage(MessageStore, ChatStore):
 
     @property
     def memory_bytes(self) -> int:
-        """What the library holds for all connections of this process; page caches, mostly."""
+        """What SQLite uses for all connections of this process; mostly page caches."""
         return apsw.memory_used()
 
     async def repair_counter(
@@ -371,8 +371,8 @@ def _open_database(
         except StoreUnavailable as error:
             if options.vfs is not None or not lacks_room_for_index(error.__cause__):
                 raise
-            # What SQLite keeps beside the log for its readers is kept in memory instead, so that
-            # reads go on. No other process can read the database meanwhile.
+            # The index of the log, which SQLite keeps in a file beside it, is kept in memory, so
+            # that reads go on. No other process can read the database meanwhile.
             options = replace(options, vfs="unix-excl")
             _logger.warning("the disk is full: messages are served, but none can be stored")
             return path, lock, _open_file(path, data_dir, options), options
@@ -397,7 +397,7 @@ def _open_file(path: Path, data_dir: Path, options: db.SqliteOptions) -> apsw.Co
 
 
 def _probe(database: apsw.Connection) -> tuple[None, Sequence[Event]]:
-    """A write that changes nothing that is read."""
+    """A write that changes only a value that nothing reads."""
     database.execute(
         "INSERT OR REPLACE INTO store_meta VALUES ('room_checked', strftime('%Y-%m-%dT%H:%M:%fZ'))"
     )

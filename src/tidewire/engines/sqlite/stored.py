@@ -1,4 +1,4 @@
-"""Messages out of their table: every row is checked, and one that fails is mended or marked.
+"""Reads messages from their table: every row is checked, and one that fails is mended or marked.
 
 The usual way reads rows as they are and compares their checksums and their chain. Only if something
 is wrong the same rows are read again the careful way: text as bytes, numbers from the index and
@@ -17,7 +17,7 @@ from tidewire.domain.limits import CONTENT_BYTES_MAX
 from tidewire.domain.messages import Message
 from tidewire.domain.rows import NUMBER_FIELDS, ROW_FIELDS, entry_of_row
 
-# A column is called as its field; an instant without its unit.
+# A column has the name of its field; a time is without `_ms`.
 _COLUMN_OF: Final = {name: name.removesuffix("_ms") for name in ROW_FIELDS}
 COLUMNS: Final = (*_COLUMN_OF.values(), "checksum")
 """Of the table of messages, in the order in which rows are read and written."""
@@ -36,8 +36,8 @@ def _bytes(column: str) -> str:
     return f"iif(typeof({column}) = 'text', CAST({column} AS BLOB), NULL)"
 
 
-# What the index says of a place, and the row there, whatever they hold: no value can fail to be
-# handed over. The row is read from the table, not from an index that repeats some of its columns.
+# What the index says of a place, and the row there, also if they are damaged: no value can fail to
+# be decoded. The row is read from the table, not from an index that repeats some of its columns.
 _PLACES: Final = f"""
 SELECT position, {_integer("sequence")}
 FROM messages INDEXED BY messages_by_sequence
@@ -61,7 +61,7 @@ def raw(names: Sequence[str]) -> str:
 RAW: Final = raw(ROW_FIELDS[1:])
 _RAW_ROW: Final = f"SELECT {RAW} FROM messages NOT INDEXED WHERE position = ?"  # noqa: S608
 
-# The way round the index by sequence: another one leads to every row of the chat.
+# A way around the index by sequence: the index by key leads to every row of the chat, too.
 _FIND_BY_KEYS: Final = """
 SELECT position FROM messages INDEXED BY messages_by_key WHERE chat_id = ? AND sequence = ?
 """
@@ -133,10 +133,10 @@ def last_entry(database: apsw.Connection, chat_id: ChatId) -> Message | None:
 def checked_head(
     database: apsw.Connection, chat_id: ChatId, indexed: object, counter: object
 ) -> int:
-    """The sequence of a chat's last message, 0 if it has none.
+    """The sequence of a chat's last entry, 0 if it has none.
 
-    The index says one number and the counter another; nearly always they are the same, and then
-    both are right. Otherwise the message itself is asked.
+    The index gives one number and the counter another; nearly always they are equal, and then both
+    are right. Otherwise the entry itself is read.
     """
     if type(indexed) is int and indexed == counter:
         return indexed
@@ -167,7 +167,7 @@ def read_whole(
     bindings: tuple[str | int, ...],
     bytes_max: int = CONTENT_BYTES_MAX,
 ) -> list[Message] | None:
-    """Rows as messages, the last of them passes `bytes_max`. None: one is not what was stored."""
+    """Rows as messages, up to the one that passes `bytes_max`. None if one of them is damaged."""
     messages: list[Message] = []
     size_bytes = 0
     try:

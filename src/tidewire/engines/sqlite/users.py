@@ -36,7 +36,7 @@ def insert_user(database: apsw.Connection, user: User) -> None:
 
 
 def update_user(database: apsw.Connection, user: User) -> User:
-    """Write what may change of a user; the user."""
+    """Write the fields of a user that may change; returns the user."""
     USERS.update(database, user, MAY_CHANGE)
     return user
 
@@ -80,6 +80,6 @@ def the_user(database: apsw.Connection, user_id: UserId) -> User:
 
 
 def missing_users(database: apsw.Connection, user_ids: Sequence[UserId]) -> list[UserId]:
-    """Those of the ids that belong to no user who can join a chat, by id."""
+    """The ids that belong to no user who can join a chat, sorted."""
     known = {user.user_id for user in find_users(database, user_ids) if user.can_join}
     return sorted(set(user_ids) - known)

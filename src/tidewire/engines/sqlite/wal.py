@@ -1,11 +1,11 @@
 """Reading SQLite's write-ahead log by its format, to tell a damaged log from one with a torn end.
 
-SQLite ends its recovery at the first frame that does not fit and forgets what lies behind: after a
-power cut that is right, after damage it loses what was acknowledged. PURE; file format:
+SQLite ends its recovery at the first frame that does not fit and ignores the frames behind it: that
+is right after a power cut, but after damage it loses what was acknowledged. PURE; file format:
 https://sqlite.org/fileformat2.html#walformat
 
 With a sync after each commit, a power cut can harm the frames of the last transaction only. A
-frame's checksum goes on from the one stored in the frame before it, so frames behind a bad one can
+frame's checksum continues the one stored in the frame before it, so frames behind a bad one can
 still be checked. Two commit frames behind it, joined by frames that all fit, prove damage: the
 second one was begun when the first one, and everything before it, had been synced.
 """
@@ -21,19 +21,19 @@ HEADER_BYTES: Final = 32
 FRAME_HEADER_BYTES: Final = 24
 PAGE_BYTES_USUAL: Final = 4096
 _MAGIC: Final = 0x377F0682
-"""The last bit says how the checksums take their words: 0 little-endian, 1 big-endian."""
+"""The last bit is the byte order of the checksums' words: 0 little-endian, 1 big-endian."""
 _VERSION: Final = 3_007_000
 _HEADER: Final = struct.Struct(">4I8s2I")
 _FRAME: Final = struct.Struct(">2I8s2I")
 _CHUNK_FRAMES: Final = 1024
-"""How many checksums are computed side by side: measured, the fastest."""
+"""How many checksums are computed side by side: the fastest number, as measured."""
 _GUESS_FRAMES: Final = 8
-"""How far to look for a frame that another one goes on from, if the header is bad."""
+"""If the header is bad: in how many frames to look for one whose checksum the next continues."""
 _STEPS_UNMASKED: Final = 16
 """A step multiplies a sum by 2.62 at most: after 16 it is still within its 64 bits."""
 
 Read = Callable[[int, int], bytes]
-"""Reads a file: from this offset, so many bytes, fewer at its end."""
+"""Reads a file: takes an offset and a number of bytes; returns fewer at the end of the file."""
 Order = Literal["little", "big"]
 Sums = tuple[int, int]
 
@@ -57,15 +57,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogHeader:
-    """What the frames of a log have to fit to."""
+    """What the frames of a log have to match."""
 
     order: Order
     page_bytes: int
     salts: bytes
     sums: Sums | None
-    """Where the first frame's checksum goes on from; None: not known."""
+    """The sums that the first frame's checksum continues; None: not known."""
     first: int = 1
-    """If it is not known: the frame that is taken as good, because the next one goes on from it."""
+    """If `sums` is None: the frame that is taken as good, because the next one continues it."""
 
     @property
     def frame_bytes(self) -> int:
@@ -82,9 +82,9 @@ class Frame(NamedTuple):
     is_ours: bool
     """It has the salts of the header: it is not left over from before the log's last restart."""
     fits: bool
-    """It is ours, and its checksum goes on from the one stored before it."""
+    """It is ours, and its checksum continues the one stored before it."""
     is_repeat: bool
-    """It is the commit frame before it once more, which SQLite writes to fill a sector."""
+    """It repeats the commit frame before it, which SQLite does to fill a sector."""
 
     @property
     def commits(self) -> bool:
@@ -105,11 +105,11 @@ class Judgement:
     first_bad: int = 0
     """The first frame that does not fit, 0 if there is none."""
     beyond_transactions: int = 0
-    """Commit frames behind it that fit."""
+    """Commit frames behind the first bad frame that fit."""
     beyond_pages: int = 0
-    """Pages of the database that have a frame behind it that fits."""
+    """Pages of the database that have a frame that fits behind the first bad frame."""
     differing_pages: int = 0
-    """Under a bad header: how many pages the database does not have as the log has them."""
+    """With a bad header: how many pages differ between the log and the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Overlay:
     """A state of the database: its file, with the pages of these frames laid over it."""
 
     pages: dict[int, int]
-    """The number of a page to that of the frame with its last version."""
+    """By the number of a page: the number of the frame with its last version."""
     size_pages: int
     transactions: int
 
@@ -140,7 +140,7 @@ def is_page_size(size_bytes: int) -> bool:
 
 
 def checksum(sums: Sums, data: bytes, order: Order) -> Sums:
-    """SQLite's checksum over some bytes, a multiple of eight, gone on with from other sums."""
+    """SQLite's checksum over some bytes, a multiple of eight, continued from other sums."""
     first, second = sums
     words = struct.unpack(f"{'<' if order == 'little' else '>'}{len(data) // 4}I", data)
     for index in range(0, len(words), 2):
@@ -191,7 +191,7 @@ class _FrameHead(NamedTuple):
 def _fitting(
     view: memoryview, heads: list[_FrameHead], sums: Sums | None, header: LogHeader
 ) -> list[bool]:
-    """Which frames have the salts, the number of a page, and a checksum that goes on."""
+    """Which frames have the header's salts, a page number, and a checksum that continues."""
     ours = [head.salts == header.salts and head.page > 0 for head in heads]
     if not any(ours):
         # The rest of the file, from before the restart of the log: most often the greater part.
@@ -204,12 +204,12 @@ def _fitting(
 
 
 def _is_equal(one: bytes, other: bytes) -> bool:
-    """Whether two frames hold the same, their checksums aside: those go on."""
+    """Whether two frames hold the same, except for their checksums, which continue."""
     return one[:16] == other[:16] and one[FRAME_HEADER_BYTES:] == other[FRAME_HEADER_BYTES:]
 
 
 def _checksums(view: memoryview, before: list[Sums], header: LogHeader) -> list[Sums]:
-    """The checksums of some frames, each gone on with from the sums before it.
+    """The checksums of some frames, each continued from the sums before it.
 
     All are computed side by side: one long integer has 64 bits for each frame, and takes a step for
     all of them at once. That is a dozen times as fast as a word at a time.
@@ -237,7 +237,7 @@ def _checksums(view: memoryview, before: list[Sums], header: LogHeader) -> list[
 
 
 def judge(log: Read, database: Read) -> Judgement:
-    """Tell what a log is. The database is only looked at if the log's header does not fit."""
+    """Judge a log. The database is only read if the log's header does not fit."""
     header = read_header(log(0, HEADER_BYTES))
     if header is not None:
         return _judge_frames(walk(log, header))
@@ -296,8 +296,8 @@ def _judge_frames(frames: Iterator[Frame]) -> Judgement:
 
 
 def guess_header(log: Read, database: Read) -> LogHeader | None:
-    """What the header must have been, by the first frame that the next one goes on from (the sector
-    that holds the header holds a part of frame 1 as well); None if there is no frame behind it."""
+    """What the header must have been, by the first frame that the next one continues (frame 1 may
+    be bad, too: it shares the header's sector); None if there is no frame behind the header."""
     page_bytes = int.from_bytes(database(16, 2), "big")
     page_bytes = 65_536 if page_bytes == 1 else page_bytes
     if not is_page_size(page_bytes):
@@ -368,15 +368,15 @@ class Overlays(NamedTuple):
     whole: Overlay
     """All whole transactions."""
     copied: Overlay
-    """All frames that fit, but no older version of what a bad frame held: a checkpoint may have
-    copied that into the database while it was good."""
+    """All frames that fit, but no older version of a page that a bad frame held: a checkpoint may
+    have copied the bad frame's page into the database while it was good."""
     fitting: Overlay
-    """All frames that fit: what a bad one held, a later one may have too."""
+    """All frames that fit: a later frame may hold the page of a bad one, too."""
 
 
 def overlays(frames: Iterator[Frame]) -> Overlays:
-    """The states that a log may stand for. Behind a bad frame a commit counts if it is joined to
-    another one: the frames of a lone one may be those of a torn end."""
+    """The states that a log may stand for. Behind a bad frame a commit counts only if it is joined
+    to another commit: the frames of a single one may be those of a torn end."""
     prefix, whole, copied, fitting = _Layer(), _Layer(), _Layer(), _Layer()
     is_broken = is_joined = is_partial = False
     of_transaction: list[Frame] = []

@@ -1,4 +1,4 @@
-"""Putting right single bytes of a damaged write-ahead log. PURE.
+"""Repairs single bytes of a damaged write-ahead log. PURE.
 
 A frame's checksum is two sums of its words, each word with a weight of its own, modulo 2^32. If one
 word is wrong, the two sums are off by that word's two weights times the same difference: for each
@@ -16,17 +16,17 @@ from typing import Final
 from tidewire.engines.sqlite import wal
 
 MENDS_MAX: Final = 256
-"""How many bad frames are tried, a few milliseconds each. More are not the damage of some bytes."""
+"""How many bad frames are tried, a few milliseconds each. More are not damage to single bytes."""
 
 _WORD: Final = 1 << 32
 _SUMMED_HEAD_BYTES: Final = 8
-"""What of a frame's header is under the checksum: the number of the page, and the commit's size."""
+"""The part of a frame's header that its checksum covers: the page's number, the commit's size."""
 _SUMS: Final = slice(16, wal.FRAME_HEADER_BYTES)
 _SALTS: Final = slice(8, 16)
 
 
 def mended(read: wal.Read, header: wal.LogHeader, frames: int) -> tuple[wal.Read, int]:
-    """The log with those of its first frames put right that can be; and how many were."""
+    """The log with its first `frames` frames repaired where possible; and how many were."""
     patches: dict[int, bytes] = {}
     sums = header.sums
     tries = 0
@@ -72,7 +72,7 @@ def _summed(frame: bytes) -> bytes:
 
 
 def _mend(before: wal.Sums, frame: bytes, after: bytes, header: wal.LogHeader) -> bytes | None:
-    """A frame as it must have been: with its salts, its checksum or one byte of the rest put right.
+    """A frame as it must have been: with its salts, its checksum or one byte of the rest repaired.
     None if more of it is wrong."""
     found = wal.checksum(before, _summed(frame), header.order)
     if found != _stored(frame) and not _goes_on(found, after, header):
@@ -89,7 +89,7 @@ def _mend(before: wal.Sums, frame: bytes, after: bytes, header: wal.LogHeader) -
 
 
 def _goes_on(sums: wal.Sums, after: bytes, header: wal.LogHeader) -> bool:
-    """Whether the frame behind was written after these sums: then only the stored ones are bad."""
+    """Whether the next frame continues from these sums: then only the stored sums are bad."""
     return (
         len(after) == header.frame_bytes
         and after[_SALTS] == header.salts
@@ -102,7 +102,7 @@ def _is_one_byte(one: int, other: int) -> bool:
 
 
 def mend_byte(found: wal.Sums, frame: bytes, order: wal.Order) -> bytes | None:
-    """The frame with the one byte put right that explains why its checksum is `found`."""
+    """The frame with the one byte repaired that explains why its checksum is `found`, or None."""
     wanted = _stored(frame)
     off = (wanted[0] - found[0]) % _WORD, (wanted[1] - found[1]) % _WORD
     mark = "<" if order == "little" else ">"
@@ -122,12 +122,12 @@ def mend_byte(found: wal.Sums, frame: bytes, order: wal.Order) -> bytes | None:
 
 
 def _explanations(off: wal.Sums, count: int) -> Iterator[tuple[int, int]]:
-    """Which word, wrong by how much, makes the sums differ by so much."""
-    # The weights of the last two words; a step back, and each is carried through one turn more.
+    """Which words, and wrong by how much, would make the sums differ by `off`."""
+    # The weights of the last two words; each step back carries them through one more round.
     weights = [(1, 1), (0, 1)]
     for index in range(count - 2, -1, -2):
         for side, (first, second) in enumerate(weights):
-            # Neighbours in Fibonacci's row: never both of them even, so one can be divided by.
+            # Neighbours among Fibonacci's numbers are never both even, so one has an inverse.
             if first % 2:
                 difference = off[0] * pow(first, -1, _WORD) % _WORD
             else:

@@ -1,12 +1,13 @@
 """The writer: one thread that owns the writing connection and commits for all callers.
 
-It takes everything that is waiting, runs one transaction, syncs once, and answers them all; while
-one commit is syncing, the next one gathers. No timer, no delay. After a commit, its events go to
+It takes all writes that wait, runs one transaction, syncs once, and answers all callers; while one
+commit is syncing, the next one gathers. No timer, no delay. After a commit, its events go to
 the listener and its callers are answered, both on the event loop, in commit order.
 
 A transaction that meets damage is rolled back, and its acts are done again in transactions of their
 own: those that do not meet the damage must not fail with the one that does. An act for many is
-halved until the damage is alone. Only a commit whose outcome is unknown ends the process.
+halved until the damage is alone. Only a commit whose outcome is unknown, or a rollback that fails,
+ends the process.
 """
 
 import asyncio
@@ -40,22 +41,22 @@ from tidewire.ports.runtime import resolve
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 Act = Callable[[apsw.Connection], tuple[Result, Sequence[Event]]]
-"""One write: changes rows, gives its result and what happened. Raises Refused before any change."""
+"""One write: changes rows, returns its result and its events. Raises Refused before any change."""
 
 ActForMany = Callable[[apsw.Connection, Sequence[Item]], tuple[Sequence[object], Sequence[Event]]]
-"""One write for many: gives a result for each, in their order."""
+"""One write for many items: returns a result for each, in their order, and the events."""
 
 FatalHandler = Callable[[str], None]
-"""Is told why the database is in doubt. The real one ends the process and does not return."""
+"""Called with the reason why the database is in doubt. The server's one ends the process."""
 
 
 WriteDone = Callable[[object], None]
-"""Is told the result of a write, or the exception that it raised. On the event loop."""
+"""Called on the event loop with the result of a write, or with the exception that it raised."""
 
 
 @dataclass(slots=True)
 class _Many:
-    """What a write for many is made of."""
+    """The parts of a write for many items."""
 
     items: Sequence[Any]
     act: ActForMany[Any]
@@ -115,7 +116,7 @@ class Writer:
     def __post_init__(self) -> None:
         self.counters = CommitCounters()
         self._loop = asyncio.get_running_loop()
-        # SimpleQueue wakes the thread in C; its bound is kept by `_waiting`, on the loop alone.
+        # SimpleQueue wakes the thread in C; `_waiting`, used only on the loop, keeps its bound.
         self._queue: SimpleQueue[_Write | _Pause | None] = SimpleQueue()
         self._waiting = 0
         self._changes = self.database.total_changes()
@@ -132,7 +133,7 @@ class Writer:
         return self._waiting
 
     async def write(self, act: Act[Result]) -> Result:
-        """Do the act in the next commit; its result when that is durable."""
+        """Do the act in the next commit; returns its result when the commit is durable."""
         answer: asyncio.Future[object] = self._loop.create_future()
         self._put(_Write(act, partial(resolve, answer)))
         return await answer  # type: ignore[return-value]
@@ -140,8 +141,8 @@ class Writer:
     async def write_many(
         self, items: Sequence[Item], act: ActForMany[Item], key: Callable[[Item], Hashable]
     ) -> Any:
-        """As `write`, for many at once; a result for each. One that meets damage fails alone, with
-        those behind it that have the same key."""
+        """As `write`, for many items at once; returns a result for each. An item that meets damage
+        fails alone, with the items behind it that have the same key."""
         answer: asyncio.Future[object] = self._loop.create_future()
         self.write_many_nowait(items, act, key, partial(resolve, answer))
         return await answer
@@ -200,7 +201,7 @@ class Writer:
                 return
 
     def _commit(self, writes: list[_Write]) -> None:
-        """One transaction for all; an act that fails takes only itself along."""
+        """One transaction for all writes; an act that fails does not make the others fail."""
         events: list[Event] = []
         started_at = time.perf_counter()
         try:
@@ -220,7 +221,7 @@ class Writer:
         self._loop.call_soon_threadsafe(self._deliver, writes, events)
 
     def _commit_apart(self, writes: list[_Write]) -> list[Event]:
-        """A transaction for each: none fails because of another one's damage."""
+        """A transaction for each write: none fails because of another one's damage."""
         events: list[Event] = []
         for write in writes:
             try:
@@ -236,7 +237,7 @@ class Writer:
         return events
 
     def _transact(self, act: Act[Result]) -> tuple[Result, Sequence[Event]]:
-        """One transaction for one act. Raises what its caller is told."""
+        """One transaction for one act. Raises the error for the act's caller."""
         try:
             self._begin()
             done = act(self.database)
@@ -255,8 +256,8 @@ class Writer:
     def _transact_many(
         self, many: _Many, items: Sequence[Any], failed: dict[Hashable, TidewireError]
     ) -> tuple[list[object], list[Event]]:
-        """A transaction for all of them, or for each half, until the damage is alone. What one half
-        raises is its own outcome: the other one may be committed."""
+        """A transaction for all items, or for each half, until the damage is alone. An error of one
+        half is the outcome of that half only: the other one may be committed."""
         sound = [item for item in items if many.key(item) not in failed]
         results: Sequence[object] = ()
         events: Sequence[Event] = ()
@@ -265,7 +266,7 @@ class Writer:
                 results, events = self._transact(lambda database: many.act(database, sound))
         except StoreUnusable:
             raise
-        except Exception as error:  # noqa: BLE001 - those whom it concerns get it, whatever it is
+        except Exception as error:  # noqa: BLE001 - the items that failed get it, whatever it is
             damage = _beside_damage(error)
             if len(sound) > 1 and not isinstance(damage, StoreFull):
                 middle = len(items) // 2
@@ -305,7 +306,7 @@ class Writer:
         return events
 
     def _sync(self) -> None:
-        """COMMIT. If it fails for another reason than room, it is not known what is on the disk."""
+        """COMMIT. If it fails, but not for room or a lock, it is not known what is on the disk."""
         try:
             self.database.execute("COMMIT")
             # A commit that has changed nothing has written nothing.
@@ -320,13 +321,13 @@ class Writer:
             raise
 
     def _abandon(self, error: Exception) -> Exception:
-        """Roll back; what the callers are told."""
+        """Roll back; returns the error for the callers."""
         if isinstance(error, apsw.FullError):
             self.has_room = False
         if self._in_doubt is not None:
             return StoreUnusable(self._in_doubt)
-        # They keep a cursor that stands in the middle of its rows: a ROLLBACK would not end it, and
-        # it would pin the log.
+        # The frames keep a cursor that is in the middle of its rows: a ROLLBACK would not end it,
+        # and it would pin the log.
         traceback.clear_frames(error.__traceback__)
         try:
             if self.database.in_transaction:
@@ -362,14 +363,14 @@ class Writer:
 
 
 def _may_be_damage(error: Exception, write: _Write) -> bool:
-    """A rule of a table is broken by a bug, or by an index that cannot be read, which SQLite takes
-    for the very key that is to be added. In neither case it concerns all of many."""
+    """A constraint of a table fails because of a bug, or because of a damaged index in which SQLite
+    seems to find the very key to be added. Neither concerns all items of a write for many."""
     return write.many is not None and isinstance(error, apsw.ConstraintError)
 
 
 def _beside_damage(error: Exception) -> TidewireError:
-    """What a request is told that failed where damage was met: an index that is damaged may break
-    a rule of its table."""
+    """The error for a request that failed where damage was met: a damaged index may make a
+    constraint of its table fail."""
     if isinstance(error, TidewireError):
         return error
     damage = StoreDamaged(repr(error))
