@@ -1,1 +1,1 @@
-"""What stands behind the ports: one file a port and a vendor."""
+"""The implementations of the ports: one folder a vendor."""
