@@ -1,5 +1,5 @@
-"""The account part of the DynamoDB engine: its pieces together, the Idempotency-Keys of REST
-requests (pending, then done: A-05), and what has expired."""
+"""The account part of the DynamoDB engine: joins its parts, keeps the Idempotency-Keys of REST
+requests (pending, then done: A-05), and deletes expired rows."""
 
 import uuid
 from typing import Any, Final
@@ -21,7 +21,7 @@ class Accounts(Sessions, Blocks):
     """Satisfies `ports.accounts.AccountStore`."""
 
     _sweep_from: dict[str, Any]
-    """Where each table is looked at next."""
+    """Where the next sweep of each table starts."""
 
     @act
     async def claim_request(
@@ -79,7 +79,7 @@ class Accounts(Sessions, Blocks):
     async def sweep_accounts(self, *, now_ms: int, count_max: int) -> int:
         """Delete what has expired where DynamoDB does not (DynamoDB Local), or not yet.
 
-        Each call looks at a bounded piece of each table and goes on from there the next time.
+        Each call reads a bounded part of each table; the next call goes on from there.
         """
         gone = 0
         for table, field, before_ms in (
@@ -96,7 +96,7 @@ class Accounts(Sessions, Blocks):
             table, limit=LOOKED_AT_MAX, start=self._sweep_from.get(table)
         )
         expired = [row for row in found if row[field] <= before_ms]
-        # What is too much for now is found again from the same place.
+        # If there is more than this call may delete, the next call starts at the same place again.
         if len(expired) <= count_max:
             self._sweep_from[table] = following
         gone = [await self._delete_expired(table, row, field) for row in expired[:count_max]]
@@ -107,7 +107,7 @@ class Accounts(Sessions, Blocks):
             listed = {"user_id": row["user_id"], "session_id": row["session_id"]}
             if not await self._database.try_write(rows.delete(schema.USER_SESSIONS, listed)):
                 return False
-        # A key that was forgotten may have been used anew meanwhile.
+        # An expired key may have been claimed anew meanwhile.
         return await self._database.try_write(
             rows.delete(
                 table, schema.key_of(table, row), condition=f"#{field} = :seen", seen=row[field]

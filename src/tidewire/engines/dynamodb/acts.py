@@ -1,4 +1,4 @@
-"""What all parts of the engine share: the database, and acts that end once they have begun.
+"""What all parts of the engine share: the database, and acts that run to their end once begun.
 
 A part is a class with some methods of the ports; `storage.DynamoStorage` is made of all of them.
 """
@@ -17,10 +17,10 @@ from tidewire.engines.dynamodb.errors import AnswerLost, Cancelled, ConditionFai
 from tidewire.ports.event_log import CommitListener, ignore_commits
 
 CONFLICT_STEPS_MAX: Final = 2
-"""Where the pauses after a failed condition stop growing: it means that others write, not that
-something is wrong, so only the budget ends the tries."""
+"""After so many failed conditions the pauses stop growing: a failed condition means that others
+write, not that something is wrong, so only the budget ends the retries."""
 AT_ONCE_MAX: Final = 16
-"""Works of one act that are under way side by side."""
+"""How many works of one act run at the same time."""
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -36,12 +36,12 @@ Method = Callable[Concatenate[Owner, Given], Coroutine[Any, Any, Result]]
 
 
 class Again:
-    """A decorator of methods that are carried out again after certain failures, with a pause."""
+    """Decorator: carry out a method again, after a pause, while it raises certain failures."""
 
     def __init__(
         self, *failures: type[Exception], kind: Hindrance, steps_max: int | None = None
     ) -> None:
-        """`steps_max`: where the pauses stop growing, and are not counted any more."""
+        """`steps_max`: after so many tries the pauses stop growing, and tries are not counted."""
         self._failures = failures
         self._kind = kind
         self._steps_max = steps_max
@@ -65,9 +65,9 @@ class Again:
 until_committed: Final = Again(
     Cancelled, ConditionFailed, kind=Hindrance.CONFLICT, steps_max=CONFLICT_STEPS_MAX
 )
-"""For a method that reads, decides and commits: all of it again while a condition fails."""
+"""For a method that reads, decides and commits: repeats all of it while a condition fails."""
 until_answered: Final = Again(AnswerLost, kind=Hindrance.LOST)
-"""For a method that may be carried out twice: again while its answer is lost."""
+"""For a method that may be carried out twice: repeats it while its answer is lost."""
 
 
 class Part:
@@ -89,7 +89,7 @@ class Part:
 
     @property
     def counts(self) -> Counts:
-        """What the database made of our requests."""
+        """Counts of our requests and their results."""
         return self._database.counts
 
     async def close(self) -> None:
@@ -102,7 +102,7 @@ class Part:
         await self._exit_stack.aclose()
 
     async def _before_close(self) -> None:
-        """What is still to be written; all acts have ended. Raises nothing."""
+        """Write what is left to write, once all acts have ended. Raises nothing."""
 
     def _committed(self, events: Sequence[Event]) -> None:
         if events:
@@ -126,7 +126,7 @@ class Part:
         return task
 
     async def _side_by_side(self, works: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:
-        """Some works of one act, a few of them at a time, each with a budget of its own."""
+        """Run works of one act, AT_ONCE_MAX of them at a time, each with its own budget."""
         gate = asyncio.Semaphore(AT_ONCE_MAX)
 
         async def carry_out(work: Coroutine[Any, Any, Result]) -> Result:
@@ -139,7 +139,7 @@ class Part:
     def _done(self, task: asyncio.Task[Any]) -> None:
         del self._acts[task]
         if not task.cancelled():
-            # The caller may have stopped waiting: the exception counts as seen all the same.
+            # If the caller has stopped waiting, asyncio would report the unread exception.
             task.exception()
 
 
@@ -147,10 +147,10 @@ Of = TypeVar("Of", bound=Part)
 
 
 def act(method: Method[Of, Given, Result]) -> Method[Of, Given, Result]:
-    """A method of a port, carried out within one budget and to its end.
+    """Decorator: carry out a method of a port within one budget, and to its end.
 
-    The caller may stop waiting; what was begun is finished all the same, and its events are told.
-    One that another act calls is a part of that.
+    The caller may stop waiting; the act still finishes, and the listener gets its events.
+    An act that is called by another act is a part of that one.
     """
 
     @wraps(method)
@@ -165,9 +165,9 @@ def act(method: Method[Of, Given, Result]) -> Method[Of, Given, Result]:
 class Locks:
     """One writer at a time in each chat, first come, first served.
 
-    Within this process commits of a chat then happen, and are told, in one order; an add meets no
-    append of ours that moves the head under it (decision 0015). Between processes the fences
-    decide. A lock is kept for as long as it is wanted.
+    So within this process the commits of a chat, and their events, have one order, and no append
+    of ours moves the head while a member is being added (decision 0015). Between processes the
+    fences decide. A lock is kept while a task holds it or waits for it.
     """
 
     def __init__(self) -> None:

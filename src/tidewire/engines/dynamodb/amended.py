@@ -1,9 +1,9 @@
-"""What has become of messages; and the messages of a person who is to be forgotten.
+"""Reads what messages are now, after all changes; and the messages of a person to be erased.
 
-The row of a message tells how it was changed (`entries`); the text of its last edit is one more,
-and reactions are a range of rows for a whole page. Reactions to a message that was deleted say
+The row of a message says how it was changed (`entries`); the text of its last edit is in one more
+row, and the reactions to a whole page are one range of rows. Reactions to a deleted message mean
 nothing any more: no reader looks at them, and they are swept when the deletion is stored, or when
-the message is next looked at.
+the message is read the next time.
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ from tidewire.engines.dynamodb.reading import Reading
 from tidewire.engines.dynamodb.rows import Row
 
 MARKS_MAX: Final = 5_000
-"""Reactions that are read for a page. Beyond them users are not named, and the reader's own are
-read one by one; counts are on the messages."""
+"""How many reactions are read for a page. For messages beyond them no users are named, and the
+reader's own reactions are read one by one; the counts are in the messages' rows."""
 MARKS_PER_SWEEP: Final = 250
 SWEEPS_MAX: Final = 100
-"""The rest when the message is next looked at."""
+"""How often one sweep reads; the rest is swept when the message is read the next time."""
 MESSAGES_PER_LOOK: Final = 1_000
-"""Messages of a chat that are looked through at a time for those of one author."""
+"""How many messages of a chat are read at a time to find those of one author."""
 
 
 class Amended(Reading):
@@ -72,8 +72,8 @@ class Amended(Reading):
     async def _stored_messages(
         self, chat_id: ChatId, sequences: Sequence[int]
     ) -> list[StoredMessage]:
-        """Those of the sequences that are messages. A page of history has all messages between its
-        first and its last, so they are one range; what lies further apart is read one by one."""
+        """The messages among the sequences. A page of history has all messages between its first
+        and its last, so they are one range; those that lie further apart are read one by one."""
         if not sequences:
             return []
         found = await self._database.query(
@@ -100,7 +100,7 @@ class Amended(Reading):
     async def _last_edits(
         self, chat_id: ChatId, messages: Sequence[StoredMessage]
     ) -> dict[int, str]:
-        """The texts of their last edits, by the sequence of the edit."""
+        """The texts of the messages' last edits, by the sequence of the edit."""
         edits = [one.edited_by for one in messages if one.edits and not one.message.is_deleted]
 
         async def look() -> list[Row] | None:
@@ -110,7 +110,7 @@ class Amended(Reading):
             there = [row for row in found if row is not None]
             return there if len(there) == len(edits) else None
 
-        # One that was erased meanwhile has no content.
+        # An edit that was erased meanwhile has no content.
         found = await self._database.until_shown(look) if edits else []
         return {row["sequence"]: row["content"] for row in found if "content" in row}
 
@@ -163,14 +163,14 @@ class Amended(Reading):
     # Sweeping.
 
     def _sweep_soon(self, chat_id: ChatId, targets: Sequence[int]) -> None:
-        """Delete the reactions of messages that were deleted, behind the caller's back."""
+        """Delete the reactions to deleted messages in the background."""
         for target in targets:
             if (chat_id, target) not in self._sweeping and not self._is_closed:
                 self._sweeping.add((chat_id, target))
                 _ = self._begin(self._sweep_reactions(chat_id, target))
 
     async def _sweep_reactions(self, chat_id: ChatId, target: int) -> None:
-        """If it breaks off, the message goes on saying that there is something to sweep."""
+        """If this stops early, the message's row still says that there is something to sweep."""
         try:
             if await self._sweep_marks(chat_id, target):
                 key: dict[str, rows.Value] = {"chat_id": chat_id, "sequence": target}
@@ -183,7 +183,7 @@ class Amended(Reading):
             self._sweeping.discard((chat_id, target))
 
     async def _sweep_marks(self, chat_id: ChatId, target: int) -> bool:
-        """True if none is left."""
+        """True if no reaction is left."""
         for _ in range(SWEEPS_MAX):
             with self._database.within_budget():
                 found = await self._database.query(
@@ -204,7 +204,7 @@ class Amended(Reading):
     async def chats_of_author(
         self, user_id: UserId, *, after: ChatId | None, count_max: int
     ) -> list[ChatId]:
-        """The lists of chats have those of a member; positions stay when a member goes."""
+        """USER_CHATS has the chats of a member; rows of positions stay when a member leaves."""
         found = set()
         for table in (schema.USER_CHATS, schema.POSITIONS):
             own = await self._database.query(
@@ -217,7 +217,7 @@ class Amended(Reading):
     async def messages_by(
         self, user_id: UserId, chat_id: ChatId, *, after: int, count_max: int
     ) -> list[int]:
-        """Looks through all messages of the chat, each look with a budget of its own."""
+        """Reads all messages of the chat, each read with its own budget."""
         own: list[int] = []
         while len(own) < count_max:
             with self._database.within_budget():

@@ -1,8 +1,8 @@
 """What a transaction does to messages that are there already, and which sends it takes. PURE.
 
-An amendment changes the row of its target on the condition that it is as it was read. A second one
-of the same target therefore waits for the next transaction, which reads it anew; only reactions are
-gathered, because a message that many react to would else take as many transactions.
+An amendment changes the row of its target on condition that the row is as it was read. A second
+amendment of the same target therefore waits for the next transaction, which reads the row anew.
+Only reactions go together: otherwise each reaction to a popular message would take a transaction.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,7 +32,7 @@ class Erased(msgspec.Struct, frozen=True):
     sequence: int
     client_message_id: ClientMessageId
     has_key: bool
-    """Its key is there still, with the hash of what was said."""
+    """Its key is still there, with the hash of the content."""
 
 
 MarkId = tuple[int, str, UserId]
@@ -40,21 +40,21 @@ MarkId = tuple[int, str, UserId]
 
 
 class Concerned(msgspec.Struct, frozen=True):
-    """The rows that a batch concerns beside its own, as they were read."""
+    """The rows that a batch depends on or changes, beside its own, as they were read."""
 
     targets: Mapping[int, StoredMessage] = {}
-    """By sequence, as far as they are messages of the chat."""
+    """By sequence; only those that are messages of the chat."""
     texts: Mapping[int, str] = {}
-    """By target: the text of its last edit, where a refusal tells it."""
+    """By target: the text of its last edit, where a refusal must contain it."""
     marks: Mapping[MarkId, Mark] = {}
     erased: Mapping[int, Sequence[Erased]] = {}
     """By target of a deletion."""
     members: Collection[UserId] = ()
-    """Those of the mentioned users who are members."""
+    """Users who are members; all mentioned users who are members are among them."""
     takes_entries: bool = True
 
     def facts(self, chat_id: ChatId) -> TargetFacts:
-        """For the rules, which move them along: anew for every try."""
+        """The facts for the rules; made anew for every try, because the rules change them."""
         targets = {
             (chat_id, sequence): stored.target(self.texts.get(sequence, stored.message.content))
             for sequence, stored in self.targets.items()
@@ -78,17 +78,17 @@ class Plan:
         self._concerned = concerned
         self._items = ITEMS_ALWAYS
         self._kinds: dict[int, EntryKind] = {}
-        """By target that is amended."""
+        """By amended target: the kind of the amendment."""
         self._marks: set[MarkId] = set()
         is_plain = concerned is NONE_CONCERNED
         self.facts = NO_FACTS if is_plain else concerned.facts(chat_id)
         self.indexes: list[int] = []
         self.counts: list[int] = []
-        """Of each: how many users have the emoji after it, if it is a reaction."""
+        """For each of `indexes`: how many users have the emoji after it, if it is a reaction."""
 
     def touches(self, send: SendMessage) -> bool:
-        """Whether an earlier send of this transaction amends the same message: what becomes of this
-        one is not sure before that is stored."""
+        """Whether an earlier send of this transaction amends the same message: the outcome of this
+        one is not certain before that one is stored."""
         return send.amends is not None and send.amends.target in self._kinds
 
     def must_wait(self, send: SendMessage) -> bool:
@@ -99,7 +99,7 @@ class Plan:
         return not (is_reaction and self._kinds[send.amends.target] is EntryKind.REACT)
 
     def take(self, index: int, send: SendMessage) -> bool:
-        """Take a send that is to be stored; False: there is no room for it any more."""
+        """Take a send to store; False: the transaction has no room for it."""
         amends = send.amends
         items, count = ITEMS_PER_ENTRY, 0
         mark = None
@@ -125,7 +125,7 @@ class Plan:
 
 
 def mark_id(send: SendMessage | Message) -> MarkId:
-    """Whose mark a reaction sets or takes back."""
+    """Which mark a reaction sets or takes back."""
     amends = send.amends
     assert amends is not None
     assert amends.emoji is not None
@@ -133,7 +133,7 @@ def mark_id(send: SendMessage | Message) -> MarkId:
 
 
 def amendment_writes(messages: Sequence[Message], concerned: Concerned) -> list[Write]:
-    """Beside the entries themselves: what becomes of their targets."""
+    """The writes to the targets of the entries, beside the entries themselves."""
     writes: list[Write] = []
     reactions: dict[int, list[Message]] = {}
     for message in messages:
@@ -157,7 +157,7 @@ def amendment_writes(messages: Sequence[Message], concerned: Concerned) -> list[
 
 
 def _target_write(stored: StoredMessage, **fields: rows.Value) -> Write:
-    """A change of a message that is not deleted and has no other edit than was seen."""
+    """Change a message, if it is not deleted and has no other edits than those that were read."""
     message = stored.message
     return rows.change(
         schema.MESSAGES,
@@ -168,7 +168,7 @@ def _target_write(stored: StoredMessage, **fields: rows.Value) -> Write:
 
 
 def _erasure(stored: StoredMessage, erased: Sequence[Erased], deleted_by: int) -> list[Write]:
-    """The mark of the last reaction stays until the reactions are swept."""
+    """Take the content away. `reacted_by` stays until the reactions are swept."""
     chat_id, target = stored.message.chat_id, stored.message.sequence
     gone = dict.fromkeys(("content", "mentions", "reactions"))
     writes = [_target_write(stored, deleted_by=deleted_by, **gone)]
@@ -199,7 +199,7 @@ def _erasure(stored: StoredMessage, erased: Sequence[Erased], deleted_by: int) -
 def _reaction_writes(
     stored: StoredMessage, reactions: Sequence[Message], marks: Mapping[MarkId, Mark]
 ) -> list[Write]:
-    """All reactions of a transaction to one message: its counts once, each mark as it is last."""
+    """All reactions of a transaction to one message: its counts once, each mark's last state."""
     chat_id, target = stored.message.chat_id, stored.message.sequence
     counts = dict(stored.counts)
     after: dict[MarkId, Mark] = {}
@@ -228,7 +228,7 @@ def _reaction_writes(
 
 
 def unswept_after(message: Message, concerned: Concerned) -> list[int]:
-    """The target of a deletion, if it has reactions: they are to be swept now."""
+    """The target of a deletion, if it has reactions: they must be swept now."""
     amends = message.amends
     if amends is None or amends.kind is not EntryKind.DELETE:
         return []

@@ -1,9 +1,9 @@
 """Appending: the phases of ADR-004, batched and fenced (decision 0015).
 
-Phase 0 reads, phase 1 moves the counter ahead, phase 2 commits: the head row from where it was
-seen to the last entry, the entries, their keys, what they amend and the outbox row, all or nothing.
-Plain messages into a chat whose end is known are committed at once, without the phases before. A
-commit that comes too late changes nothing; everything is read and decided anew.
+Phase 0 reads, phase 1 moves the counter ahead, phase 2 commits all or nothing: the head row moves
+from where it was read to the last entry; entries, their keys, what they amend and the outbox row
+are written. Plain messages into a chat whose end is known are committed without the phases before.
+A commit that comes too late changes nothing; everything is read and decided anew.
 """
 
 import asyncio
@@ -51,21 +51,21 @@ from tidewire.engines.dynamodb.values import MemberState
 from tidewire.ports.storage import AppendDone, MessageStore
 
 Senders = MemberCache[MemberState | None]
-"""The memberships of those who write or are mentioned; None: not a member."""
+"""The memberships of users who write or are mentioned; None: not a member."""
 
 
 class Known(msgspec.Struct, frozen=True):
     """What phase 0 has read: the head row first, the memberships after it or under its version; or
-    what is known without it."""
+    what is known without phase 0."""
 
     head: int
     membership_version: int
     last_message: int
     """The last entry of the chat that is a message."""
     earlier: list[EarlierSend | None]
-    """One a send."""
+    """One for each send."""
     authors: dict[UserId, Author]
-    """Those who are members, and the server itself."""
+    """Senders who are members, and the server itself."""
     counter: Counter | None = None
     """None: it is missing."""
     seen_at_s: float = 0.0
@@ -74,7 +74,7 @@ class Known(msgspec.Struct, frozen=True):
     """As far as they were read; None: no row yet."""
     concerned: Concerned = NONE_CONCERNED
     is_guess: bool = False
-    """It was not read."""
+    """True if nothing was read for this."""
 
     def is_same_end(self, other: "Known") -> bool:
         return (self.head, self.membership_version) == (other.head, other.membership_version)
@@ -82,8 +82,7 @@ class Known(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False, repr=False)
 class Batch:
-    """Some sends of one chat on their way into the store: as many of the first ones as one
-    transaction takes."""
+    """Stores sends of one chat: from the first one on, as many as one transaction takes."""
 
     database: Database
     cache: Senders
@@ -103,10 +102,10 @@ class Batch:
         self._conflicts = 0
         self.stored: list[Stored] = []
         self.unswept: list[int] = []
-        """The messages that were deleted and have reactions, which say nothing any more."""
+        """Deleted messages that still have reactions, which mean nothing any more."""
 
     async def append(self) -> dict[int, AppendOutcome]:
-        """The answers, by the index of their send; sends without one wait for the next batch."""
+        """The answers by the index of the send; sends without an answer wait for the next batch."""
         tried = 0
         known = self._guess()
         while True:
@@ -114,7 +113,7 @@ class Batch:
                 known = await self._look()
             plan, own = self._judge(known)
             if own:
-                # One transaction is one commit, to those who are told: the rest is of another.
+                # The listener gets one transaction as one commit: the rest is another commit.
                 await self._note_own(own, known)
                 return self._outcomes
             try:
@@ -124,13 +123,13 @@ class Batch:
                 known = await self._after(cancelled, known, tried)
                 tried = min(tried + 1, CONFLICT_STEPS_MAX + 1)
             except BaseException:
-                # What has become of the commit is not known.
+                # It is not known whether the commit was made.
                 self.tails.forget(self._chat_id)
                 raise
 
     async def _after(self, cancelled: Cancelled, before: Known, tried: int) -> Known:
-        """What is to be known for the next try. Read at once after the first failure, and while
-        another's transaction is in the way: the same commit again would only fail again."""
+        """Read what the next try needs: without a pause after the first failure, and while another
+        transaction is in the way, because the same commit would only fail again."""
         self.tails.forget(self._chat_id)
         if hindrance_of(cancelled.codes) is None:
             self.database.counts.fences_failed += 1
@@ -143,7 +142,7 @@ class Batch:
         self.on_overtaken(self._chat_id)
         known = await self._look()
         if known.is_same_end(before):
-            # The other one is not done yet.
+            # The other transaction is not done yet.
             await self.database.pause(Hindrance.CONFLICT, self._conflicts)
         self._conflicts += 1
         return known
@@ -151,8 +150,8 @@ class Batch:
     # Without phase 0.
 
     def _guess(self) -> Known | None:
-        """What is known without reading, if it is enough to store all of these sends. Where a
-        sender is to be refused, or a send amends other entries, everything is read."""
+        """What is known without reading, if it is enough to store all of these sends. If a sender
+        is to be refused, or a send is not plain, everything is read."""
         chat_id, sends = self._chat_id, self.sends
         tail = self.tails.find(chat_id, len(sends), time.monotonic()) if self._is_plain else None
         if tail is None:
@@ -196,8 +195,8 @@ class Batch:
         head, version = any_chat.head, any_chat.membership_version
         counter = counter_of(found[schema.COUNTERS])
         if counter is not None and counter.last < head:
-            # Rows that are read together are not of one instant. Who moved the head had moved the
-            # counter before, so what is read now says whether it is of no use.
+            # Rows of one request are not of one instant. A writer moves the counter before the
+            # head, so a second read shows whether the counter really is behind.
             [row] = await self.database.get_each(schema.COUNTERS, [self._chat_id])
             counter = counter_of(row)
         seen_at_s = time.monotonic()
@@ -232,7 +231,7 @@ class Batch:
         )
 
     async def _found(self, senders: Sequence[UserId]) -> Found:
-        """The rows that are known by name beforehand, all at once."""
+        """All rows whose keys are known beforehand, read together."""
         chat_id, sends = self._chat_id, self.sends
         wanted: dict[object, Wanted] = {
             schema.CHATS: (schema.CHATS, {"chat_id": chat_id}),
@@ -257,8 +256,8 @@ class Batch:
     def _remembered(
         self, users: Iterable[UserId], version: int
     ) -> dict[UserId, MemberState | None]:
-        """Those who are known under this version: who has sent, and of these users all whom a
-        roster shows that was read for another reason."""
+        """Memberships known under this version: those of earlier senders, and those of `users` in a
+        roster that was read for another reason."""
         roster = self.rosters.find(self._chat_id, version) or {}
         known: dict[UserId, MemberState | None] = {
             one: roster[one] for one in users if one in roster
@@ -268,7 +267,7 @@ class Batch:
     async def _members(
         self, users: Sequence[UserId], version: int
     ) -> dict[UserId, MemberState | None]:
-        """Read after the head row, or under the version that the head row shows."""
+        """The users' memberships: read after the head row, or known under its version."""
         known = self._remembered(users, version)
         missing = [user_id for user_id in users if user_id not in known]
         if missing:
@@ -288,8 +287,9 @@ class Batch:
         return known
 
     def _judge(self, known: Known) -> tuple[Plan, list[int]]:
-        """Give every send that needs no commit its answer, up to the first that has to wait for
-        the next transaction. Those that this one stores, and those that it has stored already."""
+        """Answer every send that needs no commit, up to the first that must wait for the next
+        transaction. Return the plan of sends to store now, and the sends that are stored already.
+        """
         plan = Plan(self._chat_id, known.concerned)
         own: list[int] = []
         for index, send in enumerate(self.sends):
@@ -311,7 +311,7 @@ class Batch:
         return plan, own
 
     def _is_own_commit(self, send: SendMessage, outcome: AppendOutcome) -> bool:
-        """A commit of ours that we were told had failed: the key carries the id of this send."""
+        """True if a commit of ours seemed to fail but was made: the key has the id of this send."""
         return (
             self._has_tried
             and isinstance(outcome, Appended)
@@ -319,7 +319,7 @@ class Batch:
         )
 
     async def _note_own(self, own: Sequence[int], known: Known) -> None:
-        """What became of it is told as it is stored now: it may have been deleted since."""
+        """Note entries that an earlier try stored, as they are now: deleted since, perhaps."""
         wanted: list[Wanted] = []
         for index in own:
             first = known.earlier[index]
@@ -337,9 +337,9 @@ class Batch:
     # Phase 1.
 
     async def _counter_for(self, count: int, known: Known) -> Counter | None:
-        """The counter with so many open numbers above the head; None if it is missing or of no use.
+        """The counter with `count` open numbers above the head; None if it is missing or of no use.
 
-        It is moved ahead from where it was seen: if another process was quicker, or the answer was
+        It is moved ahead from where it was read: if another process was quicker, or the answer was
         lost, the numbers are there all the same."""
         counter, lost = known.counter, 0
         while counter is not None and not counter.has(count, known.head):
@@ -359,7 +359,7 @@ class Batch:
     # Phase 2.
 
     async def _commit(self, known: Known, plan: Plan) -> bool:
-        """True: everything that is planned has its answer now. Raises Cancelled."""
+        """True: every planned send has its answer now. Raises Cancelled."""
         waiting = plan.indexes
         counter = await self._counter_for(len(waiting), known)
         if counter is None:
@@ -396,8 +396,8 @@ class Batch:
         return True
 
     def _check_sequences_are_free(self, cancelled: Cancelled, count: int) -> None:
-        """A message above the head, under a number that the counter gave out just now: the head row
-        has lost its place, and only an operator can say what is true."""
+        """Raise if there is an entry above the head, under a number that the counter gave out just
+        now: then the head row is wrong, and only an operator can say what is true."""
         entries = cancelled.rows[3 : 2 + 2 * count : 2]
         if cancelled.rows[0] is None and any(row is not None for row in entries):
             raise StoreUnavailable(
@@ -407,7 +407,7 @@ class Batch:
     def _note(self, index: int, message: Message, known: Known) -> None:
         send = self.sends[index]
         sender_id = send.sender_id
-        # The commit behind a gap counts it, so that it counts also if its process has died.
+        # The commit after a gap counts it, because the process that left the gap may have died.
         self.database.counts.sequences_skipped += message.sequence - message.prev_sequence - 1
         self._outcomes[index] = answer_of(
             message, deduplicated=False, moderated=_moderated(send, known.concerned)
@@ -446,7 +446,7 @@ def _authors(
 
 
 def _moderated(send: SendMessage, concerned: Concerned) -> UserId | None:
-    """Whose message a deletion took away, if it was another's."""
+    """The author of the message that a deletion took away, if it was another user's."""
     stored = None if send.amends is None else concerned.targets.get(send.amends.target)
     return None if stored is None else moderated_by(send, stored.target(""))
 
@@ -470,14 +470,14 @@ class Appending(Authors, Amended, MessageStore):
         self._begin(self._append(sends, now_ms)).add_done_callback(partial(_tell, done))
 
     async def _append(self, sends: Sequence[SendMessage], now_ms: int) -> list[AppendOutcome]:
-        """Chat by chat; the planes give sends of one chat, and no more than one transaction's."""
+        """Append chat by chat; the planes give sends of one chat, at most one transaction's."""
         by_chat: dict[ChatId, list[int]] = {}
         for index, send in enumerate(sends):
             by_chat.setdefault(send.chat_id, []).append(index)
         outcomes: dict[int, AppendOutcome] = {}
         stored: dict[ChatId, list[Stored]] = {}
         async with AsyncExitStack() as locks:
-            # In one order everywhere, so that two batches never wait for each other.
+            # Locked in one order everywhere, so that two batches never wait for each other.
             for chat_id in sorted(by_chat):
                 await locks.enter_async_context(self._locks.held(chat_id))
             for chat_id, indexes in by_chat.items():
@@ -498,8 +498,8 @@ class Appending(Authors, Amended, MessageStore):
                         answers = await batch.append()
                     outcomes |= {chunk[at]: answer for at, answer in answers.items()}
                     waiting = [index for index in waiting if index not in outcomes]
-                    # Told at once, whatever becomes of the rest, and by itself: a commit is one
-                    # outbox row.
+                    # The listener gets each commit at once, whatever happens to the rest, and by
+                    # itself: a commit is one outbox row.
                     committed = sorted(batch.stored, key=lambda one: one.index)
                     self._committed([one.event for one in committed])
                     stored.setdefault(chat_id, []).extend(committed)
@@ -514,7 +514,7 @@ class Appending(Authors, Amended, MessageStore):
             if isinstance(event, MessageAppended):
                 self._known.saw_head(event.message.chat_id, event.message.sequence)
             elif isinstance(event, ChangeEvent):
-                # Its members, or its name: the fence would tell, at the price of a commit.
+                # Members or name have changed: the fence would notice, but costs a failed commit.
                 self._tails.forget(event.chat.chat_id)
         super()._committed(events)
 
@@ -525,7 +525,7 @@ class Appending(Authors, Amended, MessageStore):
 
 
 def _tell(done: AppendDone, append: asyncio.Task[list[AppendOutcome]]) -> None:
-    """An append has ended: by itself, or because the process ends."""
+    """Pass on how an append has ended: by itself, or because the process ends."""
     if append.cancelled():
         done(StoreUnavailable("the store broke off; send the same message again"))
     else:

@@ -1,7 +1,7 @@
-"""What a stored message moves: its author's own positions.
+"""Moves the author's own positions when a message is stored.
 
-A move that others are told of, the reading that a reply implies, is written before the author is
-answered. One along the author's own messages alone waits (`own_moves`).
+A move that others are told of (a reply implies that its author has read) is written before the
+author is answered. A move that covers only the author's own messages waits (`own_moves`).
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Stored(msgspec.Struct, frozen=True):
     event: MessageAppended
     seen_sequence: int | None
     author: Author | None
-    """None: not a member by now, so the positions stay where they are."""
+    """None: no longer a member, so the positions stay where they are."""
     before: Positions | None
     """As the row was read; None: there was none."""
     is_before_known: bool
@@ -45,10 +45,10 @@ class Authors(PositionsPart):
     async def _move_authors(
         self, chat_id: ChatId, stored: Sequence[Stored], now_ms: int
     ) -> list[Event]:
-        """Move the positions of those who wrote; what of it is news to others.
+        """Move the positions of the authors; return the events that others need.
 
-        The messages are stored whatever happens here: a move that gets lost is made good by the
-        next acknowledgement of the author's own device.
+        The messages are stored whatever happens here: if a move is lost, the next acknowledgement
+        of the author's own device makes up for it.
         """
         events: list[Event] = []
         for user_id in dict.fromkeys(one.event.message.sender_id for one in stored):
@@ -68,7 +68,7 @@ class Authors(PositionsPart):
         known = self._known.positions(place) or NOWHERE
         first = own[0].event.message
         if known == Positions(first.prev_sequence, first.prev_sequence):
-            # No position is above the head: where it is known to be at the head, it is there.
+            # No position is above the head, so one that is known to be at the head is exact.
             after, events = _after(own, author.joined_sequence, known)
             if not events and self._wait_with(place, after):
                 return []
@@ -92,7 +92,7 @@ class Authors(PositionsPart):
     # Moves that wait.
 
     def _wait_with(self, place: Place, to: Positions) -> bool:
-        """False: it has to be written at once."""
+        """Let a move wait; False: it has to be written at once."""
         if not self._version.has(MARKS) or not self._own_moves.note(place, to, time.monotonic()):
             return False
         self._known.saw_positions(place, to)
@@ -133,7 +133,7 @@ class Authors(PositionsPart):
             try:
                 await self._database.write(marks.forward(place, to, now_ms=now_ms))
             except ConditionFailed as failed:
-                # Who is not a member any more stays where the row says.
+                # The positions of a former member stay where they are.
                 if marks.is_marked(failed.row):
                     before = seen_positions(failed.row)
                     await move_own(
@@ -145,7 +145,7 @@ class Authors(PositionsPart):
                     )
         except StoreUnavailable:
             self._database.counts.author_moves_lost += 1
-        # Written, or lost: the author's next acknowledgement makes it good.
+        # Written; or lost, and then the author's next acknowledgement makes up for it.
         self._own_moves.written(place, to)
 
     async def _before_close(self) -> None:

@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
 
 class Hindrance(StrEnum):
-    """Why a request did not get through."""
+    """Why a request has to be tried again."""
 
     THROTTLED = "throttled"
     """Refused for its rate; nothing happened."""
     CONFLICT = "conflict"
     """Another transaction works on one of the rows; nothing happened."""
     LOST = "lost"
-    """No answer, or that the database has failed: it may have happened."""
+    """No answer, or the database reports a fault: the request may have been carried out."""
     PARTIAL = "partial"
-    """A committed transaction shows itself in parts: queries are only read-committed."""
+    """A committed transaction is visible in part only: queries are only read-committed."""
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -50,21 +50,21 @@ CODES: Final = {
     "ServiceUnavailable": Hindrance.LOST,
     "ServiceUnavailableException": Hindrance.LOST,
 }
-"""What DynamoDB calls them, as an error or as the reason of a cancelled transaction."""
+"""By DynamoDB's code, of an error or of the reason of a cancelled transaction."""
 
 CONDITION_FAILED: Final = "ConditionalCheckFailed"
 """The reason of a transaction that was cancelled because a row is not as it was expected."""
 
 
 def delay_ms(pace: Pace, tried: int, random: "Random") -> int:
-    """How long to wait after so many tries: somewhere up to twice as long each time."""
+    """How long to wait after `tried` tries: random, below a bound that doubles each time."""
     bound = min(pace.most_ms, pace.first_ms << tried)
     return random.randint(bound // 2, bound)
 
 
 def hindrance_of(codes: list[str]) -> Hindrance | None:
-    """Why a transaction was cancelled, if it is worth the same try again; None if a condition
-    failed, or for a reason that stays."""
+    """Why a transaction was cancelled, if the same request is worth a retry; None if a condition
+    failed, or if the reason is permanent."""
     kinds = [CODES.get(code) for code in codes if code not in ("None", "")]
     if not kinds or None in kinds:
         return None

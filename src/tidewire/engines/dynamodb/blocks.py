@@ -1,10 +1,10 @@
 """Blocks: of people, and of groups that were left for good.
 
-A block of a person acts on the pair's direct chat in the same transaction, or needs that there is
-none (decision 0012): so no message can pass between a block and its mark. A group that a user does
-not want to be added to again lies among the user's blocks, under the group's id instead of a
-person's: the ids of chats and of people never meet. A transaction that adds a user checks that
-neither is there.
+A block of a person marks the pair's direct chat in the same transaction, or requires that there is
+none (decision 0012): so no message can be stored between a block and its mark. A group that a user
+does not want to be added to again is stored among the user's blocks, under the group's id instead
+of a user's: ids of chats and of users are never equal. A transaction that adds a user checks that
+neither kind of block is there.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class Blocks(Users):
     async def _marks(
         self, user_id: UserId, blocked_id: UserId, *, wanted: bool
     ) -> tuple[ChatId | None, list[Write]]:
-        """What a block does to the pair's direct chat, or the condition that there is none."""
+        """The writes of a block to the pair's direct chat, or the condition that there is none."""
         pair = {"pair_key": pair_key(user_id, blocked_id)}
         row = await self._database.get(schema.DIRECT_CHATS, pair)
         if row is None:
@@ -92,7 +92,7 @@ class Blocks(Users):
     async def blocked_users(
         self, user_id: UserId, *, after: UserId | None, count_max: int
     ) -> list[UserId]:
-        # Groups that were refused lie below all people.
+        # Refused groups sort below all users.
         return [UserId(one) for one in await self._listed(user_id, after or USER_PREFIX, count_max)]
 
     # Groups that were left for good.
@@ -106,7 +106,7 @@ class Blocks(Users):
     async def refused_groups(
         self, user_id: UserId, *, after: ChatId | None, count_max: int
     ) -> list[ChatId]:
-        """Chats sort below people, so they are the first of the rows."""
+        """Chats sort below users, so they are the first rows."""
         found = await self._listed(user_id, after or CHAT_PREFIX, count_max)
         return [ChatId(one) for one in found if one.startswith(CHAT_PREFIX)]
 
@@ -120,7 +120,7 @@ class Blocks(Users):
 
     @act
     async def strangers(self, user_id: UserId, others: Sequence[UserId]) -> list[UserId]:
-        """Those whose membership is in none of the user's chats that can be seen."""
+        """The users who are in none of the user's visible chats."""
         own = await self._database.query(schema.USER_CHATS, user_id)
         heads = await self._database.get_each(schema.CHATS, [row["chat_id"] for row in own])
         chats = {chat.chat_id for row in heads if (chat := values.chat_of(row)) is not None}
@@ -138,13 +138,13 @@ class Blocks(Users):
 def refusal_keys(
     user_ids: Sequence[UserId], *, actor: UserId, chat_id: ChatId | None = None
 ) -> list[Key]:
-    """What would keep the actor from adding these users (to this group)."""
+    """The keys of rows that would keep the actor from adding these users (to this group)."""
     by: list[str] = [actor] if chat_id is None else [actor, chat_id]
     return [{"user_id": user_id, "blocked_id": one} for user_id in user_ids for one in by]
 
 
 def refusal_checks(keys: Sequence[Key]) -> list[Write]:
-    """The condition that none of these is there."""
+    """The conditions that none of these rows exists."""
     return [rows.check(schema.BLOCKS, key, "attribute_not_exists(#user_id)") for key in keys]
 
 

@@ -1,9 +1,9 @@
-"""Changing who is in a chat and what it is called: decided on a version, committed on it (M-05).
+"""Changes the members and the name of a chat: decided and committed on the same version (M-05).
 
 A group is closed by one transaction, whatever its size (M-03). From that commit on the chat's
-status hides it from every reader and writer. The rows of its members say nothing any more, and are
-deleted afterwards, the owner's last: if that breaks off, the owner still has a row, by which the
-same request again goes on with it.
+status hides it from every reader and writer. The rows of its members mean nothing any more, and are
+deleted afterwards, the owner's last: if the deletion stops early, the owner still has a row, and
+the same request, sent again, continues it.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ from tidewire.engines.dynamodb.rosters import Rosters
 from tidewire.engines.dynamodb.rows import Value, Write
 
 MEMBERS_PER_SWEEP_MAX: Final = WRITES_MAX // 3
-"""A member is two rows and a mark."""
+"""A member takes two rows and a mark."""
 
 
 class Changes(Rosters):
     @act
     async def change_chat(self, request: ChangeRequest, *, now_ms: int) -> Changed:
-        """Decide and commit, both about the same version."""
+        """Decide and commit, both on the same version."""
         async with self._locks.held(request.chat_id):
             with self._database.within_budget():
                 facts, change = await self._commit(request, now_ms)
@@ -44,8 +44,8 @@ class Changes(Rosters):
         self, request: ChangeRequest, now_ms: int
     ) -> tuple[ChangeFacts, ChatChange | None]:
         """The memberships are read after the head row: if one of them changes in between or later,
-        the version has moved and the commit fails. Refusals that are not there are part of the
-        change's own writes, as conditions."""
+        the version has moved and the commit fails. That there are no refusals is a condition in the
+        same transaction."""
         actor, chat_id, target = request.actor_id, request.chat_id, request.target_id
         concerned = [actor] if target is None else [actor, target]
         refusals = []
@@ -87,7 +87,7 @@ class Changes(Rosters):
         return facts, change
 
     async def _fenced(self, writes: Sequence[Write]) -> None:
-        """A transaction that begins with the fence of its chat; counts if it comes too late."""
+        """A transaction that begins with the fence of its chat; it is counted if it is too late."""
         try:
             await self._database.transact(writes)
         except Cancelled:
@@ -95,9 +95,9 @@ class Changes(Rosters):
             raise
 
     async def _leave_traces(self, chat_id: ChatId, user_ids: Sequence[UserId], now_ms: int) -> None:
-        """Positions stay when a member goes, and tell where a person has written. One whose own
-        position has never moved gets its row now, not in the transaction: who floods a chat moves
-        it all the time, and would be in the way."""
+        """Positions stay when a member leaves, and show where a person has written. A position that
+        has never moved gets its row now, not in the transaction: a member who floods a chat moves
+        the position all the time, and would be in the way of the transaction."""
         found = await self._database.get_many(
             [(schema.POSITIONS, {"user_id": one, "chat_id": chat_id}) for one in user_ids]
         )
@@ -110,7 +110,7 @@ class Changes(Rosters):
                     "last_read_sequence": 0,
                     "updated_at": now_ms,
                 }
-                # If it has moved meanwhile, the row is there.
+                # If the position has moved meanwhile, the row is there.
                 await self._database.write_if(rows.put_new(schema.POSITIONS, nowhere))
 
     # Closing.
@@ -126,7 +126,7 @@ class Changes(Rosters):
 
     @until_committed
     async def _end(self, actor: UserId, chat_id: ChatId, now_ms: int) -> ChangeEvent | None:
-        """End the group; None if this owner has ended it before. What is left is to be swept."""
+        """End the group; None if this owner has ended it before, and only the sweep is left."""
         row = await self._database.get(schema.CHATS, {"chat_id": chat_id})
         me = await self._member(chat_id, actor)
         is_closed = row is not None and row["status"] == values.CLOSED
@@ -144,7 +144,8 @@ class Changes(Rosters):
         return event
 
     async def _sweep_members(self, chat_id: ChatId, *, last: UserId, now_ms: int) -> None:
-        """Delete what is left of the members of a chat that is closed, one of them last of all."""
+        """Delete the rows that are left of the members of a closed chat, those of `last` at the
+        end."""
         self._known.forget_head(chat_id)
         with self._database.within_budget():
             found = await self._members(chat_id)
@@ -172,7 +173,7 @@ class Changes(Rosters):
 
     @act
     async def hide(self, actor: UserId, chat_id: ChatId, *, wanted: bool) -> None:
-        """Written beside the actor's positions, which are read fresh wherever a chat is listed."""
+        """Stored in the actor's row of positions, which is read anew wherever chats are listed."""
         chat = await self._chat(chat_id)
         me = await self._member(chat_id, actor)
         head = access.check_hide(chat, me).head
@@ -215,7 +216,7 @@ def event_write(event: ChangeEvent, now_ms: int) -> Write:
 def _fence(before: Chat, change: ChatChange) -> Write:
     where: dict[str, Value] = {"membership_version": before.membership_version}
     if change.joined is not None:
-        # By the head as well, which has become the joiner's `joined_sequence`.
+        # Fenced by the head as well, which has become the joiner's `joined_sequence`.
         where["last_sequence"] = before.head
     fields = values.CHAT.changes(before, change.chat)
     return rows.change(schema.CHATS, {"chat_id": before.chat_id}, fields, where=where)

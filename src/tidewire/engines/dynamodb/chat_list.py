@@ -1,8 +1,8 @@
-"""The list of a user's chats: all by their head rows, sorted here, cut by a snapshot (A-03).
+"""The list of a user's chats: reads all head rows, sorts them here, as of a snapshot (A-03).
 
-The snapshot is the newest time that the first page saw. A chat that has moved since is put where it
-was by its last message up to then. Times are those of the servers that stored the messages: a chat
-whose messages carry times out of order may be shown on two pages or, once, on none.
+The snapshot is the newest time that the first page saw. A chat with newer activity is placed by its
+last message up to the snapshot. Times are those of the servers that stored the messages: a chat
+whose messages have times out of order may be shown on two pages or, once, on none.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ from tidewire.engines.dynamodb.amended import Amended
 from tidewire.engines.dynamodb.positions import PositionsPart
 
 LOOK_BACK_MAX: Final = 500
-"""How many messages are looked through for the last one before the snapshot."""
+"""How many messages are searched for the last one before the snapshot."""
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
@@ -53,7 +53,7 @@ class ChatList(PositionsPart, Amended):
         return ChatListPage([one for one in items if one is not None], following)
 
     async def _places(self, reader: UserId, snapshot: int | None) -> list[Place]:
-        """All chats of the reader that can be seen, newest activity first, as of the snapshot."""
+        """All visible chats of the reader, newest activity first, as of the snapshot."""
         own = await self._database.query(schema.USER_CHATS, reader)
         heads = await self._database.get_each(schema.CHATS, [row["chat_id"] for row in own])
         places = []

@@ -19,8 +19,8 @@ def number(
     now_ms: int,
     counts: Iterable[int] = repeat(0),
 ) -> list[Message]:
-    """The entries that the sends become: numbered from `first` on, the first after the head.
-    `counts` are those of the reactions."""
+    """Make entries of the sends: numbered from `first` on, the first one follows the head.
+    `counts` has one value for each send: the count of a reaction."""
     before = [head, *range(first, first + len(sends) - 1)]
     return [
         message_of(send, sequence, prev_sequence, now_ms, count)
@@ -39,8 +39,8 @@ def commit_writes(
     last_message: int = 0,
     are_indexed: bool = False,
 ) -> list[Write]:
-    """Phase 2: the fence, the outbox row, and each entry with its key. `last_message` is that of
-    the chat before. `are_indexed`: all ids go into the index, as earlier releases expect it."""
+    """Phase 2: the fence, the outbox row, and each entry with its key. `last_message`: the chat's
+    last message so far. `are_indexed`: all ids go into the index, as earlier releases expect."""
     outbox = values.messages_row(
         messages, origins, membership_version=membership_version, now_ms=now_ms
     )
@@ -64,8 +64,8 @@ def commit_writes(
 def _fence(
     messages: Sequence[Message], membership_version: int, last_message: int, *, now_ms: int
 ) -> Write:
-    """The head row, from where it was seen. Which message was the last is said only where the last
-    entry is none."""
+    """Move the head row, if it is still as it was read. It names the last message only if the last
+    entry is no message."""
     last = messages[-1]
     fields: dict[str, rows.Value] = {"last_sequence": last.sequence, "last_message": None}
     spoken = [message for message in messages if message.amends is None]

@@ -1,6 +1,6 @@
-"""Reading what the sends of a batch concern: their targets, the reactions to them, their edits.
+"""Reads the rows that the sends of a batch are about: their targets, with reactions and edits.
 
-All of it is read strongly, and is a condition of the commit that rests on it (`amending`).
+All rows are read strongly, and the commit is conditional on them (`amending`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from tidewire.engines.dynamodb.entries import (
 from tidewire.engines.dynamodb.rows import Row
 
 Found = Mapping[object, Row | None]
-"""Rows by what they were asked for as."""
+"""Rows by the names under which they were asked for."""
 
 
 def places_concerned(chat_id: ChatId, sends: Sequence[SendMessage]) -> dict[object, Wanted]:
@@ -51,7 +51,7 @@ def read_concerned(
     *,
     takes_entries: bool,
 ) -> Concerned:
-    """What was found at these places."""
+    """Make the rows found at the `places_concerned` into values."""
     targets: dict[int, StoredMessage] = {}
     marks: dict[MarkId, Mark] = {}
     for send in sends:
@@ -74,8 +74,8 @@ async def look_closer(
     earlier: Sequence[EarlierSend | None],
     authors: Mapping[UserId, Author],
 ) -> Concerned:
-    """Where the verdict needs it: all edits of a message that is to be deleted, and the text of the
-    last one where another edit was faster."""
+    """Read more where the verdict needs it: all edits of a message that is to be deleted, and the
+    text of the last edit where another edit was faster."""
     chat_id = sends[0].chat_id
     facts = concerned.facts(chat_id)
     deleted: dict[int, StoredMessage] = {}
@@ -104,7 +104,7 @@ async def look_closer(
 async def _amendments(
     database: Database, chat_id: ChatId, sequences: Sequence[int]
 ) -> dict[int, Message]:
-    """Entries that are named by rows of their targets: they are there, or will show themselves."""
+    """Amendments that the rows of their targets name: they are there, or soon become visible."""
 
     async def look() -> dict[int, Message] | None:
         found = await database.get_many(
@@ -121,7 +121,7 @@ async def _amendments(
 async def _erased(
     database: Database, deleted: Sequence[StoredMessage], edits: Mapping[int, Message]
 ) -> dict[int, list[Erased]]:
-    """By target: the message and its edits, and which of their keys are there still."""
+    """By target: the message and its edits, and which of their keys still exist."""
     entries = [
         (one.message.sequence, entry)
         for one in deleted

@@ -21,8 +21,8 @@ class Counting(Part):
     async def _unread(
         self, chat: Chat, user_id: UserId, above: int, *, last_mention: int = 0
     ) -> Unread:
-        """Messages of others above a position, as far as it is worth counting. Amendments are in
-        another table. Past UNREAD_MAX messages only mentions are looked for, up to the last one."""
+        """Count messages of others above a position, up to a limit. Amendments are in another
+        table. After UNREAD_MAX messages only mentions are counted, up to the last one."""
         meant = {user_id, MENTION_ALL}
         messages = mentions = scanned = 0
         through = chat.head

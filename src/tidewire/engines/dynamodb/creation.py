@@ -1,4 +1,4 @@
-"""Making chats. A direct chat, and a group that fits, is one transaction; a larger group is filled
+"""Makes chats. A direct chat, or a group that fits, takes one transaction; a larger group is filled
 in several and becomes visible with the last of them (M-03)."""
 
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ from tidewire.engines.dynamodb.errors import Cancelled
 from tidewire.engines.dynamodb.rows import Row, Value, Write
 
 MEMBERS_PER_TRANSACTION_MAX: Final = (WRITES_MAX - 3) // 4
-"""A member is three rows and the condition that no block is in the way; beside them stand the chat,
-its counter and the outbox row."""
+"""A member takes three rows and a condition that there is no block; further items are the chat, its
+counter and the outbox row."""
 
 IN_THE_WAY: Final = "the database is busy; the same request may be sent again"
 
@@ -38,8 +38,8 @@ Created = tuple[CreatedChat, ChatCreated | None]
 
 class Creation(Changes, Blocks):
     async def _missing(self, user_ids: Sequence[UserId]) -> list[UserId]:
-        """Those who cannot join a chat. Rows of users are never deleted. An account that is deleted
-        meanwhile leaves its groups once more, later (`accounts.deletion`)."""
+        """The users who cannot join a chat. Rows of users are never deleted. An account that is
+        deleted meanwhile leaves its groups once more, later (`accounts.deletion`)."""
         found = await self._database.get_each(schema.USERS, user_ids)
         return [one for one, row in zip(user_ids, found, strict=True) if not values.can_join(row)]
 
@@ -78,7 +78,7 @@ class Creation(Changes, Blocks):
             shares_group=group is not None,
             now_ms=now_ms,
         )
-        # What it was decided on is checked again by the transaction.
+        # The transaction checks the facts of the decision again.
         conditions = refusal_checks(keys)
         if group is not None:
             conditions += [
@@ -100,7 +100,7 @@ class Creation(Changes, Blocks):
         return await self._shared_group(one, other) is not None
 
     async def _shared_group(self, one: UserId, other: UserId) -> ChatId | None:
-        """Some group that both are in."""
+        """A group that both are in; None if there is none."""
         own = await self._database.query(schema.USER_CHATS, one)
         theirs = await self._database.query(schema.USER_CHATS, other)
         common = {row["chat_id"] for row in theirs}
@@ -143,8 +143,8 @@ class Creation(Changes, Blocks):
         if not await self._database.commit(writes):
             row = await self._database.get(schema.CHATS, {"chat_id": command.chat_id})
             if row is None:
-                # A block has come between; or another writer was in the way, and the same request
-                # may follow.
+                # There is a new block; or another writer was in the way, and the same request may
+                # be sent again.
                 access.check_founders(refuse=await self._is_refused(refusals))
                 raise StoreUnavailable(IN_THE_WAY)
             # A retry was faster.
@@ -154,7 +154,7 @@ class Creation(Changes, Blocks):
         return await self._fill(new, now_ms=now_ms)
 
     async def _resume(self, command: CreateGroup, row: Row, *, now_ms: int) -> Created:
-        """A retry: what the first try has made, finished if it was not."""
+        """Answer a retry with the group that the first try made; finish the group if needed."""
         chat_changes.check_found_group(
             command,
             created_by=UserId(row["created_by"]),
@@ -172,10 +172,10 @@ class Creation(Changes, Blocks):
         )
 
     async def _fill(self, new: chat_changes.NewChat, *, now_ms: int) -> Created:
-        """Write the members of a group that is not seen yet, and show it with all of them.
+        """Write the members of a group that is not visible yet, then show it with all of them.
 
-        Every transaction needs the group to be hidden still: a late one cannot bring back a member
-        who has left meanwhile (M-04). If a block comes between, the group ends unseen.
+        Every transaction requires that the group is still hidden: a late one cannot bring back a
+        member who has left meanwhile (M-04). If there is a new block, the group ends unseen.
         """
         chat, members, event = new.chat, new.members, new.event
         key = {"chat_id": chat.chat_id}
@@ -202,7 +202,7 @@ class Creation(Changes, Blocks):
         return CreatedChat(chat, created=True), event
 
     async def _found_or_refused(self, new: chat_changes.NewChat) -> Created:
-        """A group could not be filled: a retry was faster, or a member blocks its founder now."""
+        """A group could not be filled: a retry was faster, or a member now blocks its founder."""
         chat, founder = new.chat, new.chat.created_by
         others = [one.user_id for one in new.members if one.user_id != founder]
         with self._database.within_budget():
@@ -217,7 +217,7 @@ class Creation(Changes, Blocks):
         return CreatedChat(shown, created=False), None
 
     async def _abandon(self, chat: Chat) -> bool:
-        """End a group that is still being filled, unseen; False: it was shown before."""
+        """End a group that is still being filled and not visible; False: it is visible already."""
         end = rows.change(
             schema.CHATS,
             {"chat_id": chat.chat_id},
@@ -239,7 +239,7 @@ def _new_writes(new: chat_changes.NewChat) -> list[Write]:
 
 
 def _counter(chat: Chat) -> Write:
-    """Made with the chat, and nowhere else: a missing one is never made up (ADR-004)."""
+    """The counter, made with its chat only: no writer ever replaces a missing one (ADR-004)."""
     at = chat.created_at_ms
     counter: dict[str, Value] = {
         "chat_id": chat.chat_id,

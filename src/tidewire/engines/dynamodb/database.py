@@ -1,4 +1,4 @@
-"""Talking to DynamoDB: requests with a time each, tries again where that is safe, rows in and out.
+"""Requests to DynamoDB: a timeout for each, retries where that is safe, rows in and out.
 
 The vendor's own retries are off: an act has one budget, and every request and pause comes out of it
 (`within_budget`), so that the store gives up before the plane that asked it does (P-12).
@@ -47,12 +47,11 @@ KEYS_PER_GET_MAX: Final = 100
 WRITES_MAX: Final = 100
 DELETES_MAX: Final = 25
 GETS_AT_ONCE_MAX: Final = 2
-"""Requests for rows that are under way side by side; what is asked for meanwhile goes together."""
+"""How many requests for rows are under way at once; what is asked for meanwhile goes together."""
 WRITES_AT_ONCE_MAX: Final = 2
 WRITES_TOGETHER_MAX: Final = 12
-"""The same for small writes. In a transaction each is billed twice, and one that finds its row in
-another's hands holds up the rest: so they go alone while few are under way, and never very many
-together."""
+"""The same for small writes. In a transaction each is billed twice, and a conflict about one row
+holds up the rest: so they go alone while few are under way, and never very many together."""
 TOO_SLOW: Final = "the database took too long; the same request may be sent again"
 
 Item = TypeVar("Item")
@@ -67,9 +66,9 @@ _deadline: ContextVar[float] = ContextVar("deadline")
 
 
 class Counts:
-    """What the database made of our requests, since the start (`engine` says what each is).
+    """Counts of our requests and their results since the start (`engine` says what each is).
 
-    Sequences that were skipped are those before the commits of this process, of whatever process.
+    Skipped sequences are those before the commits of this process, whichever process skipped them.
     """
 
     requests = throttled = conflicts = answers_lost = 0
@@ -80,7 +79,7 @@ class Database:
     """Requests to the tables of one store."""
 
     def __init__(self, client: Any, options: DynamoOptions, direct: Direct | None = None) -> None:
-        """`client` is the vendor's; `direct` takes what is asked for all the time off it."""
+        """`client` is the vendor's; `direct` takes the frequent operations over from it."""
         self._client = client
         self._direct = direct
         self._options = options
@@ -103,9 +102,9 @@ class Database:
             retries={"total_max_attempts": 1},
             max_pool_connections=options.connections_max,
             parameter_validation=False,
-            # Given, because the vendor's own is put together anew for every request.
+            # Set here, because the vendor builds its own anew for every request.
             user_agent=f"tidewire/{__version__}",
-            # One address for all requests, whether they go this way or directly.
+            # One address for all requests, whether they go through this client or directly.
             account_id_endpoint_mode="disabled",
         )
         arguments = options.client_arguments()
@@ -142,7 +141,7 @@ class Database:
         return remaining
 
     async def pause(self, kind: Hindrance, tried: int) -> None:
-        """Wait before another try; raises if the pace or the budget has no more of them."""
+        """Wait before another try; raises if the pace or the budget allows no more tries."""
         pace = backoff.PACES[kind]
         delay = backoff.delay_ms(pace, tried, self._random) / 1000
         if tried >= pace.tries or delay >= self._remaining():
@@ -152,7 +151,7 @@ class Database:
         await asyncio.sleep(delay)
 
     async def until_shown(self, look: Callable[[], Awaitable[Found | None]]) -> Found:
-        """Look again and again for what is committed and may not show itself yet."""
+        """Repeat a look for something that is committed, but may not be visible yet."""
         tried = 0
         while (found := await look()) is None:
             await self.pause(Hindrance.PARTIAL, tried)
@@ -169,10 +168,10 @@ class Database:
         tries_conflicts: bool = True,
         **request: Any,
     ) -> Row:
-        """One request, tried again where nothing can happen twice.
+        """One request, retried where it cannot be carried out twice.
 
         With `repeatable` False a request without an answer raises AnswerLost instead; without
-        `tries_conflicts` a transaction that finds another in its way raises Cancelled.
+        `tries_conflicts` a transaction that conflicts with another raises Cancelled.
         """
         tries: dict[Hindrance, int] = {}
         while True:
@@ -193,7 +192,7 @@ class Database:
             try:
                 await self.pause(kind, tries.get(kind, 0))
             except AnswerLost:
-                # A fault that the database reported itself is told as what it is.
+                # If the database itself reported a fault, that is raised as what it is.
                 raise translated_or_lost(failed) from failed
             tries[kind] = tries.get(kind, 0) + 1
 
@@ -227,7 +226,7 @@ class Database:
         return request | {"TableName": self.name_of(request["TableName"])}
 
     async def get(self, table: str, key: Key) -> Row | None:
-        """A row, as it is after every write that was answered."""
+        """A row, read with strong consistency: with every write that was answered."""
         answer = await self.call(
             "get_item", TableName=self.name_of(table), Key=rows.pack(key), ConsistentRead=True
         )
@@ -236,7 +235,7 @@ class Database:
     async def get_many(self, wanted: Sequence[Wanted]) -> list[Row | None]:
         """Some rows, each as `get` gives it, but not all of one instant; None: there is none.
 
-        Goes together with what others ask for meanwhile, so it may be read a little later."""
+        The request is shared with other callers, so the rows may be read a little later."""
         found: list[Row | None] = []
         for start in range(0, len(wanted), KEYS_PER_GET_MAX):
             chunk = wanted[start : start + KEYS_PER_GET_MAX]
@@ -244,14 +243,14 @@ class Database:
         return found
 
     async def get_each(self, table: str, keys: Iterable[Value]) -> list[Row | None]:
-        """As `get_many`, rows of one table that has a partition key only."""
+        """As `get_many`, for rows of one table that has only a partition key."""
         name = schema.BY_NAME[table].partition
         return await self.get_many([(table, {name: key}) for key in keys])
 
     async def _gathered(
         self, gatherer: Gatherer[Item, Found], items: Sequence[Item]
     ) -> Sequence[Found]:
-        """The request has a budget of its own; each caller waits no longer than its own."""
+        """The shared request has a budget of its own; each caller waits no longer than its own."""
         try:
             async with asyncio.timeout(self._remaining()):
                 return await gatherer.ask(items)
@@ -259,7 +258,7 @@ class Database:
             raise StoreUnavailable(TOO_SLOW) from None
 
     async def _fetch(self, wanted: Sequence[Wanted]) -> list[Row | None]:
-        """At most as many as one request takes, within a budget of its own."""
+        """Read at most as many rows as one request takes, within a budget of its own."""
         found: dict[tuple[str, tuple[Value, ...]], Row] = {}
         pending = list(
             {(table, _key_values(table, key)): (table, key) for table, key in wanted}.values()
@@ -318,7 +317,7 @@ class Database:
     async def scan_page(
         self, table: str, *, limit: int, start: Row | None
     ) -> tuple[list[Row], Row | None]:
-        """Some rows of a table, in no order, perhaps not as they are by now, and where to go on."""
+        """Some rows of a table, in no order, perhaps out of date, and where to go on."""
         request = rows.scan_request(table, limit=limit, start=start)
         return await self._page("scan", request | {"ConsistentRead": False})
 
@@ -330,8 +329,8 @@ class Database:
         """All writes or none. Raises Cancelled if a row is not as a condition expects it; without
         `tries_conflicts` also if another transaction works on one of the rows.
 
-        The token makes the request repeatable: if the first try got through and its answer was
-        lost, or the database reported a fault of its own, the second one is told so.
+        The token makes the request repeatable: if the first try was carried out, though its answer
+        was lost or the database reported a fault, the second try is told so.
         """
         assert 0 < len(writes) <= WRITES_MAX
         items = [{kind: self._named(body)} for write in writes for kind, body in write.items()]
@@ -348,7 +347,7 @@ class Database:
             raise
 
     def take_doubtful(self) -> set[int]:
-        """The shards of the outbox into which a commit may have gone without an answer."""
+        """Return and forget the outbox shards where a commit without an answer may have written."""
         doubtful, self._doubtful = self._doubtful, set()
         return doubtful
 
@@ -361,7 +360,7 @@ class Database:
         return True
 
     async def write(self, write: Write, *, returned: str = "NONE") -> Row:
-        """One write by itself, never tried again when its answer is lost.
+        """One write by itself, not retried when its answer is lost.
 
         Raises ConditionFailed or AnswerLost. `returned` as DynamoDB's ReturnValues.
         """
@@ -380,22 +379,22 @@ class Database:
         return True
 
     async def try_write(self, write: Write) -> bool:
-        """As `write_if`, for what does no harm if it gets lost: False also without an answer."""
+        """As `write_if`, for a write whose loss does no harm: False also without an answer."""
         try:
             return await self.write_if(write)
         except AnswerLost:
             return False
 
     async def write_among(self, write: Write) -> None:
-        """As `write`, but perhaps together with others that wait; each of another row.
+        """As `write`, but perhaps together with other waiting writes; each must be of another row.
 
-        Raises StoreUnavailable if it takes too long: then it may be made still."""
+        Raises StoreUnavailable if it takes too long: then the write may still be made."""
         [failed] = await self._gathered(self._writes, [write])
         if failed is not None:
             raise failed
 
     async def _write_all(self, writes: Sequence[Write]) -> list[Unwritten | None]:
-        """Each whose condition holds is made, whatever becomes of the others."""
+        """Make each write whose condition holds, whatever happens to the others."""
         failed: dict[int, Unwritten] = {}
         waiting = dict(enumerate(writes))
         with self.within_budget():

@@ -1,8 +1,8 @@
 """Requests straight to DynamoDB: signed, sent and read here, over connections that stay open.
 
-For the operations that a server asks for all the time. The vendor's library takes many times as
-long for one, and half of a gateway's time under load; it still finds the address and the
-credentials, renews them, and does everything else. One connection serves one request at a time.
+For the operations that a server uses all the time. The vendor's library takes many times as long
+for each, and half of a gateway's time under load; it still finds the address and the credentials,
+renews them, and does everything else. One connection serves one request at a time.
 """
 
 import asyncio
@@ -32,12 +32,13 @@ OPERATIONS: Final = {
     "batch_write_item": "BatchWriteItem",
     "transact_write_items": "TransactWriteItems",
 }
-"""What the vendor's methods are called, and what they are on the wire."""
+"""By name of the vendor's method: the name on the wire."""
 TARGET: Final = "DynamoDB_20120810."
 IDLE_SECONDS_MAX: Final = 12.0
-"""Before the server may close it, which would look like an answer that was lost."""
+"""How long a connection may be idle: the server may close it later, which would look like a lost
+answer."""
 UNNAMED_FAULT: Final = "ServiceUnavailable"
-"""What stands between us and the database does not say more than a status of 5xx."""
+"""The code for a status of 5xx without a code, from something between us and the database."""
 
 _answer = msgspec.json.Decoder(dict[str, Any])
 
@@ -60,7 +61,7 @@ class Direct:
         own_port = 80 if tls is None else 443
         self._address = (parts.hostname or "", parts.port or own_port)
         self._tls = tls
-        # As the vendor signs and sends it: without the scheme's own port.
+        # As the vendor signs and sends it: without the default port of the scheme.
         host = parts.netloc.rpartition("@")[2].lower().removesuffix(f":{own_port}")
         self._signer = Signer(host=host, region=region, user_agent=user_agent)
         self._credentials = credentials
@@ -68,8 +69,8 @@ class Direct:
         self._idle: deque[_Connection] = deque()
 
     async def ask(self, operation: str, request: Row) -> Row:
-        """Raises what the vendor would for a refusal (ClientError) or for credentials, and OSError
-        if there is no whole answer."""
+        """Raises what the vendor's client would for a refusal (ClientError) or for credentials, and
+        OSError if there is no whole answer."""
         if self._credentials is None:
             raise NoCredentialsError
         body = msgspec.json.encode(request)
@@ -78,11 +79,11 @@ class Direct:
         async with self._free:
             connection = self._pop_idle() or await self._connected()
             try:
-                # Signed now: to wait for a connection takes time.
+                # Signed only now: waiting for a connection takes time.
                 head = self._signer.head(TARGET + name, body, keys, now_s=int(time.time()))
                 status, content = await connection.exchange(head + body)
             except BaseException:
-                # Also if the caller has given up: the next request must not get this answer.
+                # Also if the caller has given up: the next request must not get the late answer.
                 connection.close()
                 raise
             self._put_back(connection)
@@ -101,7 +102,7 @@ class Direct:
         return connection
 
     def _pop_idle(self) -> "_Connection | None":
-        """The one that was used last, so that those that are not needed grow old."""
+        """The connection that was used last, so that those not needed grow old and are closed."""
         oldest_s = time.monotonic() - IDLE_SECONDS_MAX
         while self._idle and self._idle[0].idle_since_s < oldest_s:
             self._idle.popleft().close()
@@ -188,7 +189,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _Resolved(Exception):
-    """Where a request of the vendor's was about to go, and the region that it is signed for."""
+    """The address of a request of the vendor's client, and the region that it is signed for."""
 
     def __init__(self, request: Any, region_name: str, **_rest: Any) -> None:
         super().__init__(request.url)
@@ -197,7 +198,7 @@ class _Resolved(Exception):
 
 
 async def _resolved(client: Any) -> _Resolved:
-    """The vendor works its address out with each request, and tells it when it is to be signed."""
+    """The vendor's client works out its address with each request; the event for signing has it."""
 
     def tell(**request: Any) -> None:
         raise _Resolved(**request)
@@ -216,8 +217,8 @@ async def _resolved(client: Any) -> _Resolved:
 async def direct_client(
     client: Any, session: Any, *, credentials: Any, connections_max: int
 ) -> Direct | None:
-    """For where a client of the vendor's goes; None if that is through a proxy, or below a path:
-    then everything goes the vendor's way."""
+    """A client for the same address as the vendor's client; None if that is behind a proxy or has a
+    path: then the vendor's client does everything."""
     resolved = await _resolved(client)
     parts = urlsplit(resolved.url)
     if get_environ_proxies(resolved.url).get(parts.scheme) or parts.path not in ("", "/"):
@@ -225,7 +226,7 @@ async def direct_client(
     tls = None
     if parts.scheme == "https":
         bundle = get_cert_path(session.get_config_variable("ca_bundle") or True)
-        # In a thread, because it reads them all.
+        # In a thread, because it reads all certificates.
         tls = await asyncio.to_thread(ssl.create_default_context, cafile=bundle)
     return Direct(
         resolved.url,
@@ -245,7 +246,7 @@ def _decoded(content: bytes) -> Row:
 
 
 def _refusal(status: int, content: bytes, operation: str) -> ClientError:
-    """As the vendor raises it: the code without its namespace, and all fields that came with it."""
+    """The error as the vendor raises it: the code without its namespace, and all other fields."""
     try:
         said = _answer.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):

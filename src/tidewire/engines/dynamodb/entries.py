@@ -4,9 +4,9 @@ Messages lie in one table and what amends them in another, both under chat and s
 messages are counted among messages alone, however many reactions lie between them, and the log of a
 chat is the two together.
 
-The row of a message also says what has become of it: the sequences of its edits, the users of each
-emoji counted, the last reaction, its deletion. These are conditions of every commit that changes
-them: one row is always seen as of one instant, and a range of rows is not.
+The row of a message also says how it was changed: the sequences of its edits, the number of users
+of each emoji, the last reaction, its deletion. Every commit that changes these is conditional on
+them: one row is always read as of one instant, a range of rows is not.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ KEY_LIFE_SECONDS: Final = 7 * 24 * 3600
 """How long a client_message_id is remembered (ADR-004)."""
 
 Counts = Mapping[str, tuple[int, int]]
-"""By emoji that at least one user has: how many users, and the entry that this is of."""
+"""By emoji that at least one user has: how many users, and the entry that led to this count."""
 
 _decode_counts: Final = msgspec.json.Decoder(dict[str, tuple[int, int]]).decode
 
@@ -37,8 +37,8 @@ _decode_counts: Final = msgspec.json.Decoder(dict[str, tuple[int, int]]).decode
 
 
 PLACED_ID: Final = "placed_id"
-"""The attribute for an id that says where its entry is. The index is of the other attribute,
-`message_id`, so such an id is not in it."""
+"""The attribute for an id that contains the sequence of its entry. The index covers the other
+attribute, `message_id`, so such an id is not in the index."""
 
 
 def table_of(amends: Amendment | None) -> str:
@@ -46,8 +46,8 @@ def table_of(amends: Amendment | None) -> str:
 
 
 def entry_row(message: Message, *, is_indexed: bool) -> dict[str, Value]:
-    """What an entry does not have has no attribute: a plain message has those of 0.1.0. With
-    `is_indexed` False an id that carries the place has another attribute than the index is of."""
+    """A field that is not set has no attribute, so a plain message has those of 0.1.0. With
+    `is_indexed` False an id with the sequence in it goes into the attribute without an index."""
     amends = message.amends
     is_placed = place_in(message.message_id) == message.sequence
     row: dict[str, Value] = {
@@ -78,12 +78,12 @@ def entry_row(message: Message, *, is_indexed: bool) -> dict[str, Value]:
 
 
 def message_id_of(row: Row) -> str | None:
-    """Of an entry, wherever it has its id."""
+    """The id of an entry, whichever attribute it is in."""
     return row.get(PLACED_ID) or row.get("message_id")
 
 
 def entry_of(row: Row) -> Message:
-    """Raises ValueError if the row is none of an entry."""
+    """Raises ValueError if the row is not that of an entry."""
     found: dict[str, Any] = {"content": "", **row, "message_id": message_id_of(row)}
     if "created_at" in row:
         found["created_at_ms"] = row["created_at"]
@@ -94,13 +94,13 @@ def entry_of(row: Row) -> Message:
 
 
 class StoredMessage(msgspec.Struct, frozen=True):
-    """A message with what its row says has become of it."""
+    """A message with the changes that its row names."""
 
     message: Message
     edits: tuple[int, ...] = ()
     reacted_by: int = 0
-    """The last reaction, also one that was taken back. On a message that was deleted: its reactions
-    are not swept yet."""
+    """The last reaction, even if it was taken back; 0: none. If set on a deleted message: its
+    reactions are not swept yet."""
     counts: Counts = {}
 
     @property
@@ -108,7 +108,7 @@ class StoredMessage(msgspec.Struct, frozen=True):
         return self.edits[-1] if self.edits else 0
 
     def target(self, content: str) -> Target:
-        """For the rules; `content` is the text that people see now."""
+        """The message as the rules need it; `content` is the text that people see now."""
         message = self.message
         return Target(
             message.sender_id,
@@ -140,8 +140,8 @@ def counts_text(counts: Counts) -> str | None:
 
 
 def said_hash(body: SendMessage | Message) -> bytes:
-    """Of everything that the client chose. What not every entry has is added only where it is
-    there, behind a NUL, which no content has: the hash of a plain message is that of 0.1.0."""
+    """The hash of everything that the client chose. Optional fields are added only if they are set,
+    behind a NUL, which no content has: so the hash of a plain message is that of 0.1.0."""
     text = f"{body.content_type}\0{body.content}"
     more: dict[str, object] = {}
     if body.amends is not None:
@@ -156,8 +156,8 @@ def said_hash(body: SendMessage | Message) -> bytes:
 
 
 def key_row(message: Message) -> dict[str, Value]:
-    """What answers a retry, without anything that was said. A key whose entry was erased has no
-    hash any more."""
+    """The row that answers a retry; it contains no text. The key of an erased entry has no hash
+    any more."""
     return {
         "chat_id": message.chat_id,
         "client_message_id": message.client_message_id,
@@ -172,8 +172,8 @@ def key_row(message: Message) -> dict[str, Value]:
 
 
 def earlier_send_of(row: Row | None, send: SendMessage, *, now_ms: int) -> EarlierSend | None:
-    """What is stored under the key of a send, unless there is nothing or the key has expired:
-    DynamoDB deletes up to two days late."""
+    """What is stored under the key of a send; None if there is nothing or the key has expired:
+    DynamoDB deletes expired rows up to two days late."""
     if row is None or row["ttl"] <= now_ms // 1000:
         return None
     answer = Appended(
@@ -188,8 +188,8 @@ def earlier_send_of(row: Row | None, send: SendMessage, *, now_ms: int) -> Earli
     return EarlierSend(UserId(row["sender_id"]), answer, is_same, is_deleted=stored_hash is None)
 
 
-# Reactions: one row for each user and emoji on a message. The key begins with the message, so that
-# those of a page of messages are one range. Neither an emoji nor a user id has a space.
+# Reactions: one row for each user and emoji on a message. The key begins with the message, so the
+# reactions to a page of messages are one range. Neither an emoji nor a user id has a space.
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -199,7 +199,7 @@ class Mark(msgspec.Struct, frozen=True):
     emoji: str
     user_id: UserId
     sequence: int = 0
-    """0: there was never one."""
+    """0: there was never a reaction."""
     is_on: bool = False
 
 
@@ -224,8 +224,8 @@ def marks_range(first: int, last: int) -> tuple[str, str]:
 def reactions_of(
     stored: StoredMessage, marks: Iterable[Mark], reader: UserId
 ) -> tuple[Reaction, ...]:
-    """What a reader is told of the reactions to a message. The counts are those of the message's
-    own row; the marks may be older or newer than it."""
+    """The reactions to a message, as a reader is told them. The counts are those of the message's
+    own row; the marks may be older or newer than that row."""
     by_emoji: dict[str, list[Mark]] = {emoji: [] for emoji in stored.counts}
     for mark in marks:
         by_emoji.setdefault(mark.emoji, []).append(mark)
@@ -235,8 +235,8 @@ def reactions_of(
         on = sorted((mark.sequence, mark.user_id) for mark in by_emoji[emoji] if mark.is_on)
         count, sequence = stored.counts.get(emoji, (0, 0))
         if not count:
-            # All have taken it back. A mark that says otherwise is newer than the row: the entry
-            # that set it reaches the reader by itself.
+            # All users have taken it back. A mark that says otherwise is newer than the row: the
+            # reader gets the entry that set it as an entry of its own.
             sequence = max(mark.sequence for mark in by_emoji[emoji])
             if on or sequence > stored.reacted_by:
                 continue

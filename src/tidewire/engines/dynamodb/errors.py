@@ -1,4 +1,4 @@
-"""DynamoDB's errors in our words. Requests that are worth another try are told by `backoff`."""
+"""Translates DynamoDB's errors into ours. `backoff` says which requests are worth a retry."""
 
 from typing import Any, Final
 
@@ -13,10 +13,10 @@ CONNECTION_LOST: Final = (
     vendor.ConnectionError,
     vendor.IncompleteReadError,
     vendor.ResponseStreamingError,
-    # What `direct` raises, and a time that ran out.
+    # Raised by `direct`; a timeout is one too.
     OSError,
 )
-"""No answer, or half of one: what was asked for may have happened."""
+"""No answer, or half of one: the database may have carried out the request."""
 
 NO_CREDENTIALS: Final = (
     vendor.NoCredentialsError,
@@ -48,14 +48,14 @@ OUR_BUGS: Final = frozenset(
 
 
 class AnswerLost(StoreUnavailable):
-    """A request without an answer: its sender knows whether it may be sent again."""
+    """A request got no answer. Only its sender knows whether it may be sent again."""
 
     def __init__(self) -> None:
         super().__init__("the database did not answer in time; the same request may be sent again")
 
 
 class ConditionFailed(Exception):
-    """A row is not as it was expected; `row` is what it is, None if there is none."""
+    """A row differs from what was expected; `row` is the row as it is, None if there is none."""
 
     def __init__(self, row: Row | None) -> None:
         super().__init__("a condition failed")
@@ -63,7 +63,8 @@ class ConditionFailed(Exception):
 
 
 class Cancelled(Exception):
-    """A transaction was cancelled: per write the reason's code, and the row that was in the way."""
+    """A transaction was cancelled: for each write the code of the reason, and the row that failed
+    its condition."""
 
     def __init__(self, codes: list[str], rows: list[Row | None]) -> None:
         super().__init__(f"the transaction was cancelled: {codes}")
@@ -77,7 +78,7 @@ def code_of(error: vendor.ClientError) -> str:
 
 
 def hindrance(error: Exception) -> Hindrance | None:
-    """Why a request did not get through, if another try may."""
+    """Why a request failed; None if a retry cannot help."""
     if isinstance(error, CONNECTION_LOST):
         return Hindrance.LOST
     if isinstance(error, vendor.ClientError):
@@ -86,7 +87,7 @@ def hindrance(error: Exception) -> Hindrance | None:
 
 
 def translated_or_lost(error: Exception) -> Exception:
-    """Our error for a request that is not tried again, though it is not known what became of it."""
+    """Our error for a request that may have been carried out, and that is not retried."""
     ours = translated(error)
     return ours if isinstance(ours, StoreUnavailable) else AnswerLost()
 

@@ -1,7 +1,7 @@
-"""One request for several askers: what is asked while others are under way goes together.
+"""One request for several callers: what is asked while requests are under way goes together.
 
-No timer and no delay: with nothing under way a wish leaves at once. The more is asked for at a
-time, the fewer requests it takes.
+There is no timer and no delay: with nothing under way, a call leaves at once. The more callers ask
+at a time, the fewer requests each of them takes.
 """
 
 import asyncio
@@ -23,7 +23,8 @@ class Gatherer(Generic[Item, Found]):
         items_max: int,
         at_once_max: int,
     ) -> None:
-        """`fetch` answers item by item, for at most so many; so many of its calls are under way."""
+        """`fetch` answers item by item, for at most `items_max` of them; at most `at_once_max` of
+        its calls are under way."""
         self._fetch = fetch
         self._items_max = items_max
         self._at_once_max = at_once_max
@@ -31,7 +32,7 @@ class Gatherer(Generic[Item, Found]):
         self._running: set[asyncio.Task[None]] = set()
 
     async def ask(self, items: Sequence[Item]) -> Sequence[Found]:
-        """Raises what `fetch` raises, in all who were in that request."""
+        """Raises what `fetch` raises, in all callers whose items were in that request."""
         assert len(items) <= self._items_max
         answer: asyncio.Future[Sequence[Found]] = asyncio.get_running_loop().create_future()
         self._waiting.append((items, answer))
@@ -49,7 +50,7 @@ class Gatherer(Generic[Item, Found]):
         self._start()
 
     def _take(self) -> list[tuple[Sequence[Item], asyncio.Future[Sequence[Found]]]]:
-        """Whole wishes, as many as fit, without those that are not waited for any more."""
+        """Take as many whole calls as fit, without those whose caller has stopped waiting."""
         taken = []
         room = self._items_max
         while self._waiting and len(self._waiting[0][0]) <= room:

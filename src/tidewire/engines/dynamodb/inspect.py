@@ -1,6 +1,6 @@
-"""Looking at a DynamoDB store from outside.
+"""Inspects a DynamoDB store.
 
-Nothing holds the store still: what can change is read in the order that gives no false alarm
+The store changes meanwhile: what can change is read in an order that gives no false alarm
 (`ports.inspection`). The ids of all messages, and the keys of one chat, are kept in memory.
 """
 
@@ -71,7 +71,7 @@ class DynamoInspector:
             ]
 
     def keys(self, chat: inspection.ChatRow) -> Iterator[Sequence[inspection.EntryRow]]:
-        """A key that has expired is gone, or will be: its message stands for it."""
+        """An expired key is gone, or will be: the entry of its message is used instead."""
         entries: dict[tuple[str, int], str] = {
             (row["chat_id"], row["sequence"]): row["client_message_id"]
             for page in self._tables.query(schema.KEYS, chat.chat_id)
@@ -85,7 +85,7 @@ class DynamoInspector:
             yield sorted((key, identity) for identity, key in entries.items())
 
     def message_ids(self) -> Iterator[Sequence[inspection.EntryRow]]:
-        """An id that is not in the index leads where it says."""
+        """An id that is not in the index contains its own place."""
         entries = []
         for table in (schema.MESSAGES, schema.AMENDMENTS):
             entries += [
@@ -111,7 +111,7 @@ class DynamoInspector:
         return self._changes.kept(is_sound)
 
     def positions(self) -> Iterator[Sequence[inspection.PositionRow]]:
-        """Also for a member whose position has never moved: it is at the beginning."""
+        """Includes members whose position has never moved: it is 0."""
         for page in self._tables.scan_pages(schema.POSITIONS):
             yield self._bounded(page)
         for page in self._tables.scan_pages(schema.MEMBERSHIPS):
@@ -123,7 +123,7 @@ class DynamoInspector:
             )
 
     def _bounded(self, page: Sequence[Row]) -> list[inspection.PositionRow]:
-        """Positions were read first, now heads, then counters: each bounds what is before it."""
+        """Positions were read first, now heads, then counters: each bounds the one before it."""
         chat_keys = [{"chat_id": one} for one in {row["chat_id"] for row in page}]
         chats = self._tables.get_many(schema.CHATS, chat_keys)
         counters = self._tables.get_many(schema.COUNTERS, chat_keys)
@@ -151,10 +151,10 @@ class DynamoInspector:
         return found
 
     def _joined(self, row: Row, member: Row) -> tuple[int | None, int | None]:
-        """Where the owner of a row of positions joined: by the membership, and by its mark."""
+        """Where the owner of a row of positions joined: by membership, and by the row's mark."""
         joined, marked = member.get("joined_sequence"), row.get(marks.MARK)
         if not self._has_marks:
-            # The rows do not repeat it yet.
+            # The rows of positions have no marks yet.
             return joined, joined
         if joined != marked:
             # The two were read one after the other; a member may have come or gone between.
@@ -195,7 +195,7 @@ class DynamoInspector:
             if row["status"] == values.PENDING:
                 return None
             if row["status"] == values.CLOSED:
-                # Rows of members that are not swept yet say nothing any more.
+                # Rows of members that are not swept yet mean nothing any more.
                 return self._row(row, (), {}, counter)
             if before is not None and before["membership_version"] == row["membership_version"]:
                 return self._row(row, members, positions, counter)
@@ -227,7 +227,7 @@ class DynamoInspector:
             counter=counter,
             head=row["last_sequence"],
             pair_key=self._pair(chat_id, members) if is_direct else None,
-            # There is no index of floors: they are made of these very rows.
+            # There is no index of floors: they are computed from these very rows.
             floor_delivered=min((effective(one[3] or 0, one[2]) for one in listed), default=None),
             floor_read=min((effective(one[4] or 0, one[2]) for one in listed), default=None),
             marked=[member["user_id"] for member in members if member.get("blocked")],

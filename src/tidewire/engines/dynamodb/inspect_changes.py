@@ -1,9 +1,9 @@
-"""What is kept of messages that change, looked at from outside: the log, and the rows beside it.
+"""Inspects what the store keeps of changed messages: the log, and the rows beside it.
 
-Nothing holds the store still, and a commit may show itself in parts. So rows are first read as they
-come, in pages. What does not seem sound then is read again, together, as of one instant. How many
-users have reacted is more than one such read may hold: each amendment of a message changes the
-message's own row, so that row, read before and after, says whether the count is of one instant.
+The store changes during an inspection, and a read may see part of a commit. So rows are first read
+in pages. Those that do not look sound are read again, together, as of one instant. The reactions to
+a message may be too many for one such read. But each amendment of a message changes the message's
+own row: that row, read before and after, shows whether a count of reactions is of one instant.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ from tidewire.ports.inspection import ChangeRow, KeptRow, TargetRow
 TRIES_MAX: Final = 100
 """How often something is read again because it changed meanwhile."""
 SOURCES_PER_LOOK: Final = 250
-"""Rows that keep something, of one page, that are held against their entries at a time."""
+"""How many rows of a page are compared with their entries at a time."""
 
 Found = Mapping[tuple[object, ...], Row]
 """Rows by their table and key."""
@@ -43,11 +43,11 @@ class _Tally(NamedTuple):
     on: Mapping[str, int]
     """How many users have it on."""
     last: Mapping[str, int]
-    """The last reaction that a mark is of."""
+    """The last reaction with it."""
 
 
 class _End(NamedTuple):
-    """The end of a chat, as one row says it."""
+    """The end of a chat, as its head row says."""
 
     sequence: int
     last_message: int
@@ -95,14 +95,14 @@ class ChangeInspection:
                 yield changes
 
     def _change_again(self, row: Row, end: _End) -> ChangeRow:
-        """An entry with everything that it is held against, as of one instant."""
+        """An entry with all rows that it is compared with, as of one instant."""
         chat_id, sequence = ChatId(row["chat_id"]), row["sequence"]
         own = _entry_place(row)
         for _ in range(TRIES_MAX):
             found = self._tables.get_places_together([own, *_places_of_entry(row, closely=True)])
             now = found.get(_key(own))
             if now is None or now != row:
-                # Deleted meanwhile: the places are others.
+                # It was deleted meanwhile: it is compared with other rows then.
                 row = row if now is None else now
                 continue
             tallies = {}
@@ -118,7 +118,7 @@ class ChangeInspection:
         raise StoreUnavailable(f"entry {sequence} of {chat_id} changed with each look; try again")
 
     def _last_message(self, chat_id: ChatId, end: _End) -> int:
-        """The last message up to the end, by the messages themselves."""
+        """The last message up to the end, as the messages themselves have it."""
         pages = self._tables.query(
             schema.MESSAGES, chat_id, between=(1, end.sequence), ascending=False, fields="#sequence"
         )
@@ -154,7 +154,7 @@ class ChangeInspection:
         return kept
 
     def _kept_again(self, source: "_Source", row: Row) -> list[KeptRow]:
-        """What one row keeps, with the entries, as of one instant; nothing, if it is gone."""
+        """What one row keeps, read with its entries as of one instant; nothing if it is gone."""
         own = (source.table, schema.key_of(source.table, row))
         for _ in range(TRIES_MAX):
             found = self._tables.get_places_together([own, *source.places(row)])
@@ -173,7 +173,7 @@ class ChangeInspection:
 def _concerns_others(row: Row, end: _End) -> bool:
     if any(name in row for name in ("kind", "reply_to", "mentions", "deleted_by")):
         return True
-    # A message at the end need not be named as the last one.
+    # If the last entry is a message, the head row need not name it as the last message.
     return end.says_last_message and bool(row["sequence"] == end.sequence)
 
 
@@ -183,7 +183,7 @@ def _entry_place(row: Row) -> Place:
 
 
 def _places_of_entry(row: Row, *, closely: bool = False) -> Iterator[Place]:
-    """What an entry is held against. `closely`: also whether what it names is no message."""
+    """The rows that an entry is compared with. `closely`: also an amendment, if it names one."""
     entry = entry_of(row)
     chat_id = entry.chat_id
     named = _named(entry)
@@ -204,8 +204,8 @@ def _named(entry: Message) -> int | None:
 
 
 def _tallied(row: Row, found: Found) -> int | None:
-    """The target of a reaction that may be the last one with its emoji, so that its users are to be
-    counted. The message tells which one is; if all have taken it back, it tells nothing."""
+    """The target of a reaction that may be the last one with its emoji, so its users must be
+    counted. The message's row names the last one, unless all users have taken the emoji back."""
     entry = entry_of(row)
     if entry.kind is not EntryKind.REACT:
         return None
@@ -236,7 +236,7 @@ def _change_row(
         change = change._replace(target=TargetRow(False, False, None))
     if entry.deleted_by is not None:
         change = _with_deletion(change, entry, found)
-    # There is no index of mentions: unread ones are looked for up to the last.
+    # There is no index of mentions: readers look for unread ones up to the last mention.
     is_found = entry.sequence <= end.last_mention
     change = change._replace(found_mentions=entry.mentions if is_found else ())
     if entry.sequence == end.sequence:
@@ -257,10 +257,10 @@ def _with_reactions(
     kept = None if mark is None else mark["sequence"]
     reacted_by = target_row.get("reacted_by")
     if "deleted_by" in target_row:
-        # Until they are swept the message says so.
+        # The message keeps `reacted_by` until its reactions are swept.
         return change._replace(kept=kept if reacted_by is None else None)
     if reacted_by is None or reacted_by < entry.sequence:
-        # Readers look for reactions only up to there.
+        # Readers look for reactions only up to `reacted_by`.
         kept = reacted_by
     tally = tallies.get(target)
     if tally is None or entry.sequence < tally.last.get(emoji, 0):
@@ -273,7 +273,7 @@ def _with_deletion(change: ChangeRow, entry: Message, found: Found) -> ChangeRow
     deletion = _row_at(found, schema.AMENDMENTS, entry.chat_id, entry.deleted_by)
     is_deletion = deletion is not None and deletion["kind"] == EntryKind.DELETE
     key_row = found.get(_key(_place_of_key(entry)))
-    # The hash of a short text is as good as the text.
+    # A short text can be guessed from its hash.
     has_hash = key_row is not None and "content_hash" in key_row
     is_own = key_row is not None and key_row["sequence"] == entry.sequence
     return change._replace(
@@ -283,7 +283,7 @@ def _with_deletion(change: ChangeRow, entry: Message, found: Found) -> ChangeRow
 
 
 def _said(entry: Message) -> ChangeRow:
-    """What an entry says of itself."""
+    """The fields of an entry itself."""
     return ChangeRow(
         entry.sequence,
         entry.sender_id,
@@ -315,13 +315,14 @@ def _places_by_message(row: Row) -> Iterator[Place]:
 
 
 def _kept_by_message(row: Row, found: Found) -> Iterator[KeptRow]:
-    """The numbers of a deleted message's edits stay; its last reaction, until all are swept."""
+    """A deleted message keeps the sequences of its edits, and its last reaction until all reactions
+    are swept."""
     stored = stored_message_of(row)
     chat_id, target = stored.message.chat_id, stored.message.sequence
     is_deleted = stored.message.is_deleted
 
     def kept(amends: Amendment, sequence: int, counted: int | None = None) -> KeptRow:
-        """Who it was, and whether it was taken back, only the entry says."""
+        """Only the entry has the user, and whether the reaction was taken back."""
         entry = _row_at(found, schema.AMENDMENTS, chat_id, sequence)
         said = None if entry is None else _said(entry_of(entry))
         if said is not None and said.amends is not None and amends.kind is EntryKind.REACT:
@@ -368,7 +369,7 @@ def _places_by_chat(row: Row) -> Iterator[Place]:
 
 
 def _kept_by_chat(row: Row, found: Found) -> Iterator[KeptRow]:
-    """The last message that mentions members; it stays named when it is deleted."""
+    """The last message that mentions members; the head row still names it after its deletion."""
     chat_id, sequence = ChatId(row["chat_id"]), values.last_mention(row)
     entry = _row_at(found, schema.MESSAGES, chat_id, sequence)
     said = None if entry is None else _said(entry_of(entry))

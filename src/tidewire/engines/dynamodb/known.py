@@ -1,7 +1,7 @@
 """What this process knows of heads and positions: lower bounds, since both only grow. PURE.
 
-A wish that is not above a known head needs no read to be bounded; one that is not above known
-positions is no move, and is answered by a read instead of a write.
+An advance that is not above a known head needs no read of the head; one that is not above known
+positions moves nothing, and is answered by a read instead of a write.
 """
 
 from collections import OrderedDict
@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Key, Value]):
-    """A bounded memory; what was noted or found longest ago is forgotten first."""
+    """A bounded cache; what was noted or found longest ago is forgotten first."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
@@ -55,11 +55,11 @@ class Known:
         return self._heads.find(chat_id)
 
     def saw_head(self, chat_id: ChatId, head: int) -> None:
-        """The chat had this head: it was read, committed here, or told by its committer."""
+        """Note a head of the chat: read, committed here, or announced by the committing process."""
         self._heads.note(chat_id, max(head, self._heads.find(chat_id) or 0))
 
     def forget_head(self, chat_id: ChatId) -> None:
-        """There is no such chat any more."""
+        """Forget a chat that is gone."""
         self._heads.forget(chat_id)
 
     def positions(self, place: Place) -> Positions | None:

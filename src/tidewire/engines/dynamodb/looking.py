@@ -1,4 +1,4 @@
-"""Tables from outside, synchronously and at an operator's pace: for inspection and repair.
+"""Synchronous access to the tables, for an operator's inspection and repair; need not be fast.
 
 Reads whole tables, which no server does. The vendor's own retries are on: no client waits for this.
 """
@@ -32,7 +32,7 @@ Place = tuple[str, Mapping[str, Value]]
 
 
 class Tables:
-    """The tables of one store, to be read row by row, each strongly."""
+    """The tables of one store; each row is read with strong consistency."""
 
     def __init__(self, options: DynamoOptions) -> None:
         config = Config(retries={"total_max_attempts": ATTEMPTS_MAX, "mode": "standard"})
@@ -59,7 +59,7 @@ class Tables:
         return answer
 
     def count(self, table: str) -> int:
-        """About how many rows there are, as the database last counted."""
+        """About how many rows the table has, as the database last counted them."""
         described = self.call("describe_table", table)
         count: int = described["Table"]["ItemCount"]
         return count
@@ -132,7 +132,7 @@ class Tables:
         return max(0 if row is None else row["sequence"] for row in found)
 
     def log(self, chat_id: str, head: int) -> Iterator[list[Row]]:
-        """The entries of a chat up to its head in their order, of whatever kind, in chunks."""
+        """The entries of a chat up to its head, of all kinds, in order, in chunks."""
         if not head:
             return
         tables = [
@@ -144,13 +144,13 @@ class Tables:
             yield chunk
 
     def write(self, write: Write) -> None:
-        """One write that is the same when done twice. Raises ConditionFailed."""
+        """Carry out one idempotent write. Raises ConditionFailed."""
         [(kind, body)] = write.items()
         operation = {"Put": "put_item", "Delete": "delete_item"}[kind]
         self.call(operation, body["TableName"], **body)
 
     def commit(self, *writes: Write) -> bool:
-        """All of them or none; False: a row is not as a condition expects it."""
+        """Carry out all writes or none; False: a row does not meet its condition."""
         items = [
             {kind: body | {"TableName": self._prefix + body["TableName"]}}
             for write in writes
@@ -178,7 +178,7 @@ class Tables:
     def scan_pages(
         self, table: str, *, index: str | None = None, having: Sequence[str] = ()
     ) -> Iterator[list[Row]]:
-        """All rows, in no order; only those that have one of some attributes, if any are named.
+        """All rows, in no order; with `having` only rows that have one of these attributes.
         An index lags a little behind its table."""
         request = rows.scan_request(table, index=index)
         if having:
@@ -188,7 +188,7 @@ class Tables:
         return self._pages("scan", table, request)
 
     def scan_from(self, table: str, start: Row | None) -> Iterator[tuple[list[Row], Row | None]]:
-        """As `scan_pages` from where another scan was; with each page, where to go on after it."""
+        """As `scan_pages`, from where another scan stopped; each page comes with where to go on."""
         request = rows.scan_request(table, start=start)
         while True:
             answer = self.call("scan", table, **request)

@@ -21,7 +21,7 @@ _BEGIN: Final = (
     " #last_read_sequence = if_not_exists(#last_read_sequence, :none),"
     " #updated_at = if_not_exists(#updated_at, :at)"
 )
-"""A row that is not there yet begins where positions begin."""
+"""A row that does not exist yet begins with positions of 0."""
 
 
 def position_key(chat_id: ChatId, user_id: UserId) -> dict[str, Value]:
@@ -39,7 +39,7 @@ def first_row(chat_id: ChatId, member: Member) -> dict[str, Value]:
 
 
 def mark(chat_id: ChatId, member: Member) -> Write:
-    """The member is in from now on, at the positions of an earlier time if there was one."""
+    """Mark a member from now on; the positions of an earlier membership stay."""
     return rows.update(
         schema.POSITIONS,
         position_key(chat_id, member.user_id),
@@ -51,7 +51,7 @@ def mark(chat_id: ChatId, member: Member) -> Write:
 
 
 def unmark(chat_id: ChatId, user_id: UserId, *, now_ms: int) -> Write:
-    """The user is out from now on."""
+    """Take the mark away: the user is not a member from now on."""
     return rows.update(
         schema.POSITIONS,
         position_key(chat_id, user_id),
@@ -62,7 +62,7 @@ def unmark(chat_id: ChatId, user_id: UserId, *, now_ms: int) -> Write:
 
 
 def hide(chat_id: ChatId, member: Member, head: int) -> Write:
-    """The member does not see the chat until there is a message above this one."""
+    """Hide the chat from the member until there is a message above `head`."""
     return rows.update(
         schema.POSITIONS,
         position_key(chat_id, member.user_id),
@@ -78,10 +78,10 @@ def is_marked(row: Row | None) -> bool:
 
 
 def forward(place: Place, to: Positions, *, now_ms: int, needs_mark: bool = True) -> Write:
-    """Move positions up to here, if neither is higher already and their owner is a member.
+    """Move positions up to `to`, if neither is higher already and their owner is a member.
 
-    A read of 0 leaves `read` as it is. Without the mark another row of the same transaction has to
-    say who is a member; the row may then be missing.
+    A read of 0 leaves `read` as it is. Without `needs_mark` another row of the same transaction has
+    to check the membership; the row of positions may then be missing.
     """
     steps = ["#last_acked_sequence = :delivered", "#updated_at = :now"]
     conditions = ["#last_acked_sequence <= :delivered"]

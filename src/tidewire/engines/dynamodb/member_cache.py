@@ -1,6 +1,6 @@
-"""Who is in which chat as of which version. PURE.
+"""Caches the members of chats, each as of one membership version. PURE.
 
-Every change of members raises the version of its chat, so members are as good as the head row that
+Every change of members raises the version of its chat, so cached members are right if the head row
 shows the same version. A chat with another version is read anew.
 """
 
@@ -14,18 +14,18 @@ MEMBERS_MAX: Final = 200_000
 """Over all chats; a member takes a few hundred bytes."""
 
 SENDERS_MAX: Final = 100
-"""Of one chat. Outsiders who send to it are among them."""
+"""Of one chat, outsiders who send to it included."""
 
 State = TypeVar("State")
 
 
 def latest(senders: Mapping[UserId, State]) -> dict[UserId, State]:
-    """What is kept of the senders of a chat: those found last, up to the bound."""
+    """The senders of a chat to keep: those found last, up to the bound."""
     return dict(list(senders.items())[-SENDERS_MAX:])
 
 
 class MemberCache(Generic[State]):
-    """A bounded memory; the chat used longest ago is forgotten first."""
+    """A bounded cache; the chat used longest ago is forgotten first."""
 
     def __init__(self, members_max: int = MEMBERS_MAX) -> None:
         self._members_max = members_max
@@ -43,7 +43,7 @@ class MemberCache(Generic[State]):
         return entry[1]
 
     def remember(self, chat_id: ChatId, version: int, members: Mapping[UserId, State]) -> None:
-        """Keep them, unless a newer version is known."""
+        """Keep the members, unless a newer version is known."""
         known = self._chats.get(chat_id)
         if known is not None:
             if known[0] > version:

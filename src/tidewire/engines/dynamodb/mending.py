@@ -1,10 +1,9 @@
-"""The log of a chat after a restore: whole again, and everything beside it as it says.
+"""Mends the log of a chat after a restore, and makes everything beside it agree with the log.
 
 Messages, amendments, reactions and keys are tables of their own, each restored as of its own
-instant, and even rows of one table may be of instants a little apart. What is in the log counts:
-entries are linked over those that are gone, and what a message's row tells of its amendments is
-told anew by those that are there. A text whose deletion is there is erased, wherever it has come
-back.
+instant, and even rows of one table may be of instants a little apart. The log counts: entries are
+linked across those that are gone, and what a message's row says of its amendments is built anew
+from those that are there. A text whose deletion is there is erased, wherever it has come back.
 """
 
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ class LogEnd(msgspec.Struct):
 
 
 class LogMending:
-    """One chat. Keeps the numbers of its entries in memory, not their texts."""
+    """Mends one chat. Keeps the numbers of its entries in memory, not their texts."""
 
     def __init__(self, tables: Tables, chat_id: ChatId) -> None:
         self._tables = tables
@@ -46,7 +45,7 @@ class LogMending:
         """By target."""
         self._reacted_by: dict[int, int] = {}
         self._links: dict[int, int] = {}
-        """Each entry that is there, with the one before it."""
+        """By sequence of each entry that is there: the entry before it."""
         self._erased: set[int] = set()
         self._end = LogEnd()
 
@@ -58,7 +57,7 @@ class LogMending:
                 self._mend_message(row)
                 messages.add(row["sequence"])
             elif row["target"] not in messages:
-                # What it was about is gone.
+                # The message that it amends is gone.
                 self._write(rows.delete(schema.AMENDMENTS, schema.key_of(schema.AMENDMENTS, row)))
                 self._forget(row["target"])
                 continue
@@ -75,7 +74,7 @@ class LogMending:
             yield from chunk
 
     def _learn(self) -> None:
-        """What was done to which message, as far as the log has it."""
+        """Collect which amendments each message has, as far as they are in the log."""
         for page in self._tables.query(schema.AMENDMENTS, self._chat_id):
             for entry in map(entry_of, page):
                 amends = entry.amends
@@ -105,9 +104,9 @@ class LogMending:
             "deleted_by": deleted_by,
         }
         if deleted_by is not None:
-            # Also if the deletion itself is gone: the texts of its edits are not to come back.
+            # Also if the deletion itself is gone: the texts of the edits must not come back.
             self._deletions[sequence] = deleted_by
-            # Its reactions may be swept already: then nothing says that there is something to do.
+            # Keep `reacted_by` as it is: absent, if the reactions are swept already.
             mended |= dict.fromkeys(("content", "mentions", "reactions"))
             mended["reacted_by"] = row.get("reacted_by")
         self._put(schema.MESSAGES, row, mended)
@@ -133,7 +132,7 @@ class LogMending:
         return counts_text(counts)
 
     def _put(self, table: str, row: Row, mended: dict[str, Any]) -> None:
-        """What is None is left out of a row."""
+        """Write a row if it has changed; fields that are None are left out."""
         kept = {name: value for name, value in mended.items() if value is not None}
         if kept != row:
             self._write(rows.put(table, kept))
@@ -141,8 +140,8 @@ class LogMending:
             self._erased.add(row["sequence"])
 
     def _mend_keys(self) -> None:
-        """A key whose entry is gone would answer a retry as if it were stored; that of an erased
-        entry has no hash of what was said."""
+        """Delete keys whose entry is gone: they would answer a retry as if it were stored. The key
+        of an erased entry has no hash of the content."""
         for page in self._tables.query(schema.KEYS, self._chat_id):
             for row in page:
                 sequence = row["sequence"]
@@ -156,7 +155,7 @@ class LogMending:
                     self._write(rows.put(schema.KEYS, mended))
 
     def _mend_reactions(self) -> None:
-        """Those of messages that were deleted are left to be swept."""
+        """Reactions to deleted messages are left to be swept."""
         wanted: dict[MarkId, Mark] = {}
         for target, marks in self._marks.items():
             if target not in self._deletions:

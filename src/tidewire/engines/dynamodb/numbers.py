@@ -1,9 +1,10 @@
 """The numbers of a chat: its counter is moved ahead for the next writer (decision 0015). PURE.
 
-The counter is the last number that was given out (ADR-004). Those above `open_above` were given to
-the chat and not to one process: the next one is that after the head, and the fence decides who gets
-it, so what a loser or a dead process did not use is not lost. A counter without that attribute, one
-that was just made or put back by an operator, has given out everything up to itself.
+The counter is the last number that was given out (ADR-004). Numbers above `open_above` were given
+to the chat and not to one process: the next is the one after the head, and the fence decides which
+process gets it, so a number that a slower or dead process did not use is not lost. A counter
+without that attribute (just made, or put back by an operator) has given out all numbers up to its
+own.
 """
 
 from typing import Final
@@ -18,16 +19,16 @@ from tidewire.engines.dynamodb.rows import Row, Write
 
 AHEAD_MIN: Final = 10
 AHEAD_MAX: Final = 100
-"""So many numbers are open at once, in a chat that is busy; and for so many a counter that is
-missing may stay unnoticed."""
+"""How many numbers are open at once in a busy chat; for so many entries a missing counter may stay
+unnoticed."""
 SEEN_SECONDS: Final = 60.0
-"""For so long a counter counts as being there."""
+"""How long a counter that was read counts as existing."""
 
 assert AHEAD_MAX + SENDS_PER_TRANSACTION_MAX < RECOVERY_SEQUENCE_JUMP
 
 
 class Counter(msgspec.Struct, frozen=True):
-    """A chat's counter as it was seen."""
+    """A chat's counter as it was read."""
 
     last: int
     open_above: int
@@ -38,13 +39,13 @@ class Counter(msgspec.Struct, frozen=True):
         return max(head, self.open_above) + 1
 
     def has(self, count: int, head: int) -> bool:
-        """Whether so many numbers are open."""
+        """Whether `count` numbers are open."""
         return self.first(head) + count - 1 <= self.last
 
     def step(self, count: int, head: int, now_ms: int) -> int | None:
-        """How many numbers to add so that there are so many; ten, or twice as many as the last
-        time, in a chat that has used one a minute since then. None: there are none, or the counter
-        is below the head."""
+        """How many numbers to add so that `count` are open; at least ten, or twice as many as the
+        last time, in a chat that has used one a minute since then. None: there are none left, or
+        the counter is below the head."""
         missing = self.first(head) + count - 1 - self.last
         room = SEQUENCE_MAX - self.last
         if self.last < head or missing > room:
@@ -63,8 +64,8 @@ def counter_of(row: Row | None) -> Counter | None:
 
 
 def move_ahead(chat_id: ChatId, seen: Counter, step: int, *, head: int, now_ms: int) -> Write:
-    """Phase 1: so many numbers more, if the counter is where it was seen. One that is missing is
-    never made here."""
+    """Phase 1: add `step` numbers, if the counter is where it was read. A missing counter is never
+    made here."""
     return rows.update(
         schema.COUNTERS,
         {"chat_id": chat_id},

@@ -6,7 +6,7 @@ from typing import Final
 from tidewire.domain.accounts import Secret
 
 SENDS_PER_TRANSACTION_MAX: Final = 40
-"""Two items a message, and two more; DynamoDB takes 100 items and 4 MB."""
+"""Two items for each message, and two more; DynamoDB takes 100 items and 4 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +38,10 @@ class DynamoOptions:
             raise ValueError("access_key and secret_key come together")
 
     def client_arguments(self) -> dict[str, str | bool | None]:
-        """What the vendor's client wants to know besides its configuration."""
+        """The arguments of the vendor's client besides its configuration."""
         return {
-            # Where there is no TLS the vendor's client would still read all certificates of the
-            # machine, 30 ms for nothing.
+            # Without TLS the vendor's client would still read all certificates of the machine:
+            # 30 ms for nothing.
             "verify": False if self.endpoint_url.startswith("http://") else None,
             "region_name": self.region or None,
             "endpoint_url": self.endpoint_url or None,

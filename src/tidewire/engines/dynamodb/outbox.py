@@ -1,4 +1,4 @@
-"""The outbox: what was committed and is not in the event log yet, and who sees to it."""
+"""The outbox: what was committed and is not in the event log yet, and which relay publishes it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -23,8 +23,8 @@ class OutboxPart(Part):
     async def outbox_rows(
         self, shard: int, *, after: str | None, count_max: int
     ) -> list[OutboxRow]:
-        """Rows of one shard, those of a chat in the order of their commits. Not read strongly: what
-        does not show itself yet is found the next time."""
+        """Rows of one shard, those of a chat in the order of their commits. Not read strongly: a
+        row that is not visible yet is found the next time."""
         found = await self._database.query(
             schema.OUTBOX, shard, above=after, limit=count_max, is_strong=False
         )
@@ -32,16 +32,16 @@ class OutboxPart(Part):
 
     @act
     async def outbox_events(self, row: OutboxRow) -> list[LoggedEvent] | None:
-        """All or none: the row may show itself before the last message of its commit does.
+        """All events or none: the row may be visible before the last message of its commit is.
 
-        The messages are read now: what was deleted since the commit is told as deleted."""
+        The messages are read now: one that was deleted since the commit is told as deleted."""
         content = row.content
         if isinstance(content, Unreadable):
             return None
         if not isinstance(content, PersistedMessages):
             return [content]
         found: dict[int, Message] = {}
-        # Most are messages: only what is none of them is looked for among the amendments.
+        # Most are messages: only the others are looked for among the amendments.
         for table in (schema.MESSAGES, schema.AMENDMENTS):
             missing = [one for one in content.sequences if one not in found]
             there = await self._database.get_many(
@@ -57,7 +57,7 @@ class OutboxPart(Part):
 
     @act
     async def forget_published(self, keys: Sequence[OutboxKey]) -> None:
-        """Delete rows whose events the log has. One that stays is published again: that is safe."""
+        """Delete rows whose events the log has. A row that stays is safely published again."""
         await self._database.delete_many(schema.OUTBOX, [values.outbox_key(key) for key in keys])
 
     def take_doubtful(self) -> set[int]:
@@ -66,7 +66,7 @@ class OutboxPart(Part):
     @act
     async def lease_table(self, relay_id: str, *, until_ms: int, now_ms: int) -> LeaseTable:
         here = values.relay_key(relay_id) | {"until": until_ms, schema.TTL: until_ms // 1000}
-        # Said, or said the next time.
+        # If this write fails, the next call makes it.
         await self._database.try_write(rows.put(schema.OUTBOX_LEASES, here))
         found = await self._database.query(schema.OUTBOX_LEASES, values.LEASES_OF)
         return values.lease_table_of(found, now_ms=now_ms)
@@ -95,7 +95,7 @@ class OutboxPart(Part):
 
     @act
     async def leave_relays(self, relay_id: str) -> None:
-        # It runs out by itself.
+        # If this write fails, the row expires by itself.
         await self._database.try_write(
             rows.delete(schema.OUTBOX_LEASES, values.relay_key(relay_id))
         )

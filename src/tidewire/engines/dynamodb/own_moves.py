@@ -1,9 +1,9 @@
 """Moves of authors along their own messages that are not written yet. PURE.
 
-Who has received and read a chat up to its head and writes into it has received and read the own
-message too: that shows nothing new to anyone, since ticks await the others only. So it is written
-with the author's next acknowledgement, before anyone reads it here, or after a while. If the
-process dies before, that next acknowledgement makes it good.
+An author who has received and read a chat up to its head has also received and read the author's
+own next message. That is no news to other users, since ticks wait for the others only. So the move
+is written with the author's next acknowledgement, before this process reads the positions, or after
+a while. If the process dies before, that next acknowledgement makes up for it.
 """
 
 from collections import OrderedDict
@@ -18,7 +18,7 @@ MOVES_MAX: Final = 5_000
 
 
 class OwnMoves:
-    """By place, the one that has waited longest first."""
+    """The waiting moves by place, the one that has waited longest first."""
 
     def __init__(self) -> None:
         self._moves: OrderedDict[Place, tuple[Positions, float]] = OrderedDict()
@@ -31,7 +31,8 @@ class OwnMoves:
         return None if found is None else found[0]
 
     def note(self, place: Place, to: Positions, now_s: float) -> bool:
-        """One that waits already goes on to here, and is due when it was. False: too many wait."""
+        """Add a move; one that waits already goes further, and stays due when it was. False: too
+        many wait."""
         before = self._moves.get(place)
         if before is None and len(self._moves) >= MOVES_MAX:
             return False
@@ -40,13 +41,13 @@ class OwnMoves:
         return True
 
     def written(self, place: Place, to: Positions) -> None:
-        """The row shows this. What has gone further since then waits on."""
+        """The row has these positions now. A move that has gone further since then still waits."""
         found = self._moves.get(place)
         if found is not None and found[0].merged(to) == to:
             del self._moves[place]
 
     def due(self, now_s: float) -> dict[Place, Positions]:
-        """Those that are to be written now; they are due again later if that fails."""
+        """The moves to write now; they are due again later, in case that fails."""
         due = {}
         for place, (to, due_at_s) in self._moves.items():
             if due_at_s > now_s:

@@ -1,7 +1,7 @@
-"""Pages of entries that are whole: cut where the chain breaks, and where they get too large. PURE.
+"""Cuts pages of entries where the chain breaks, so they are whole, and at their size limit. PURE.
 
 A query is only read-committed against transactions: it may show the second message of a commit and
-not the first. What follows a message that is not there yet is left out until it is (P-01).
+not the first. What follows a message that is not visible yet is left out until it is (P-01).
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ def chained_after(messages: Sequence[Message], after: int) -> list[Message]:
 
 
 def chained_before(messages: Sequence[Message], top: int) -> list[Message]:
-    """The messages, descending, from the one that must be on top down to the first that is
-    missing."""
+    """The messages, descending, from the one at `top`, which must be there, to the first missing
+    one."""
     chain: list[Message] = []
     wanted = top
     for message in messages:
@@ -55,17 +55,17 @@ def is_enough(messages: Sequence[Message], count_max: int, bytes_max: int) -> bo
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """What one table has between two sequences, these included."""
+    """The entries of one table between two sequences, both included."""
 
     entries: Sequence[Message]
     between: tuple[int, int]
     ascending: bool
     is_cut: bool
-    """There may be more beyond the last one."""
+    """There may be more entries after the last one."""
 
     @property
     def covered(self) -> tuple[int, int]:
-        """Between which sequences all of it is there."""
+        """The first and last sequence between which no entry of the table is missing."""
         low, high = self.between
         if not self.is_cut:
             return self.between
@@ -74,7 +74,7 @@ class Piece(msgspec.Struct, frozen=True):
 
     @property
     def is_closed(self) -> bool:
-        """True if nothing of another table can lie beyond the last entry, as far as it counts."""
+        """True if no entry of another table that counts can lie beyond the last entry."""
         if self.is_cut:
             return True
         if not self.entries:
@@ -84,7 +84,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 def merged(messages: Piece, amendments: Piece) -> list[Message]:
-    """The entries of both tables in their order, as far as all of both is there."""
+    """The entries of both tables in order, as far as both are complete."""
     low, high = amendments.covered
     found = [one for one in (*messages.entries, *amendments.entries) if low <= one.sequence <= high]
     return sorted(found, key=_sequence_of, reverse=not messages.ascending)

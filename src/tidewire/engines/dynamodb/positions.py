@@ -26,9 +26,9 @@ from tidewire.engines.dynamodb.schema_version import MARKS, SeenVersion
 from tidewire.wire.forms import form_of
 
 AT_ONCE_MAX: Final = 16
-"""Requests of one call that are under way side by side."""
+"""How many requests of one call are under way at once."""
 TRIES_MAX: Final = 20
-"""Each lost race means that the row has grown; it cannot go on for long."""
+"""Each lost race means that the positions have grown; that cannot go on for long."""
 
 
 # Moving.
@@ -37,7 +37,7 @@ TRIES_MAX: Final = 20
 def position_write(
     place: Place, before: delivery.Positions | None, after: delivery.Positions, *, now_ms: int
 ) -> Write:
-    """The move, if the row stands where it was seen (None: there was none)."""
+    """Move positions, if the row still has the positions `before` (None: there was no row)."""
     new: dict[str, Value] = {"delivered": after.delivered, "read": after.read, "now": now_ms}
     condition = "attribute_not_exists(#user_id)"
     if before is not None:
@@ -65,7 +65,7 @@ async def move_own(
     *,
     now_ms: int,
 ) -> list[Event]:
-    """Move a row to where `move` says, from where it stands at that instant; the events of that."""
+    """Move positions as `move` says, from what the row has at that instant; return the events."""
     for _ in range(TRIES_MAX):
         start = before or delivery.NOWHERE
         after, events = move(start)
@@ -87,10 +87,10 @@ async def move_own(
 
 @dataclass(slots=True, eq=False)
 class Advances:
-    """A batch of advances, each user and chat by itself, many at once.
+    """Carries out a batch of advances: each user and chat by itself, many at once.
 
-    A move is one conditional update of the row of its positions, which carries the mark of its
-    owner's membership. In a store whose rows may lack it, the membership is checked beside it.
+    A move is one conditional update of a row of positions, which has the mark of its owner's
+    membership. In a store whose rows may lack the mark, the membership row is checked as well.
     """
 
     database: Database
@@ -118,7 +118,7 @@ class Advances:
         return [self._outcomes[index] for index in range(len(self.advances))]
 
     async def _know_heads(self) -> None:
-        """Read the heads that wishes lie above, as far as is known: heads only grow."""
+        """Read the heads of chats with an advance above the known head: heads only grow."""
         unknown = {
             wish.chat_id
             for wish in self.advances
@@ -155,21 +155,22 @@ class Advances:
 
 @dataclass(slots=True, eq=False)
 class _Move:
-    """The wishes of one user in one chat."""
+    """The advances of one user in one chat."""
 
     batch: Advances
     place: Place
     wishes: Sequence[delivery.Advance]
     head: int
     known: delivery.Positions
-    """Where the user stands at least."""
+    """The user's positions are at least these."""
     own: delivery.Positions | None
-    """Where own messages have brought the user that the row does not show yet."""
+    """The user's move by own messages that is not in the row yet (`own_moves`)."""
     _is_in_doubt: bool = False
     """An answer was lost: what is found may be our own move."""
 
     async def carry_out(self) -> AdvanceDecision:
-        """Without a look at first, if there is something to move: the write says where it was."""
+        """Write without a read first, if there is something to move: the write's answer has the
+        positions before it."""
         tried = 0
         is_blind = self.batch.has_marks and (self.own is not None or self._wanted() is not None)
         step = self._blindly if is_blind else self._from_a_look
@@ -182,7 +183,7 @@ class _Move:
             tried += 1
 
     def _wanted(self) -> delivery.Positions | None:
-        """Where all wishes together go from what is known; None: nowhere."""
+        """Where all advances together lead from the known positions; None: nowhere."""
         here = self._with_own(self.known)
         return decide_advances(self.wishes, {self.place: (here, self.head)}).moved.get(self.place)
 
@@ -190,10 +191,10 @@ class _Move:
         return positions if self.own is None else positions.merged(self.own)
 
     async def _blindly(self) -> AdvanceDecision | None:
-        """Move from wherever it stands; None: it has to be looked at."""
+        """Move the row whatever its positions are; None: the row has to be read."""
         to = self._wanted() or self._with_own(self.known)
         if self.own is None and to.read == self.known.read:
-            # Not wished for: it may stand higher than is known.
+            # `read` is not asked for: it may be higher than is known.
             to = delivery.Positions(to.delivered, 0)
         write = marks.forward(self.place, to, now_ms=self.batch.now_ms)
         try:
@@ -201,7 +202,7 @@ class _Move:
         except ConditionFailed as failed:
             if not marks.is_marked(failed.row):
                 return self._decided(None)
-            # Something of it stands higher already.
+            # One of the positions is higher already.
             return None
         except AnswerLost:
             self._is_in_doubt = True
@@ -225,7 +226,7 @@ class _Move:
         return decision
 
     async def _look(self) -> delivery.Positions | None:
-        """Where the user stands; None: not a member."""
+        """Read the user's positions; None: not a member."""
         chat_id, user_id = self.place
         wanted: list[Wanted] = [(schema.POSITIONS, marks.position_key(chat_id, user_id))]
         if not self.batch.has_marks:
@@ -246,11 +247,11 @@ class _Move:
         await self.batch.database.transact([check, write])
 
     def _decided(self, before: delivery.Positions | None) -> AdvanceDecision:
-        """What becomes of the wishes of a user who stood there; None: who is no member."""
+        """The decision about the advances of a user with these positions; None: not a member."""
         members = {} if before is None else {self.place: (before, self.head)}
         decision = decide_advances(self.wishes, members)
         if self._is_in_doubt and before is not None and not decision.moved:
-            # Perhaps our own move: it is told, which does no harm twice.
+            # Perhaps our own move: the event is sent, which does no harm if it is sent twice.
             decision.moved[self.place] = before
         return decision
 
@@ -375,7 +376,7 @@ class PositionsPart(Rosters, Counting):
 
     @act
     async def moved_at(self, user_id: UserId, chat_ids: Sequence[ChatId]) -> dict[ChatId, int]:
-        """When the rows were last written; where there is none yet, when the user joined."""
+        """When the rows were last written; where there is no row yet, when the user joined."""
         keys = [{"user_id": user_id, "chat_id": chat_id} for chat_id in chat_ids]
         found = await self._database.get_many(
             [(table, key) for table in (schema.POSITIONS, schema.USER_CHATS) for key in keys]

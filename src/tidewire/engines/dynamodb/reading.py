@@ -1,8 +1,8 @@
-"""Reading the log: the head first, then the entries up to it, then whether the reader may.
+"""Reads the log: the head first, then the entries up to it, last the reader's membership.
 
-The head is read strongly, so everything up to it is committed. A page that does not hang together
-is read again until it does; membership is checked last, so that no reader is shown what was written
-after being removed.
+The head is read strongly, so everything up to it is committed. A page with a gap in its chain is
+read again until it has none; membership is checked last, so that no reader is shown what was
+written after being removed.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ class Reading(Part):
         return values.member_of(await self._database.get(schema.MEMBERSHIPS, key))
 
     async def _check_member(self, chat_id: ChatId, reader: UserId) -> Member:
-        """The one gate for readers, to be passed after what they are to see was read."""
+        """The one gate for readers; must be called after the data for the reader was read."""
         member = await self._member(chat_id, reader)
         if member is None:
             raise NotAMember
@@ -108,16 +108,16 @@ class Reading(Part):
         )
 
     async def _top(self, chat_id: ChatId, before: int | None, head: int) -> int:
-        """The last message below a sequence, as the one that follows it says; 0: there is none."""
+        """The last entry below a sequence, as the entry after it says; 0: there is none."""
         if before is None or before > head:
             return head
         if before < 1:
-            # Sequences begin at 1: nothing is below, and no message would ever say so.
+            # Sequences begin at 1: nothing is below, and no entry would ever say so.
             return 0
 
         async def look() -> int | None:
-            # Something at or above `before` there is: the head. If the first of it hangs on another
-            # that is not below, that one is an amendment, or does not show itself yet.
+            # There is an entry at or above `before`: the head. If the predecessor of the first one
+            # found is not below `before`, it is in the other table, or not visible yet.
             for table in (schema.MESSAGES, schema.AMENDMENTS):
                 found = await self._database.query(
                     table, chat_id, between=(before, head), limit=1, fields="#prev_sequence"
@@ -140,10 +140,10 @@ class Reading(Part):
         count_max: int,
         bytes_max: int,
     ) -> list[Message]:
-        """Entries that hang together, from the first of them on, and no more than fit a page.
+        """Entries without a gap in their chain, from the first on, and no more than fit a page.
 
-        Messages are read first. If they hang together by themselves, there is nothing between them;
-        otherwise amendments are, or something does not show itself yet.
+        Messages are read first. If their chain has no gap, there is nothing between them; otherwise
+        there are amendments, or an entry is not visible yet.
         """
 
         async def read(table: str, between: tuple[int, int]) -> Piece:
@@ -187,7 +187,7 @@ class Reading(Part):
         return message
 
     async def _found(self, chat_id: ChatId, message_id: MessageId) -> Message | None:
-        """Where its id says, or where the index does: earlier releases made ids without a place."""
+        """The entry at the place in its id, or where the index says: older ids have no place."""
         message = await self._entry_at(chat_id, place_in(message_id))
         if message is not None and message.message_id == message_id:
             return message

@@ -1,8 +1,8 @@
-"""Putting a chat's missing counter back, beside running servers.
+"""Puts a chat's missing counter back while servers are running.
 
-Without its counter a chat takes no number, so nothing new is written to it; what is on its way was
-numbered before, and the margin of the new counter lies above it. Every message is put only if its
-number is free. What to put is not decided here; see `ops/recover.py`.
+Without its counter a chat gets no new numbers, so no new commit is begun; a commit that is under
+way has its numbers already, and the new counter begins at a margin above them. A message is stored
+only if its number is free. The new value is not decided here; see `ops/recover.py`.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class DynamoCounterRepair:
         self._tables.close()
 
     def evidence(self, chat_id: ChatId) -> CounterEvidence:
-        """Looks at every position of the store: those of people who left have no index by chat."""
+        """Reads every position of the store: those of former members have no index by chat."""
         tables = self._tables
         positions = [
             max(row["last_acked_sequence"], row["last_read_sequence"])
@@ -60,7 +60,7 @@ class DynamoCounterRepair:
             try:
                 self._tables.write(rows.put_new(schema.COUNTERS, counter_row(chat_id, new)))
             except ConditionFailed:
-                # Another process has put it back: look again, and find nothing to do.
+                # Another process has put it back: the next look finds nothing to do.
                 continue
             return evidence
 

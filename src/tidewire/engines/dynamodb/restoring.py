@@ -1,9 +1,9 @@
-"""After a restore from backup: make the tables agree again, and begin another life of the store.
+"""After a restore from backup: makes the tables agree again, and begins a new epoch of the store.
 
-Tables are restored one by one, each as of its own second. The log is what is true: it is made whole
-(`mending`), heads are built from it, positions above it are lies now, and every counter jumps so
-far ahead that no number of the life before is given out again (P-02). Reads every entry once. No
-process may use the store meanwhile. Doing it again is safe.
+Tables are restored one by one, each as of its own second. The log is what is true: it is mended
+(`mending`), heads are built from it, positions above it are lowered, and every counter jumps so far
+ahead that no number of the epoch before is given out again (P-02). Reads every message once, every
+amendment twice. No process may use the store meanwhile. Doing it again is safe.
 """
 
 import secrets
@@ -23,9 +23,9 @@ Progress = Callable[[int, int], None]
 
 
 class Restored:
-    """What was done. Entries are rows of the log and of what it says about messages; memberships
-    count if rows of users' lists were written or deleted for them; the events are rows of the
-    outbox: what was to be pushed in the life before."""
+    """Counts of what was done. Entries are rows of the log and of the tables beside it; memberships
+    are rows of users' chat lists that were written or deleted; events are rows of the outbox, which
+    were still to be pushed in the epoch before."""
 
     epoch = ""
     chats = heads_moved = entries_mended = positions_lowered = memberships_listed = 0
@@ -46,9 +46,9 @@ class _Restore:
         self._done = Restored()
         self._ends: dict[str, LogEnd] = {}
         self._highest: dict[str, int] = {}
-        """Per chat the highest number that any row has seen."""
+        """By chat: the highest sequence in any row."""
         self._members: dict[str, int] = {}
-        """Per chat how many there are."""
+        """By chat: the number of members."""
 
     def carry_out(self, *, keep_sessions: bool, progress: Progress) -> Restored:
         chats = list(self._tables.scan(schema.CHATS))
@@ -65,7 +65,7 @@ class _Restore:
         for index, chat in enumerate(chats):
             self._mend(chat)
             progress(len(chats) + index + 1, 2 * len(chats))
-        # It may name messages that are gone, and every client syncs anew anyway.
+        # The outbox may name messages that are gone, and every client syncs anew anyway.
         self._done.events_forgotten = self._empty(schema.OUTBOX)
         if not keep_sessions:
             self._end_sessions()
@@ -80,7 +80,7 @@ class _Restore:
         self._highest[chat_id] = max(self._highest.get(chat_id, 0), sequence)
 
     def _bound_positions(self) -> None:
-        """What is not there any more counts as not received and not read."""
+        """Lower positions to the head: messages that are gone count as not received, not read."""
         for row in self._tables.scan(schema.POSITIONS):
             head = self._head(row["chat_id"])
             found = values.positions_of(row)
@@ -94,7 +94,7 @@ class _Restore:
             self._done.positions_lowered += 1
 
     def _list_memberships(self) -> None:
-        """The memberships are what is true of who is in; users' lists of chats follow."""
+        """Make users' lists of chats agree with the memberships, which say who is in a chat."""
         listed: set[tuple[str, str]] = set()
         kinds = {row["chat_id"]: row["chat_type"] for row in self._tables.scan(schema.CHATS)}
         for page in self._tables.scan_pages(schema.MEMBERSHIPS):
@@ -121,7 +121,7 @@ class _Restore:
                 self._done.memberships_listed += 1
 
     def _mark_members(self) -> None:
-        """The rows of positions say who is a member, too: as the memberships do, and no other."""
+        """Mark the rows of positions of members, as the memberships say, and no other rows."""
         members = {
             (row["user_id"], row["chat_id"]): values.MEMBER.value(row)
             for row in self._tables.scan(schema.MEMBERSHIPS)
@@ -144,7 +144,7 @@ class _Restore:
             self._tables.write(rows.put(schema.MEMBERSHIPS, row | {"joined_sequence": head}))
 
     def _mend(self, chat: Row) -> None:
-        """One chat: its head, its counter, and a version above all that was known of it."""
+        """Mend one chat: its head, its counter, and a version above all that were known of it."""
         chat_id = chat["chat_id"]
         end = self._ends[chat_id]
         self._done.chats += 1
@@ -160,7 +160,7 @@ class _Restore:
         self._tables.write(rows.put(schema.CHATS, mended))
         counter = self._tables.get(schema.COUNTERS, {"chat_id": chat_id})
         if counter is None:
-            # Write-blocked, as ever: an operator recovers it, and `tidewire verify` names it.
+            # The chat stays write-blocked: `tidewire verify` names it, an operator recovers it.
             return
         highest = max(counter["sequence_counter"], self._highest.get(chat_id, 0))
         jumped = min(highest + RESTORE_SEQUENCE_JUMP, SEQUENCE_MAX)
@@ -169,12 +169,12 @@ class _Restore:
         self._tables.write(rows.put(schema.COUNTERS, counter | moved))
 
     def _end_sessions(self) -> None:
-        """A login that was ended after the backup was made must not come back to life."""
+        """A login that ended after the backup was made must not become valid again."""
         self._empty(schema.USER_SESSIONS)
         self._done.sessions_ended = self._empty(schema.SESSIONS)
 
     def _empty(self, table: str) -> int:
-        """Delete all rows; how many there were."""
+        """Delete all rows; return how many there were."""
         count = 0
         for row in self._tables.scan(table):
             self._tables.write(rows.delete(table, schema.key_of(table, row)))

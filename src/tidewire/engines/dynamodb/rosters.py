@@ -1,4 +1,4 @@
-"""Reading a chat with all its members."""
+"""Reads a chat with all its members."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,14 +22,14 @@ Members = Mapping[UserId, MemberState]
 
 
 class FullChat(msgspec.Struct, frozen=True):
-    """A chat, its members by user id and where they stand. The head was read first: a member
+    """A chat, its members by user id, and their positions. The head was read first: a member
     who joined since owes nothing up to it, and positions read later can only be higher."""
 
     chat: Chat
     members: Members
     deliveries: list[delivery.MemberDelivery]
     hidden_through: Mapping[UserId, int]
-    """Of those who have hidden it."""
+    """By member who has hidden the chat."""
     last_mention: int
     """The last message that mentions members."""
 
@@ -64,8 +64,8 @@ class Rosters(Reading):
     _own_moves: OwnMoves
 
     async def _write_waiting(self, places: Sequence[Place]) -> None:
-        """Write the moves of authors that wait there, before they are read: a position that was
-        shown and is not stored would go back with the end of this process (`Authors`)."""
+        """Write the waiting moves of authors before their positions are read: a position that was
+        shown and is not stored would go back when this process ends (`Authors`)."""
         raise NotImplementedError
 
     @act
@@ -96,7 +96,7 @@ class Rosters(Reading):
 
     @act
     async def roster(self, chat_id: ChatId) -> Roster | None:
-        """The members and the version that is true of: read again if it moved meanwhile."""
+        """The members and their version; read again if the version has moved meanwhile."""
         tried = 0
         [chat] = await self._chats([chat_id])
         while chat is not None:
@@ -114,8 +114,8 @@ class Rosters(Reading):
         return None
 
     async def _full_chats(self, chat_ids: Sequence[ChatId]) -> list[FullChat | None]:
-        """These chats with all their members; None where there is no such chat. However many they
-        are, a head, and a position, is one key of a request, not a request."""
+        """These chats with all their members; None where there is no such chat. One request reads
+        many heads, or many positions."""
         heads = await self._database.get_each(schema.CHATS, chat_ids)
         chats = [values.chat_of(row) for row in heads]
         there = [chat for chat in chats if chat is not None]
@@ -144,9 +144,9 @@ class Rosters(Reading):
         ]
 
     async def _members_of(self, chat: Chat) -> tuple[Members, bool]:
-        """The members, and whether they are those of the version that the chat shows. They may be
-        newer otherwise: then those who are missing are out, and those who came owe nothing up to
-        that head."""
+        """The members, and whether they are those of the version that the chat shows. If not, they
+        may be newer: missing members have left, and new ones owe nothing up to the chat's head.
+        """
         known = self._rosters.find(chat.chat_id, chat.membership_version)
         if known is not None:
             return known, True
@@ -155,7 +155,8 @@ class Rosters(Reading):
             members = await self._members(chat.chat_id)
             [later] = await self._chats([chat.chat_id])
             is_exact = later is not None and later.membership_version == chat.membership_version
-            # A row that is committed may not show itself yet, or not be gone: the chat has counted.
+            # A row may be committed but not visible yet, or deleted but still visible: the chat's
+            # row has the count.
             return None if is_exact and len(members) != chat.member_count else (members, is_exact)
 
         members, is_exact = await self._database.until_shown(look)

@@ -1,5 +1,5 @@
-"""Rows: plain dicts of Python values, DynamoDB's typed attributes and back, structs as rows and
-back, and the writes of a transaction. PURE.
+"""Converts rows, which are plain dicts of Python values: to DynamoDB's typed attributes and back,
+from structs and back; makes the writes of a transaction. PURE.
 
 In an expression every attribute is written `#name`, so that none can be one of DynamoDB's many
 reserved words, and every value `:name`.
@@ -32,7 +32,7 @@ def pack_value(value: Value) -> Attribute:
         case bool():
             return {"BOOL": value}
         case str():
-            # Of an enum, the plain text.
+            # For an enum: its plain text.
             return {"S": str(value)}
         case int():
             return {"N": str(value)}
@@ -56,15 +56,15 @@ def unpack_value(attribute: Attribute) -> Any:
         case "NULL":
             return None
         case "B" if isinstance(value, str):
-            # As it is on the wire; the vendor's library has decoded it already.
+            # As it is on the wire; the vendor's library would have decoded it already.
             return b64decode(value)
         case _:
             return value
 
 
 def _number(text: str) -> int | str:
-    """We write whole numbers only. Another one stays a text, so that a row that is not ours fails
-    where its fields are looked at, and not the page that it lies in."""
+    """We write whole numbers only. Any other number stays a text: then a row that is not ours fails
+    when its fields are read, and does not fail the whole page."""
     try:
         return int(text)
     except ValueError:
@@ -72,7 +72,7 @@ def _number(text: str) -> int | str:
 
 
 def pack(row: Mapping[str, Value]) -> Item:
-    """What is None is left out: an attribute that is not there is the cheapest."""
+    """Fields that are None are left out: an absent attribute is the cheapest."""
     return {name: pack_value(value) for name, value in row.items() if value is not None}
 
 
@@ -84,10 +84,10 @@ Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
 class Shape(Generic[Struct]):
-    """How a struct is a row: each field an attribute of its name, times without their unit."""
+    """Maps a struct to a row: each field to an attribute of its name, times without their unit."""
 
     def __init__(self, kind: type[Struct], **renamed: str) -> None:
-        """`renamed`: attributes of another name."""
+        """`renamed`: by field, an attribute of another name."""
         self._kind = kind
         self._fields = [
             (field.name, renamed.get(field.name, field.name.removesuffix("_ms")), field.required)
@@ -98,7 +98,7 @@ class Shape(Generic[Struct]):
         return {attribute: getattr(value, field) for field, attribute, _ in self._fields}
 
     def changes(self, before: Struct, after: Struct) -> dict[str, Value]:
-        """The attributes that differ, as they are afterwards."""
+        """The attributes that differ, with their values afterwards."""
         old = self.row(before)
         return {name: value for name, value in self.row(after).items() if value != old[name]}
 
@@ -113,7 +113,7 @@ class Shape(Generic[Struct]):
 
 @lru_cache(EXPRESSIONS_MAX)
 def names_in(*expressions: str) -> Mapping[str, str]:
-    """The attributes that expressions name."""
+    """The attributes that the expressions name."""
     return {f"#{name}": name for text in expressions for name in _NAME.findall(text)}
 
 
@@ -122,7 +122,7 @@ def put(table: str, row: Mapping[str, Value], *, condition: str = "", **values: 
 
 
 def put_new(table: str, row: Mapping[str, Value]) -> Write:
-    """A row that must not be there yet."""
+    """Put a row that must not exist yet."""
     return put(table, row, condition=f"attribute_not_exists(#{schema.BY_NAME[table].partition})")
 
 
@@ -142,10 +142,10 @@ def change(
     condition: str = "",
     **values: Value,
 ) -> Write:
-    """Set attributes, and remove those that become None, of a row whose attributes are as `where`
-    says: None is for one that is not there, PRESENT for one that is, whatever its value.
+    """Set attributes of a row, and remove those that become None, if the row is as `where` says:
+    there None is for an absent attribute, PRESENT for an attribute with any value.
 
-    `condition` is a further one, with its own `values`.
+    `condition` is a further condition, with its own `values`.
     """
     new = {name: value for name, value in fields.items() if value is not None}
     removed = [f"#{name}" for name, value in fields.items() if value is None]
@@ -167,7 +167,7 @@ def change(
 
 
 class _Present:
-    """An attribute that is there."""
+    """Stands for an attribute that exists."""
 
 
 PRESENT: Final = _Present()
@@ -202,14 +202,14 @@ class Range(TypedDict, total=False):
 
     above: Value
     between: tuple[int, int] | tuple[str, str]
-    """These included."""
+    """Both included."""
     ascending: bool
     is_strong: bool
-    """As it is after every write that was answered; unless told otherwise."""
+    """Strongly consistent, with every write that was answered; the default."""
     fields: str
-    """The attributes that are wanted, as an expression; without: all."""
+    """The attributes to read, as an expression; without it: all."""
     index: str
-    """The partition of this index, which lags; without: of the table itself."""
+    """Read a partition of this index, which lags; without it: one of the table itself."""
 
 
 def query_request(table: str, partition: Value, **which: Unpack[Range]) -> Row:
@@ -236,7 +236,7 @@ def query_request(table: str, partition: Value, **which: Unpack[Range]) -> Row:
 def scan_request(
     table: str, *, limit: int | None = None, start: Row | None = None, index: str | None = None
 ) -> Row:
-    """Rows of a table or an index in no order, from where another request has ended."""
+    """Rows of a table or an index in no order, from where an earlier request has ended."""
     request: Row = {"TableName": table}
     if index is None:
         request["ConsistentRead"] = True

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 TTL: Final = "ttl"
-"""When DynamoDB may delete a row, in seconds. It does so late: every reader compares by itself."""
+"""When DynamoDB may delete a row, in seconds. It does so late: every reader checks by itself."""
 
 
 class Index(msgspec.Struct, frozen=True):
@@ -72,18 +72,18 @@ TABLES: Final = (
     _ENTRIES,
     # Entries of the same log that are no messages: edits, deletions, reactions.
     replace(_ENTRIES, name=AMENDMENTS),
-    # What each user's last reaction with an emoji to a message was.
+    # Each user's last reaction with an emoji to a message.
     Table(name=REACTIONS, partition="chat_id", sort="reaction"),
     Table(name=COUNTERS, partition="chat_id"),
     Table(name=KEYS, partition="chat_id", sort="client_message_id", expires=True),
-    # The head row: last_sequence and membership_version are what every write is fenced by.
+    # The head row: every write is fenced by its last_sequence and membership_version.
     Table(name=CHATS, partition="chat_id"),
     Table(name=MEMBERSHIPS, partition="chat_id", sort="user_id"),
     Table(name=USER_CHATS, partition="user_id", sort="chat_id"),
     Table(name=POSITIONS, partition="user_id", sort="chat_id"),
     Table(name=DIRECT_CHATS, partition="pair_key"),
     Table(name=OUTBOX, partition="shard", sort="row", numbers=("shard",)),
-    # All in one partition, so that one query shows who is there and who holds what.
+    # All in one partition, so that one query shows which relays there are and what each holds.
     Table(name=OUTBOX_LEASES, partition="leases_of", sort="lease", expires=True),
     Table(name=USERS, partition="user_id"),
     Table(name=USERNAMES, partition="initial", sort="username"),
@@ -105,7 +105,7 @@ def key_of(table: str, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def definition(table: Table, prefix: str) -> dict[str, object]:
-    """The table as CreateTable wants it."""
+    """The table as a request to CreateTable."""
     attributes = [*table.keys, *(index.partition for index in table.indexes)]
     wanted: dict[str, object] = {
         "TableName": prefix + table.name,
@@ -128,7 +128,7 @@ def definition(table: Table, prefix: str) -> dict[str, object]:
 
 
 def differences(table: Table, found: dict[str, object], prefix: str) -> list[str]:
-    """What is not as needed in a table as DescribeTable tells of it."""
+    """How a table, as DescribeTable describes it, differs from what is needed."""
     wanted = definition(table, prefix)
     faults = []
     if found["KeySchema"] != wanted["KeySchema"]:

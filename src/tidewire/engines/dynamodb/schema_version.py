@@ -1,7 +1,7 @@
-"""Which form the rows of a store have, and so what may be written into it.
+"""The version of a store: which form its rows have, and so what may be written into it.
 
 Processes of a cluster are replaced one by one, and one of an earlier release must never meet rows
-that it would take for something else. So a store has a version. A new store begins with the newest.
+that it would misread. So a store has a version. A new store begins with the newest.
 One that was made by an earlier release keeps its version, and nothing is written that this version
 does not know, until its operator says that every process has been replaced (`cluster upgrade`).
 
@@ -17,20 +17,20 @@ from tidewire.engines.dynamodb.database import Database
 from tidewire.engines.dynamodb.rows import Row, Write
 
 FIRST: Final = 1
-"""That of 0.1.0, which did not write it down."""
+"""The version of 0.1.0, which did not store it."""
 ENTRIES: Final = 2
 """Edits, deletions and reactions; messages with replies and mentions."""
 MARKS: Final = 3
 """Every member's row of positions is marked, and no other row is (`marks`)."""
 PLACED: Final = 4
-"""Entries whose ids carry their place are not in the index of ids."""
+"""Entries whose ids contain their place are not in the index of ids."""
 NEWEST: Final = PLACED
 
 LOOK_SECONDS: Final = 10.0
-"""How often an older store is looked at again for what is cheaper in a newer one."""
+"""How often the version of an older store is read again, for what is cheaper in a newer one."""
 
 KEY: Final = {"name": "schema_version"}
-"""Of the row in the table `store`."""
+"""The key of its row in the table `store`."""
 
 
 def version_of(row: Row | None) -> int:
@@ -38,7 +38,7 @@ def version_of(row: Row | None) -> int:
 
 
 def newest_row() -> Write:
-    """For a store that is being made: it has the newest form from the start."""
+    """The row for a new store: it has the newest form from the start."""
     return rows.put_new(schema.STORE, KEY | {"value": NEWEST})
 
 
@@ -48,7 +48,7 @@ async def read_version(database: Database) -> int:
 
 
 async def raise_version(database: Database) -> list[str]:
-    """Let the newest form be written from now on; what was done. Doing it again is safe."""
+    """Allow the newest form from now on; return what was done. Doing it again is safe."""
     before = await read_version(database)
     check_known(before)
     if before == NEWEST:
@@ -82,14 +82,14 @@ class SeenVersion:
         self._look_at_s = 0.0
 
     async def look_for(self, version: int, database: Database) -> bool:
-        """As `has`, with a look at the store now and then as long as it is False."""
+        """As `has`, but reads the version again now and then while the answer is False."""
         if not self.has(version) and time.monotonic() >= self._look_at_s:
             self._look_at_s = time.monotonic() + LOOK_SECONDS
             self.see(await database.get(schema.STORE, KEY))
         return self.has(version)
 
     def has(self, version: int) -> bool:
-        """True for good; False until a later look shows it."""
+        """True is for good; False may change when the version is read again."""
         return self._version >= version
 
     def see(self, row: Row | None) -> None:

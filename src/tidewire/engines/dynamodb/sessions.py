@@ -1,5 +1,5 @@
-"""Logins. A user's sessions are opened and ended under the version of the user's row, so that
-neither the bound on them nor a changed password can be passed by two at once."""
+"""Logins. Opening a session, and ending all of a user's, moves the version in the user's row: two
+at the same time cannot pass the limit on sessions, nor get past a changed password."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -16,11 +16,11 @@ from tidewire.engines.dynamodb.rows import Row, Value, Write
 from tidewire.engines.dynamodb.users import Users
 
 ENDED_AT_ONCE_MAX: Final = 45
-"""Sessions that end in one transaction: two rows each."""
+"""How many sessions end in one transaction: each has two rows."""
 
 Fields = dict[str, Value]
 Change = tuple[Fields, Fields]
-"""Of a user's row: what changes beside the version, and what has to be as it is."""
+"""Of a user's row: the fields to change beside the version, and the values to require."""
 UNCHANGED: Final[Change] = ({}, {})
 
 
@@ -63,8 +63,8 @@ class Sessions(Users):
     async def _open(
         self, command: accounts.OpenSession, sessions_max: int, now_ms: int
     ) -> tuple[accounts.Session | None, list[SessionId]]:
-        """The session, and those that end for it; None: these had to go first, because all of them
-        together are too many for one transaction."""
+        """The session, and those that ended to make room for it. None: only some of those ended,
+        because all of them are too many for one transaction; call again."""
         session = command.session
         known = await self.session(session.session_id)
         if known is not None:
@@ -101,9 +101,9 @@ class Sessions(Users):
         change: Callable[[Row], Change] = lambda _: UNCHANGED,
         beside: Sequence[Write] = (),
     ) -> list[SessionId]:
-        """End a user's sessions, with a change of the user's row; those that ended.
+        """End a user's sessions and change the user's row; return the sessions that ended.
 
-        `change` is asked for the row as it is, and may raise. `beside` is written with it.
+        `change` gets the row as it is now, and may raise. `beside` is written together with it.
         """
         ended: list[SessionId] = []
         while True:
@@ -111,7 +111,7 @@ class Sessions(Users):
             ended += chunk
             if is_last:
                 return sorted(ended)
-            # The row is changed now: a login from here on is judged by it.
+            # The row is changed now: a login after this is checked against it.
             change, beside = (lambda _: UNCHANGED), ()
 
     @until_committed
@@ -123,7 +123,7 @@ class Sessions(Users):
         change: Callable[[Row], Change],
         beside: Sequence[Write],
     ) -> tuple[list[SessionId], bool]:
-        """As many as one transaction ends, and whether these are all."""
+        """End as many as one transaction can; return them, and whether these were all."""
         user = await self._user_row(user_id)
         fields, where = change(user)
         waiting = sorted(
@@ -194,7 +194,7 @@ class Sessions(Users):
 
     @act
     async def revoke_sessions(self, user_id: UserId, *, keep: SessionId | None) -> list[SessionId]:
-        """End all logins of a user but one; of a user who is not known, none."""
+        """End all logins of a user except `keep`; an unknown user has none."""
         own = await self._database.query(schema.USER_SESSIONS, user_id, limit=1)
         return await self._end_sessions(user_id, keep=keep, bots=False) if own else []
 
@@ -235,7 +235,7 @@ class Sessions(Users):
             )
             for session_id in session_ids
         ]
-        # Gone, or newer already, or perhaps lost: the next use notes it again.
+        # A session may be gone or have a newer time, or the write is lost: its next use notes it.
         await self._side_by_side([self._database.try_write(touch) for touch in touches])
 
 
@@ -257,7 +257,7 @@ def _check_may_open(user: Row, command: accounts.OpenSession) -> None:
 
 
 def _next_version(user: Row, fields: Fields, where: Fields) -> Write:
-    """A user's row as it was when this was decided, with whatever changes."""
+    """Change a user's row and raise its version, if the version is still the one that was read."""
     version = user["logins_version"]
     return rows.change(
         schema.USERS,
@@ -268,7 +268,7 @@ def _next_version(user: Row, fields: Fields, where: Fields) -> Write:
 
 
 def _opening(user: Row, command: accounts.OpenSession) -> Write:
-    """The user is as when this was decided: not disabled, with the same password."""
+    """The write to the user's row: the user is still not disabled, and has the same password."""
     where: Fields = {"disabled_at": None}
     if command.password_hash is None:
         return _next_version(user, {}, where)

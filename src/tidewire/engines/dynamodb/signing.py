@@ -1,7 +1,7 @@
-"""The heads of requests to DynamoDB, signed as AWS wants it (Signature Version 4). PURE.
+"""Makes the heads of requests to DynamoDB, signed for AWS (Signature Version 4). PURE.
 
-All of them are a POST to `/` with JSON in it, so there is nothing of a path, a query or other
-headers to bring into the one form that is signed.
+Every request is a POST of JSON to `/`, so the canonical form that is signed needs no path, no query
+and no other headers.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ CONTENT_TYPE: Final = "application/x-amz-json-1.0"
 
 
 class Keys(Protocol):
-    """What a request is signed with, as the vendor gives it."""
+    """The credentials that sign a request, as the vendor gives them."""
 
     @property
     def access_key(self) -> str: ...
@@ -23,14 +23,14 @@ class Keys(Protocol):
     def secret_key(self) -> str: ...
     @property
     def token(self) -> str | None:
-        """Of credentials that last for a while only."""
+        """The token of temporary credentials."""
 
 
 class Signer:
-    """Remembers what stays the same for a day (the key made of the secret) and for a second."""
+    """Caches what is good for a day (the key made of the secret) and for a second (the time)."""
 
     def __init__(self, *, host: str, region: str, user_agent: str) -> None:
-        """`host` as in the header: with its port where that is not the scheme's own."""
+        """`host` as in the header: with the port if it is not the default port of the scheme."""
         self._host = host
         self._region = region
         self._user_agent = user_agent

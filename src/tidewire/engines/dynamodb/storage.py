@@ -1,7 +1,7 @@
 """The DynamoDB engine as a whole: its parts together.
 
-Commits of one chat happen one at a time within this process, and are told in that order before the
-caller who asked for them is answered.
+Commits of one chat happen one at a time within this process. The listener gets their events in
+that order, before the caller gets its answer.
 """
 
 from contextlib import AsyncExitStack
@@ -57,7 +57,7 @@ class DynamoStorage(Appending, Creation, ChatList, OutboxPart, Accounts, ChatSto
         cls, options: DynamoOptions, *, listener: CommitListener = ignore_commits
     ) -> "DynamoStorage":
         """Connect to tables that exist. Raises StoreUnusable if they do not, or if a later release
-        has changed what is in them."""
+        has upgraded them."""
         async with AsyncExitStack() as stack:
             database = await stack.enter_async_context(Database.connect(options))
             epoch = await read_epoch(database)
@@ -75,7 +75,7 @@ class DynamoStorage(Appending, Creation, ChatList, OutboxPart, Accounts, ChatSto
 
     @act
     async def agree(self, name: str, value: str) -> str:
-        """Note a value that all processes must share; the one that was noted first."""
+        """Store a value that all processes must share; return the one that was stored first."""
         note: rows.Row = {"name": name, "value": value}
         found = await self._database.get(schema.STORE, {"name": name})
         if found is None and not await self._database.commit([rows.put_new(schema.STORE, note)]):
@@ -86,17 +86,17 @@ class DynamoStorage(Appending, Creation, ChatList, OutboxPart, Accounts, ChatSto
 
     @act
     async def agree_anew(self, name: str, expected: str, value: str) -> None:
-        """Note another such value, if it is still the expected one: of two that come at once, one
-        is heard."""
+        """Replace such a value, if it is still the expected one: of two calls at the same time, one
+        succeeds."""
         where = {"value": expected}
-        # If that fails another was quicker, or it has happened: the next look tells.
+        # If the write fails, another was quicker, or it is done already: the next read tells.
         await self._database.try_write(
             rows.change(schema.STORE, {"name": name}, {"value": value}, where=where)
         )
 
 
 def _tell_nobody(chat_id: ChatId) -> None:
-    """The processes of this cluster do not give way to each other."""
+    """Does nothing: used where the processes of a cluster do not give way to each other."""
 
 
 _CONFORMS: type[Storage] = DynamoStorage

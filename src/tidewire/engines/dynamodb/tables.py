@@ -1,4 +1,4 @@
-"""Making the tables of a store, and saying what about them is not as it must be."""
+"""Makes the tables of a store, and says what is wrong with them."""
 
 import asyncio
 import secrets
@@ -17,8 +17,8 @@ READY_PAUSE_SECONDS: Final = 0.25
 
 
 async def create_tables(database: Database) -> list[str]:
-    """Make what is missing, and the epoch; what was made. What is there stays as it is, also the
-    schema version: processes of an earlier release may use the store still."""
+    """Make missing tables, and the epoch; return what was made. What is there stays as it is, also
+    the schema version: processes of an earlier release may still use the store."""
     made = []
     for table in TABLES:
         if await _described(database, table) is None:
@@ -42,7 +42,7 @@ async def create_tables(database: Database) -> list[str]:
 
 
 async def check_tables(database: Database) -> list[str]:
-    """What differs from what is needed, in words."""
+    """How the tables differ from what is needed, in words."""
     faults = []
     for table in TABLES:
         found = await _described(database, table)
@@ -77,7 +77,7 @@ async def check_there(database: Database) -> list[str]:
 
 
 async def upgrade(database: Database) -> list[str]:
-    """Let processes write what this release knows and the one before did not; what was done."""
+    """Let processes write what earlier releases did not know; return what was done."""
     await check_there(database)
     return await schema_version.raise_version(database)
 
@@ -92,14 +92,14 @@ async def read_epoch(database: Database) -> str:
 
 
 async def disagree(database: Database, name: str) -> list[str]:
-    """Forget a value that all processes share (`DynamoStorage.agree`): one notes another."""
+    """Forget a value that all processes share (`DynamoStorage.agree`): one of them sets another."""
     with database.within_budget():
         await database.write(rows.delete(schema.STORE, {"name": name}))
     return [name]
 
 
 async def _ask(database: Database, operation: str, **request: Any) -> dict[str, Any]:
-    """A request about tables: it has a budget of its own, and more time than one for a row."""
+    """A request about a table, with its own budget, which `engine` makes longer than for rows."""
     with database.within_budget():
         return await database.call(operation, **request)
 
@@ -119,7 +119,7 @@ async def _created(database: Database, table: Table) -> None:
     try:
         await _ask(database, "create_table", **schema.definition(table, database.name_of("")))
     except StoreUnavailable:
-        # Another process may have been faster, or the answer was lost: it is there, or it is not.
+        # Another process may have been faster, or the answer was lost: look if the table is there.
         if await _described(database, table) is None:
             raise
 

@@ -1,8 +1,8 @@
-"""Where chats end, as this process saw it last: enough to append without reading first. PURE.
+"""The ends of chats as this process saw them last: enough to append without reading first. PURE.
 
-It may be wrong at any time: then the fence fails, nothing is written, and everything is read. What
-other processes commit is heard as news, so in a chat with writers at several gateways it is right
-as a rule.
+An end may be out of date at any time: then the fence fails, nothing is written, and everything is
+read. News of other processes' commits update it, so in a chat with writers at several gateways it
+is usually right.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 class Tails:
-    """A bounded memory of the chats that this process has written to."""
+    """A bounded cache of the chats that this process has written to."""
 
     def __init__(self, count_max: int = TAILS_MAX) -> None:
         self._tails: Recent[ChatId, Tail] = Recent(count_max)
@@ -34,14 +34,14 @@ class Tails:
         return len(self._tails)
 
     def find(self, chat_id: ChatId, count: int, now_s: float) -> Tail | None:
-        """What is known, if it is enough for so many messages; None: it has to be read."""
+        """The known end, if it has numbers for `count` messages; None: the rows must be read."""
         tail = self._tails.find(chat_id)
         if tail is None or not tail.counter.has(count, tail.head):
             return None
         return tail if now_s - tail.seen_at_s < SEEN_SECONDS else None
 
     def committed(self, chat_id: ChatId, tail: Tail) -> None:
-        """A commit of ours moved the head to there; news of a later one may be here already."""
+        """Note the end after a commit of ours; news of a later commit may have come already."""
         before = self._tails.find(chat_id)
         if (
             before is not None
@@ -52,12 +52,12 @@ class Tails:
         self._tails.note(chat_id, tail)
 
     def heard(self, chat_id: ChatId, head: int, membership_version: int) -> None:
-        """The chat had this head under this version at one commit."""
+        """Note news of a commit: the chat's head and membership version after it."""
         tail = self._tails.find(chat_id)
         if tail is None or membership_version < tail.membership_version:
             return
         if membership_version > tail.membership_version:
-            # The members are others: they have to be read anyway.
+            # The members have changed, and must be read anyway.
             self._tails.forget(chat_id)
         elif head > tail.head:
             self._tails.note(chat_id, msgspec.structs.replace(tail, head=head))

@@ -1,10 +1,10 @@
 """Brings the rows of an older store to this version, while it is in use (`cluster upgrade`).
 
-Every gateway has to be of this version before: each change of a membership writes its mark from
-then on (`marks`). What is left is to mark the members of before, and to clear the marks of those
-whom an older gateway has removed meanwhile. Each row is written under the condition that the
-membership is as it was seen, so a change at the same time wins. How far it has come
-is noted: broken off, it goes on from there.
+Every gateway must have this version first: from then on each change of a membership writes its mark
+(`marks`). This then marks the members who joined before, and clears the marks of those whom an
+older gateway has removed meanwhile. Each row is written on condition that the membership is as it
+was read, so a change at the same time wins. The progress is stored: if the upgrade is interrupted,
+it goes on from there.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,11 +21,11 @@ from tidewire.engines.dynamodb.rows import Row
 
 Progress = Callable[[int, int], None]
 PROGRESS: Final = "upgrade"
-"""The row of the store that says how far it has come."""
+"""The row in the table `store` that keeps the progress."""
 
 
 class Marked:
-    """What was done."""
+    """Counts of what was done."""
 
     marked = cleared = 0
 
@@ -38,7 +38,7 @@ class _Place(msgspec.Struct):
 
 
 def mark_members(options: DynamoOptions, progress: Progress = lambda done, total: None) -> Marked:
-    """The version is to be raised when this is done."""
+    """Raise the version only when this is done."""
     with closing(Tables(options)) as tables:
         return _Marking(tables, progress).carry_out()
 

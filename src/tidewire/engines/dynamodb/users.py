@@ -18,7 +18,7 @@ from tidewire.engines.dynamodb.errors import Cancelled, ConditionFailed
 from tidewire.engines.dynamodb.rows import Row, Value, Write
 
 INITIALS: Final = "-.0123456789:_abcdefghijklmnopqrstuvwxyz"
-"""What a name can begin with, folded, in the order in which names are listed."""
+"""The first characters that a name can have, case-folded, in the order of the list of names."""
 
 
 class Users(Part):
@@ -35,7 +35,7 @@ class Users(Part):
     async def _add_user(
         self, user: User, *, password_hash: str | None = None, invite: Write | None = None
     ) -> User:
-        """Make a user with a name that is free; the same user_id again is found."""
+        """Store a user under a free name; if the user_id exists already, return its user."""
         writes = [
             rows.put_new(schema.USERS, values.user_row(user, password_hash=password_hash)),
             rows.put_new(schema.USERNAMES, values.name_row(user)),
@@ -102,7 +102,7 @@ class Users(Part):
 
     @act
     async def list_users(self, *, after: str | None, count_max: int) -> list[User]:
-        """By name, from one first letter to the next."""
+        """Read the names in order, one first letter after the other."""
         last = "" if after is None else after.casefold()
         user_ids: list[UserId] = []
         for initial in INITIALS:
@@ -155,7 +155,7 @@ class Users(Part):
         erased = as_erased(user, now_ms=now_ms)
         if erased == user:
             return user
-        # Nothing else changes a deleted account, so a commit that fails was made already.
+        # Nothing else changes a deleted account, so if this commit fails, an earlier one made it.
         await self._database.commit(
             [
                 rows.change(

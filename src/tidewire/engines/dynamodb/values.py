@@ -28,7 +28,7 @@ PENDING: Final = "pending"
 CLOSED: Final = "closed"
 """A group that was closed: it has no member any more, and is not seen either."""
 PENDING_DELETIONS: Final = "#deletions"
-"""The part of the names that holds deletions which were begun; no name begins with #."""
+"""The partition of the names with the deletions that were begun; no name begins with #."""
 
 CHAT: Final = Shape(Chat, head="last_sequence")
 MEMBER: Final = Shape(Member)
@@ -41,12 +41,12 @@ SESSION: Final = Shape(Session, generation="token_generation")
 
 
 def chat_of(row: Row | None) -> Chat | None:
-    """The chat, unless there is none that can be seen, yet or any more."""
+    """The chat; None if there is none, or if it is not visible yet or is closed."""
     return CHAT.value(row) if row is not None and row["status"] == ACTIVE else None
 
 
 def any_chat_of(row: Row | None) -> Chat | None:
-    """The same, also if it was closed: what the server itself writes goes there as well."""
+    """As `chat_of`, but also a closed chat: the server itself may still write into it."""
     return CHAT.value(row) if row is not None and row["status"] != PENDING else None
 
 
@@ -60,7 +60,7 @@ def chat_row(chat: Chat, *, status: str = ACTIVE) -> dict[str, Value]:
 
 
 def last_message(row: Row) -> int:
-    """The sequence of the last message of a chat's head row; absent: its last entry is one."""
+    """The sequence of a chat's last message, by its head row; absent: the last entry is one."""
     found: int = row["last_message"] if "last_message" in row else row["last_sequence"]
     return found
 
@@ -72,7 +72,7 @@ def last_mention(row: Row) -> int:
 
 
 class MemberState(msgspec.Struct, frozen=True):
-    """A membership with what concerns its own sends only."""
+    """A membership with what matters for the member's own sends only."""
 
     member: Member
     is_blocked: bool
@@ -93,7 +93,7 @@ def member_state_of(row: Row | None) -> MemberState | None:
 
 
 def user_chat_row(chat: Chat, member: Member) -> dict[str, Value]:
-    """What a user's list of chats keeps: enough to sort it without looking into each."""
+    """A row of a user's list of chats: enough to sort the list without reading each chat."""
     return {
         "user_id": member.user_id,
         "chat_id": chat.chat_id,
@@ -103,7 +103,7 @@ def user_chat_row(chat: Chat, member: Member) -> dict[str, Value]:
 
 
 def positions_of(row: Row | None) -> Positions:
-    """A row that is not there yet is at the beginning."""
+    """Without a row the positions are 0."""
     if row is None:
         return Positions(0, 0)
     return Positions(row["last_acked_sequence"], row["last_read_sequence"])
@@ -132,7 +132,7 @@ def can_join(row: Row | None) -> bool:
 
 
 def pending_key(user_id: str) -> dict[str, Value]:
-    """Where a deletion that was begun is kept: among the names, in a part that no name is in."""
+    """Where a deletion that was begun is kept: among the names, in a partition without names."""
     return {"initial": PENDING_DELETIONS, "username": user_id}
 
 
@@ -152,14 +152,14 @@ def session_row(session: Session, *, refresh_hash: bytes | None) -> dict[str, Va
 
 
 def moving_fields(session: Session) -> dict[str, Value]:
-    """What a refresh changes, its tokens aside."""
+    """The fields that a refresh changes, except its tokens."""
     row = session_row(session, refresh_hash=None)
     names = ("last_active_at", "expires_at", "ttl", "address", "client")
     return {name: row[name] for name in names if row[name] is not None}
 
 
 def user_session_row(session: Session) -> dict[str, Value]:
-    """What lists a user's sessions: an index that does not lag."""
+    """A row of the list of a user's sessions: an index that does not lag."""
     return {
         "user_id": session.user_id,
         "session_id": session.session_id,
@@ -181,8 +181,8 @@ def expiry(expires_at_ms: int) -> int:
     return -(-expires_at_ms // 1000)
 
 
-# The outbox and its leases. All leases lie in one partition, beside the relays that are there to
-# hold them, so that one query shows who looks after what.
+# The outbox and its leases. All leases lie in one partition, together with the relays that are
+# running, so that one query shows which relay looks after which shard.
 
 LEASES_OF: Final = "outbox"
 """The partition of the leases."""
@@ -222,13 +222,13 @@ def change_row(event: ChangeEvent, *, now_ms: int) -> dict[str, Value]:
 
 
 def outbox_row_of(row: Row) -> outbox.OutboxRow:
-    """A row that is not one of ours must not keep the others from being read."""
+    """A row that cannot be read becomes Unreadable: the others must still be read."""
     key = outbox.OutboxKey(row["shard"], row["row"])
     try:
         created_at_ms = msgspec.convert(row["created_at"], int)
         content = _messages_of(row) if "sequences" in row else _change_of(row)
     except (KeyError, TypeError, ValueError) as error:
-        # The kind of fault and no more: the row may hold what people have written.
+        # Only the type of the error: the row may contain what people have written.
         return outbox.OutboxRow(key, 0, outbox.Unreadable(type(error).__name__))
     return outbox.OutboxRow(key, created_at_ms, content)
 
@@ -259,8 +259,8 @@ def relay_key(relay_id: str) -> dict[str, Value]:
 
 
 def lease_table_of(rows: Iterable[Row], *, now_ms: int) -> outbox.LeaseTable:
-    """What has run out counts as absent: DynamoDB deletes it late. A lease lasts for as long as its
-    owner is there, so that one row has to be renewed and not one for each shard."""
+    """Expired rows count as absent: DynamoDB deletes them late. A lease lasts as long as the row of
+    its owner, so that one row has to be renewed and not one for each shard."""
     rows = list(rows)
     until = {
         row["lease"].removeprefix(_RELAY): row["until"]
