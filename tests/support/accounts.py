@@ -1,4 +1,4 @@
-"""Short words for accounts and sessions, for tests of the store."""
+"""Builders of accounts and sessions, for tests of the store."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
 """`tests.support.every_option`, and acknowledgements are written as they come, without gathering.
 
-A control for measurements. Run as a program, it is the command. Holds no test.
+A control for measurements. Run as a program, it is the `tidewire` command. Holds no test.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Certificates of an authority of one's own, for the loopback address."""
+"""Certificates of a private authority, for the loopback address."""
 
 import datetime
 import ipaddress

@@ -1,7 +1,7 @@
 """The people and chats of the crash tests.
 
-They follow from a constant, so that each life of a store finds those of the life before, or makes
-what is missing.
+They are derived from a constant, so that each life of a store finds those of the life before, or
+makes the missing ones.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ MEMBERS_MAX: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Who there is, and who talks to whom. The guest comes and goes in the first group."""
+    """All users and chats, and who is in which chat. The guest joins and leaves the first group."""
 
     users: tuple[UserId, ...]
     guest: UserId
@@ -29,11 +29,11 @@ class Cast:
 
     @property
     def open_group(self) -> ChatId:
-        """Where the guest comes and goes; the first member is its owner."""
+        """The group that the guest joins and leaves; the first member is its owner."""
         return self.groups[0][0]
 
     def chats_of(self, user_id: UserId) -> list[ChatId]:
-        """Where the user may try to send; the guest is sometimes refused."""
+        """The chats to which the user may try to send; the guest is sometimes refused."""
         if user_id == self.guest:
             return [self.open_group]
         directs = [chat_id for chat_id, *pair in self.directs if user_id in pair]
@@ -54,7 +54,7 @@ def make_cast(senders: int) -> Cast:
 
 
 async def establish(storage: Storage, cast: Cast) -> None:
-    """Make the people and chats that are not there yet. May be broken off and done again."""
+    """Make the people and chats that are not there yet. May be interrupted and done again."""
     await asyncio.gather(
         *[
             storage.add_user(

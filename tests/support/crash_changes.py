@@ -20,12 +20,12 @@ from tidewire.domain.messages import MENTION_ALL, Amendment, EntryKind
 
 EMOJIS: Final = ("👍", "🎉", "🌊")
 KNOWN_MAX: Final = 12
-"""How many of a chat's last messages are changed: few, so that changes meet."""
+"""How many of a chat's last messages are changed: few, so that several changes meet on one."""
 WEIGHTS: Final = {"edit": 8, "delete": 4, "react": 12, "reply": 3, "mention": 3}
 
 
 def new_draft(user_id: UserId, chat_id: ChatId, random: Random, **more: Any) -> history.Sent:
-    """Something to send under a key of its own; a text follows from the key, if it has one."""
+    """A new entry to send under a key of its own; its text, if it has one, follows from the key."""
     digits = f"{random.getrandbits(128):032x}"
     parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
     key = ClientMessageId("-".join(parts))
@@ -43,7 +43,7 @@ def new_draft(user_id: UserId, chat_id: ChatId, random: Random, **more: Any) -> 
 
 
 class Changes:
-    """What can be changed, as far as this life knows it."""
+    """The messages that can be changed, as far as this life knows them."""
 
     def __init__(self, cast: Cast) -> None:
         self._cast = cast
@@ -55,7 +55,7 @@ class Changes:
         self._edits: dict[tuple[ChatId, int], int] = {}
 
     def placed(self, sent: history.Sent, sequence: int) -> None:
-        """Something was stored; others may do something to it now."""
+        """Note that an entry was stored: from now on it can be changed."""
         if sent.amends is None:
             self._messages[sent.chat_id].append((sequence, sent.user_id))
         elif sent.amends.kind is EntryKind.EDIT:
@@ -78,7 +78,7 @@ class Changes:
         return isinstance(refusal, EditConflict) and sent.base is not None
 
     def draft(self, user_id: UserId, chat_id: ChatId, random: Random) -> history.Sent:
-        """A change of something that is there, else a message."""
+        """A change of a known message; a plain message if there is none to change."""
         known = list(self._messages[chat_id])
         own = [sequence for sequence, author in known if author == user_id]
         [kind] = random.choices(list(WEIGHTS), list(WEIGHTS.values()))

@@ -1,22 +1,22 @@
-"""A disk that tells what is durable from what is not, and what a power cut may leave of it.
+"""A model of a disk: it knows what is durable, and makes what a power cut may leave.
 
 Goal: to be exactly as nasty as POSIX allows, and no nastier, so that a fault found is a fault of
 ours. Method: each file keeps its durable bytes and the list of changes since its last sync.
 
 What is modelled:
 - A synced change is there after the cut. Nothing that was synced is ever lost.
-- Of the changes since the last sync of a file any subset is there, in any order: a page cache
-  writes back as it likes. A truncate is such a change too.
+- Of the changes since the last sync of a file any subset is there, in any order: a page cache may
+  write back in any order. A truncate is such a change too.
 - A write may be torn: some of its 512-byte sectors, or bytes up to any point, and the sector that
   was being written may hold garbage. Bytes outside of the written range are unharmed: SQLite relies
   on that ("powersafe overwrite", its default), and drives of the last decades keep it.
 - Where a file grew and the write into the new room is lost, there are zeros, or the file is short.
-- A name is durable only after its directory was synced, whatever was synced inside of the file. Of
-  the creates and deletes of one name since then the first few have happened; different names are
+- A name is durable only after its directory was synced, even if the file itself was synced. Of the
+  creates and deletes of one name since then the first few have happened; different names are
   independent of each other.
 
-What is not modelled: a drive that lies about a sync, or loses synced sectors. Tests that need a
-liar make one (`Lie`).
+What is not modelled: a drive that lies about a sync, or loses synced sectors. Tests that need such
+a drive make one (`Lie`).
 """
 
 from dataclasses import dataclass, field
@@ -48,21 +48,21 @@ class Inode:
     pending: list[Change] = field(default_factory=list)
     """What was done since the last sync, in order."""
     changes: int = 0
-    """How often the file was changed, all in all."""
+    """How often the file was changed in total."""
 
     def change(self, change: Change) -> None:
         self.pending.append(change)
         self.changes += 1
 
     def sync(self, changes: int) -> None:
-        """Make the first so many changes durable, which another sync may have done meanwhile."""
+        """Make the first `changes` changes durable; another sync may have made some so already."""
         count = max(0, len(self.pending) - (self.changes - changes))
         for change in self.pending[:count]:
             _apply(self.durable, change)
         del self.pending[:count]
 
     def forget_pending(self) -> None:
-        """As the kernel does after a failed sync: it calls the pages clean and never writes them.
+        """As the kernel after a failed sync: it marks the pages clean and never writes them.
 
         Readers still see them in memory; on the disk they are not.
         """
@@ -79,7 +79,7 @@ class Inode:
         """What is on the disk when the power is back."""
         image = bytearray(self.durable)
         changes = list(self.pending)
-        # In order, as if the cut came in the middle of an orderly write-back, or in any order.
+        # In order, as if the cut came in the middle of a write-back in order; or in any order.
         if random.random() < 0.5:
             random.shuffle(changes)
         survival = random.choice((0.0, 0.1, 0.5, 0.9, 1.0))
@@ -99,7 +99,7 @@ class Disk:
     """Files under names, in one directory."""
 
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
-        """What is on a disk when the power comes on is durable."""
+        """The given files are durable: they were on the disk when the power came on."""
         self._names: dict[str, Inode] = {
             name: Inode(bytearray(content)) for name, content in (files or {}).items()
         }

@@ -1,6 +1,6 @@
-"""The ledger: what the store has promised, kept outside of it, and held against it after a crash.
+"""The ledger: what the store has promised, kept outside the store, and compared after a crash.
 
-It knows nothing of the engine but its tables, which it reads as they are, without the indexes that
+It knows nothing of the engine but its tables, which it reads directly, without the indexes that
 the engine would use, through a connection of its own that cannot write.
 """
 
@@ -22,11 +22,11 @@ from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, UserId
 from tidewire.domain.messages import EntryKind, Message
 
 FAULTS_MAX: Final = 20
-"""More than this many are not worth reading."""
+"""How many faults are reported; more are not worth reading."""
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """Where a message is, as somebody was told it."""
+    """Where a message is, as an answer or a page told it."""
 
     message_id: MessageId
     sequence: int
@@ -35,7 +35,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 
 class Device(msgspec.Struct):
-    """What somebody's device shows of a chat, and up to where it is complete. It outlives the
+    """What a user's device shows of a chat, and up to where it is complete. It outlives the server
     process that it syncs from."""
 
     view: View = msgspec.field(default_factory=dict)
@@ -47,13 +47,13 @@ def place_of(message: Message | Placed) -> Place:
 
 
 class Ledger:
-    """Takes records in (`feed`), holds them against a snapshot (`faults_in`)."""
+    """Takes in records (`feed`), compares them with a snapshot (`faults_in`)."""
 
     def __init__(self, cast: Cast) -> None:
         self.answers = 0
-        """How many sends were answered with their place, retries included."""
+        """How many sends got an answer with their place, retries included."""
         self.promises: dict[ClientMessageId, Place] = {}
-        """Messages that somebody was told about, by answer or by sight."""
+        """Messages that a client knows to be stored, by an answer or because it has read them."""
         self.open: dict[ClientMessageId, history.Sent] = {}
         """Sends without an answer."""
         self.sends: dict[ClientMessageId, history.Sent] = {}
@@ -66,13 +66,13 @@ class Ledger:
         self._lines: defaultdict[tuple[str, ChatId], list[ClientMessageId]] = defaultdict(list)
         self._asked: dict[tuple[str, str], Positions] = {}
         self._shown: dict[tuple[str, str], Positions] = {}
-        # What a membership may be: one answer if the last change was confirmed, else both.
+        # Whether a user may be a member: one value if the last change was confirmed, else both.
         self._members: dict[tuple[str, str], set[bool]] = {}
         self._devices: defaultdict[tuple[str, ChatId], Device] = defaultdict(Device)
         self._faults: list[str] = []
 
     def feed(self, record: Record) -> None:
-        """Take in what the load reports, in its order."""
+        """Take in one record; the records must come in the order in which the load reports them."""
         if isinstance(record, OnLine):
             self._next_line = record.line
         elif isinstance(record, Fault):
@@ -88,21 +88,21 @@ class Ledger:
             self._entries.append(record)
 
     def kinds(self) -> Counter[str]:
-        """How many entries of each kind somebody was told about."""
+        """How many promised entries there are of each kind."""
         known = [self.sends[key].amends for key in self.promises if key in self.sends]
         return Counter("message" if one is None else one.kind.value for one in known)
 
     def end_life(self) -> None:
-        """The process is gone: nothing that it was asked is answered any more."""
+        """The process has ended: its open questions get no answer any more."""
         self._entries.append(history.Died())
         self._questions.clear()
         self._lines.clear()
         self._in_flight.clear()
 
     def settle(self, snapshot: Snapshot) -> int:
-        """The store has been looked at; how many sends without an answer were stored after all.
+        """Take in a snapshot of the store; return how many sends without an answer were stored.
 
-        They are promised from now on: whoever looks, or retries, is told of them.
+        They are promised from now on: each client that reads, or retries, is told of them.
         """
         found = 0
         for message in snapshot.messages:
@@ -113,13 +113,13 @@ class Ledger:
         return found
 
     def trace_faults(self, snapshot: Snapshot) -> list[str]:
-        """Every trace invariant over the whole history. Takes its time: for the end of a run."""
+        """Check every trace invariant over the whole history. Slow: for the end of a run."""
         violations = check_history(self._entries, snapshot.final_state())
         found = [f"{one.invariant}: {one.chat_id}: {one.found}" for one in violations]
         return [*found, *self._wrong_views(snapshot)][:FAULTS_MAX]
 
     def faults_in(self, snapshot: Snapshot) -> list[str]:
-        """Everything in which the store does not keep what was promised."""
+        """Every case in which the store does not keep a promise."""
         by_key = {message.client_message_id: message for message in snapshot.messages}
         faults = [
             *self._faults,
@@ -186,7 +186,7 @@ class Ledger:
             self._faults.append(f"{key} was told as {first}, now as {place}")
 
     def _show(self, asked: history.SyncAsked, page: history.Synced) -> None:
-        """A page on the user's device, if it goes on where that is complete."""
+        """Show a page on the user's device, if it continues what the device has."""
         device = self._devices[asked.user_id, asked.chat_id]
         if asked.after <= device.covered:
             for message in page.messages:
@@ -196,11 +196,11 @@ class Ledger:
 
     def _refuse(self, sent: history.Sent) -> None:
         key = sent.client_message_id
-        # Another try of it may still be under way, and may be taken.
+        # Another try of this send may still be under way, and may be accepted.
         if not self._in_flight[key]:
             self._refused.add(key)
             self.open.pop(key, None)
-        # A later try of it comes at its own time.
+        # A later try of it is not bound to this place in the order.
         for (_, chat_id), keys in self._lines.items():
             if chat_id == sent.chat_id and key in keys:
                 keys.remove(key)
@@ -216,7 +216,7 @@ class Ledger:
                 yield f"changed: {key}, promised at {place}, stored at {place_of(message)}"
 
     def _strange(self, messages: list[Message]) -> Iterable[str]:
-        """Messages that are there twice, or that nobody sent, or not like that."""
+        """Messages that are stored twice, or were never sent, or differ from what was sent."""
         counts = Counter([message.client_message_id for message in messages])
         yield from (f"{key} is there {count} times" for key, count in counts.items() if count > 1)
         for message in messages:
@@ -232,8 +232,8 @@ class Ledger:
                 yield f"{key} was refused, but is there at {place_of(message)}"
 
     def _readable(self, messages: list[Message]) -> Iterable[str]:
-        """A deletion that somebody was told of has taken the texts: of the message, of its edits,
-        and not without a deletion."""
+        """A promised deletion must have erased the texts of the message and of its edits; and
+        without a deletion no text may be erased."""
         deleted: dict[tuple[ChatId, int | None], int] = {
             (sent.chat_id, sent.deletes): place.sequence
             for key, place in self.promises.items()
@@ -253,7 +253,7 @@ class Ledger:
                 yield f"{message.sequence} in {message.chat_id} is erased without a deletion"
 
     def _wrong_views(self, snapshot: Snapshot) -> Iterable[str]:
-        """Each device, once it has the rest, shows what all others show: the fold of the log."""
+        """Each device, once it has the rest, must show what all others show: the folded log."""
         logs = snapshot.final_state().messages
         for (user_id, chat_id), device in self._devices.items():
             rest = [one for one in logs.get(chat_id, ()) if one.sequence > device.covered]
@@ -267,13 +267,13 @@ class Ledger:
                 )
 
     def _out_of_line(self, by_key: dict[ClientMessageId, Message]) -> Iterable[str]:
-        """What one connection sends to one chat is stored in its order, without a hole (P-13)."""
+        """What one connection sends to one chat is stored in that order, without a gap (P-13)."""
         for line, keys in self._lines.items():
             last, missing = 0, None
             for key in keys:
                 message = by_key.get(key)
                 if message is None:
-                    # What concerns another entry may have been refused, and not be answered yet.
+                    # An entry about another one may have been refused, but not answered yet.
                     if self.sends[key].is_plain:
                         missing = missing or key
                 elif missing is not None:
@@ -313,7 +313,7 @@ def _broken_chains(messages: list[Message]) -> Iterable[str]:
 
 
 def _first_members(cast: Cast) -> Iterable[history.Entry]:
-    """Those who are in a chat from its making. Nobody does anything there before it is made."""
+    """The members that a chat is made with. No user does anything in a chat before it is made."""
     pairs = [(chat_id, user_id) for chat_id, *pair in cast.directs for user_id in pair]
     pairs += [(chat_id, user_id) for chat_id, members in cast.groups for user_id in members]
     for op, (chat_id, user_id) in enumerate(pairs, start=1):

@@ -1,4 +1,4 @@
-"""The load of the crash tests: senders that write, retry, acknowledge and read, all at once.
+"""The load of the crash tests: senders that write, retry, acknowledge and read concurrently.
 
 Every act is reported before and after (`crash_records`).
 """
@@ -36,12 +36,12 @@ from tidewire.ports.storage import Storage
 
 OPS_PER_LIFE: Final = 1_000_000
 KNOWN_MAX: Final = 64
-"""How many of his own sends a sender remembers, to send them again."""
+"""How many of its own sends a sender remembers, to send them again."""
 
 
 @dataclass(slots=True)
 class _Sender:
-    """One person at one device."""
+    """One user on one device."""
 
     user_id: UserId
     connection: str
@@ -49,7 +49,7 @@ class _Sender:
     chats: list[ChatId]
     sent: deque[history.Sent] = field(default_factory=lambda: deque(maxlen=KNOWN_MAX))
     cursors: dict[ChatId, int] = field(default_factory=dict)
-    """How far he has read, page by page, in this life."""
+    """How far the user has read, page by page, in this life."""
 
 
 class Load:
@@ -82,11 +82,11 @@ class Load:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Everybody finishes what he is at."""
+        """Let every sender finish its current act."""
         self._is_stopping = True
 
     async def look_back(self, again: Sequence[history.Sent]) -> None:
-        """Only send again what an earlier life has sent, and read what it has left."""
+        """Only send again what an earlier life has sent, and read what is stored."""
         await self._repeat(again)
         for number, user_id in enumerate(self._cast.users):
             sender = self._sender(number, user_id)
@@ -94,7 +94,7 @@ class Load:
                 await self._read_on(sender)
 
     async def run(self, again: Sequence[history.Sent]) -> None:
-        """Begin with sends of an earlier life, then go on and on. Raises what is a bug."""
+        """Begin with sends of an earlier life, then go on until stopped. Raises only bugs."""
         people = (*self._cast.users, self._cast.guest)
         outcomes = await asyncio.gather(
             self._repeat(again),
@@ -103,7 +103,7 @@ class Load:
             return_exceptions=True,
         )
         for outcome in outcomes:
-            # The store has gone under our hands: that is what these tests are for.
+            # The store may fail while the load runs: these tests make it fail.
             if isinstance(outcome, BaseException) and not isinstance(
                 outcome, Unavailable | StoreUnusable
             ):
@@ -158,7 +158,7 @@ class Load:
         await asyncio.gather(*[self._submit(sent, sender.connection) for sent in drafts])
 
     async def _send_twice(self, sender: _Sender) -> None:
-        """The same message twice at once, as an impatient device does."""
+        """The same message twice at the same time, as an impatient device does."""
         sent = self._draft(sender, sender.random.choice(sender.chats))
         await asyncio.gather(self._submit(sent), self._submit(sent))
 
@@ -173,12 +173,12 @@ class Load:
         return sent
 
     async def _submit(self, draft: history.Sent, line: str | None = None) -> None:
-        """Have a message stored; `draft` gets its number here. Reported as it happens."""
+        """Submit an entry; `draft` gets its `op` here. Question and answer are reported at once."""
         answer: asyncio.Future[AppendOutcome] = asyncio.get_running_loop().create_future()
         sent = msgspec.structs.replace(draft, op=next(self._ops))
 
         def done(outcome: AppendOutcome) -> None:
-            # Reported at once: whatever is known outside must have been known here.
+            # Reported at once: what is known outside must have been known here before.
             self._take(sent, outcome)
             if not answer.done():
                 answer.set_result(outcome)
@@ -258,7 +258,7 @@ class Load:
     async def _read_on(self, sender: _Sender) -> None:
         """The next page of a chat, from where the last one ended."""
         chat_id = sender.random.choice(sender.chats)
-        # Not from the very beginning in every life: that grows with the test.
+        # Not from the beginning in every life: that would take longer with each life.
         cursor = sender.cursors.get(chat_id, max(0, self._heads.get(chat_id, 0) - 20))
         op = next(self._ops)
         self._report(
@@ -314,7 +314,7 @@ class Load:
         return {one.sequence: one.preview for one in shown if one is not None}
 
     async def _look(self, sender: _Sender) -> None:
-        """His own positions in a chat, and the lowest of the others."""
+        """The user's own positions in a chat, and the lowest of the others."""
         chat_id = sender.random.choice(sender.chats)
         mine, others = next(self._ops), next(self._ops)
         who = sender.user_id
@@ -333,7 +333,7 @@ class Load:
                 )
 
     async def _ask_who_has(self, sender: _Sender) -> None:
-        """The delivery status of a message of his own."""
+        """The delivery status of one of the user's own messages."""
         places = self._places.get(sender.user_id)
         if not places:
             return
@@ -366,7 +366,7 @@ class Load:
     # Members.
 
     async def _change_members(self) -> None:
-        """The owner of the first group adds the guest and takes him out, over and over."""
+        """The owner of the first group adds and removes the guest, again and again."""
         chat_id, guest = self._cast.open_group, self._cast.guest
         owner = self._cast.groups[0][1][0]
         random = Random(f"{self._seed}/members")

@@ -1,8 +1,8 @@
-"""What a load reports while it runs, one line each: what it asks for, and what it was told.
+"""The records that a load reports while it runs, one line each: its questions, and the answers.
 
-A line is written before the act and after its answer, so whatever happens to the process, the
-reader of the lines knows what was promised and what was still open. Most of them are entries of a
-history (`history.py`), so that all trace invariants can be checked in the end. A line is short
+A line is written before the act and another after its answer, so whatever happens to the process,
+the reader of the lines knows what was promised and what was still open. Most records are entries of
+a history (`history.py`), so that all trace invariants can be checked at the end. A line is short
 enough for a pipe to take it in one piece (PIPE_BUF): the text of a message follows from its key and
 its length.
 """
@@ -18,13 +18,13 @@ from tidewire.domain.rows import entry_of_row, row_of
 
 
 class Placed(history.Acked, frozen=True, kw_only=True):
-    """To Sent: as Acked, with the message before it."""
+    """The answer to Sent: as Acked, with the sequence of the entry before it."""
 
     prev_sequence: int
 
 
 class OnLine(msgspec.Struct, frozen=True):
-    """The question that comes next is sent on this connection."""
+    """The next question is sent on this connection."""
 
     line: str
 
@@ -46,7 +46,7 @@ class Restarted(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """The load itself saw something that must not be."""
+    """The load itself saw something that must not happen."""
 
     sentence: str
 
@@ -83,16 +83,16 @@ LINE_BYTES_MAX: Final = 4096
 """What Linux promises a pipe to take in one piece."""
 
 PAGE_MESSAGES_MAX: Final = 12
-"""As many as fit into a line."""
+"""How many messages fit into a line."""
 
 TEXT_MAX: Final = 40
-"""How much of a text is reported where its key does not come along."""
+"""How much of a text is reported where the record does not have its key."""
 
 _KINDS: Final = {kind.__name__: kind for kind in get_args(Record)}
 
 
 def content_of(key: ClientMessageId, length: int) -> str:
-    """The text of a message of this length: a mixed-up or torn one does not fit its key."""
+    """The text of a message with this key and length: a mixed-up or torn text does not fit."""
     text = f"{key} é{length} "
     return (text * (length // len(text) + 1))[:length]
 
@@ -104,7 +104,7 @@ def encode_line(record: Record) -> bytes:
     elif isinstance(record, history.Synced):
         fields["messages"] = [_shortened(message) for message in record.messages]
     elif isinstance(record, history.TextsShown):
-        # A text begins with the key of its entry, which is what tells it from others.
+        # A text begins with the key of its entry, which distinguishes it from other texts.
         fields["texts"] = {key: text[:TEXT_MAX] for key, text in record.texts.items()}
     line = msgspec.json.encode((type(record).__name__, fields)) + b"\n"
     assert len(line) <= LINE_BYTES_MAX
@@ -135,6 +135,6 @@ def _expanded(row: list[Any]) -> Message:
 
 
 def _length(key: ClientMessageId, content: str) -> int:
-    """Only the length is reported; the load has seen to it that the rest follows from it."""
+    """The length, which is all that is reported: the text follows from it and the key."""
     assert content == content_of(key, len(content)), f"{key} has another text: {content[:80]!r}"
     return len(content)

@@ -1,4 +1,4 @@
-"""Reading a database file as a crash has left it, beside the engine and without changing it."""
+"""Reads a database file as a crash has left it, without the engine and without changing it."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -70,9 +70,9 @@ def _entry(row: Any) -> Message:
 
 
 def _whole(database: apsw.Connection, query: str, *, columns: int | None = None) -> Iterator[Any]:
-    """Rows of columns of which the first ones, or all, are NOT NULL. SQLite reads a torn page as
-    it is: what is missing from a row comes out as NULL, and is damage like any that it notices
-    itself."""
+    """Rows of which the first `columns`, or all, are NOT NULL. SQLite reads a torn page as it is: a
+    missing part of a row comes out as NULL, and counts here as damage, as if SQLite had noticed it.
+    """
     for row in database.execute(query):
         if None in row[:columns]:
             raise apsw.CorruptError(f"a row is torn: {row[:3]}")
@@ -80,14 +80,14 @@ def _whole(database: apsw.Connection, query: str, *, columns: int | None = None)
 
 
 def page_faults(directory: Path) -> list[str]:
-    """What SQLite finds when it looks at every page of the file."""
+    """What SQLite finds when it checks every page of the file."""
     with _reading(directory) as database:
         rows = database.execute("PRAGMA integrity_check(10)").fetchall()
     return [] if rows == [("ok",)] else [f"damaged: {row[0]}" for row in rows]
 
 
 def state_faults(directory: Path) -> list[str]:
-    """What `tidewire verify` has to say about the file."""
+    """What `tidewire verify` reports about the file."""
     report = verify(lambda: SqliteInspector(directory / DATABASE_NAME))
     return [
         f"{check.name}: {offender.chat_id}: {offender.found}"
@@ -98,7 +98,7 @@ def state_faults(directory: Path) -> list[str]:
 
 @contextmanager
 def _reading(directory: Path) -> Iterator[apsw.Connection]:
-    """A connection that cannot write, not even fold the log into the database."""
+    """A connection that cannot write, not even checkpoint the write-ahead log."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOMUTEX
     database = apsw.Connection(str(directory / DATABASE_NAME), flags=flags)
     try:

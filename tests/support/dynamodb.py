@@ -1,7 +1,7 @@
-"""Tables in DynamoDB Local for tests: one set a test process, emptied instead of made anew.
+"""Tables in DynamoDB Local for tests: one set for each test process, emptied instead of made anew.
 
-Looking through all tables would take longer than most tests, so what is written is written down,
-and exactly that is deleted before the next test.
+Scanning all tables would take longer than most tests, so the keys of all written rows are noted,
+and exactly these rows are deleted before the next test.
 """
 
 import asyncio
@@ -20,14 +20,15 @@ from tidewire.engines.dynamodb.storage import DynamoStorage
 from tidewire.engines.dynamodb.tables import create_tables
 
 PATIENCE_MS: Final = 30_000
-"""A busy machine is no fault: time limits are tested where a proxy holds the answers back."""
+"""Long, because a busy machine is no fault: tests of time limits use a proxy that holds answers
+back."""
 DELETES_MAX: Final = 25
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
 Written = dict[tuple[str, str], Item]
 
 _written: dict[str, Written] = {}
-"""By table prefix: the keys of the rows that were written. No entry: nobody knows what is there."""
+"""By table prefix: the keys of the rows that were written. No entry: what is there is unknown."""
 
 
 def local_options(port: int, **changed: Any) -> DynamoOptions:
@@ -50,7 +51,7 @@ STAYS: Final[list[tuple[str, Item]]] = [
 
 
 class LocalTables:
-    """All tables of a store; empty, but for the epoch, when they are first prepared."""
+    """All tables of a store; `prepare` empties them once, except for epoch and schema version."""
 
     def __init__(self) -> None:
         self._is_prepared = False
@@ -80,7 +81,7 @@ class LocalTables:
 
 
 def watch(storage: DynamoStorage, options: DynamoOptions) -> None:
-    """Write down every row that the store may write."""
+    """Note the key of every row that the store may write."""
     database = storage._database
     call: Call = database.call
 
@@ -103,7 +104,7 @@ def _note(prefix: str, body: dict[str, Any]) -> None:
 
 @asynccontextmanager
 async def a_backdoor(options: DynamoOptions) -> AsyncIterator[Database]:
-    """Requests to the tables beside the engine."""
+    """Access to the tables without the engine."""
     async with Database.connect(options) as database:
         with database.within_budget():
             yield database

@@ -1,8 +1,8 @@
 """A proxy in front of DynamoDB Local that does what the real service does and the local one never.
 
 DynamoDB Local neither throttles nor reports conflicts, loses no answer, shows a committed
-transaction at once and as a whole, and reads are never stale. Here requests meet rules: the first
-one that wants a request decides what becomes of it.
+transaction at once and as a whole, and its reads are never stale. Here requests meet rules: the
+first rule that matches a request decides its fate.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Fate(Enum):
 
 @dataclass
 class Rule:
-    """What becomes of the next requests of a kind."""
+    """The fate of the next requests of a kind."""
 
     operation: str
     fate: Fate
@@ -66,7 +66,7 @@ class Hidden:
 
 
 class Proxy(DynamoRelay):
-    """Counts and bends what passes between an engine and DynamoDB Local."""
+    """Counts and changes what passes between an engine and DynamoDB Local."""
 
     def __init__(self, upstream_port: int) -> None:
         super().__init__(upstream_port)
@@ -123,7 +123,7 @@ class Proxy(DynamoRelay):
             self._start_withholding(body)
         return answer
 
-    # Transactions that show themselves in parts.
+    # Transactions that become visible in parts.
 
     def _start_withholding(self, body: Body) -> None:
         if self.withhold is None:
@@ -135,7 +135,7 @@ class Proxy(DynamoRelay):
                 self._withheld[key] = time.monotonic() + self.withhold_seconds
 
     def _bent(self, operation: str, request: Body, answer: Answer) -> Body | None:
-        """The answer with what cannot be seen yet taken out; None: as it is."""
+        """The answer without what is not visible yet; None: the answer stays as it is."""
         if operation == "Query" and self._withheld:
             return self._without_withheld(request, answer.body)
         if self.stale_seconds and self._hidden:
@@ -159,7 +159,7 @@ class Proxy(DynamoRelay):
     # Reads that are not strong.
 
     async def _remember(self, request: Request, body: Body) -> None:
-        """Keep the items that a write is about to change as they are now."""
+        """Keep a copy of the items that a write is about to change."""
         writes = body.get("TransactItems") or [{"Write": body}]
         for [(kind, write)] in (one.items() for one in writes):
             if kind == "ConditionCheck":
@@ -242,7 +242,7 @@ _WRITES: Final = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
 
 
 def _key_item(table: str, item: Body) -> Body:
-    """The key of an item, by the tables of the engine whatever their prefix."""
+    """The key of an item, by the engine's definition of its table, with any prefix."""
     for name, definition in BY_NAME.items():
         if table.endswith("_" + name) and all(key in item for key in definition.keys):
             return {key: item[key] for key in definition.keys}

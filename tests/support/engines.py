@@ -34,7 +34,7 @@ BUSY_TIMEOUT_MS: Final = 10_000
 
 
 class EngineHarness(ABC):
-    """Opens one engine on data of its own, and listens to its commits."""
+    """Opens one engine on its own data, and listens to its commits."""
 
     name: ClassVar[str]
     leaves_gaps: ClassVar[bool]
@@ -44,7 +44,7 @@ class EngineHarness(ABC):
         """The directory is this harness's own, and empty."""
         self.directory = directory
         self.commits: list[tuple[Event, ...]] = []
-        """What the listener was told, one entry a call."""
+        """The events that the listener got, one entry for each call."""
         self._storage: Storage | None = None
 
     @property
@@ -84,19 +84,19 @@ class EngineHarness(ABC):
 
     @abstractmethod
     async def set_counter(self, chat_id: ChatId, sequence: int) -> None:
-        """As if sequences up to this one had been given out."""
+        """Set the counter as if sequences up to this one had been given out."""
 
     @abstractmethod
     async def drop_counter(self, chat_id: ChatId) -> None:
-        """As if an operator had deleted the row."""
+        """Delete the counter, as if an operator had deleted the row."""
 
     @abstractmethod
     async def messages(self, chat_id: ChatId) -> list[Message]:
-        """Every stored message of a chat, by sequence, whoever may see it."""
+        """Every stored message of a chat, by sequence, without a check of membership."""
 
 
 class MemoryHarness(EngineHarness):
-    """The tables are the disk: they stay when the store is closed."""
+    """The tables take the place of a disk: they stay when the store is closed."""
 
     name = "memory"
     leaves_gaps = False
@@ -123,7 +123,7 @@ class MemoryHarness(EngineHarness):
 
 
 class LinkedHarness(MemoryHarness):
-    """The same store at the other end of a link, as a gateway process has it."""
+    """The memory store at the other end of a link, as a gateway process has it."""
 
     name = "linked"
 
@@ -148,7 +148,7 @@ class LinkedHarness(MemoryHarness):
         if self._storage is None:
             return
         await super().close()
-        # What is on its way arrives first, there and back.
+        # The call returns when everything sent before has arrived, in both directions.
         await self._ends[1].call("hello")
         await self._store.close()
         await self._ends[1].call("hello")
@@ -248,8 +248,8 @@ class DynamoHarness(EngineHarness):
         self._forget_numbers(chat_id)
 
     def _forget_numbers(self, chat_id: ChatId) -> None:
-        """The store looks at a counter now and then only; these tests are about what it does when
-        it looks. How late that is at most is tested in tests/engines/dynamodb."""
+        """The store reads a counter only now and then; these tests are about what it does when it
+        reads. How late that is at most is tested in tests/engines/dynamodb."""
         if isinstance(self._storage, DynamoStorage):
             self._storage._tails.forget(chat_id)
 
@@ -261,7 +261,7 @@ class DynamoHarness(EngineHarness):
 
 
 IN_PROCESS_ENGINES: Final[tuple[type[EngineHarness], ...]] = (MemoryHarness, SqliteHarness)
-"""Those that are fast enough for thousands of acts."""
+"""The engines that are fast enough for thousands of acts."""
 
 ENGINES: Final[tuple[type[EngineHarness], ...]] = (
     IN_PROCESS_ENGINES if stack.IS_OFF else (*IN_PROCESS_ENGINES, DynamoHarness)

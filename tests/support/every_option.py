@@ -1,6 +1,6 @@
-"""`tidewire` in which every option can be set, also those that operators cannot.
+"""`tidewire` in which every option can be set, also those that operators cannot set.
 
-Tests shorten times and raise limits. Run as a program, it is the command. Holds no test.
+Tests shorten times and raise limits. Run as a program, it is the `tidewire` command. Holds no test.
 """
 
 import sys
@@ -13,7 +13,7 @@ from tidewire.runtime.config import OPTIONS, SLOTS
 
 @contextmanager
 def every_option() -> Iterator[None]:
-    """Until the end of this, `runtime.config.load` takes all of them."""
+    """Inside this context `runtime.config.load` accepts all options."""
     settings = dict(SLOTS)
     SLOTS.update(OPTIONS)
     try:
@@ -24,7 +24,7 @@ def every_option() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    # What a command says of how it was called is as ever.
+    # So that the command's usage text names the program as always.
     sys.argv[0] = __main__.__file__
     with every_option():
         __main__.main()

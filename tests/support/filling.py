@@ -1,4 +1,4 @@
-"""Many messages in a chat, put into the store of a server that is stopped. Holds no test."""
+"""Puts many messages of a chat into the store of a stopped server. Holds no test."""
 
 import uuid
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""Our programs as processes of their own that need not import everything anew. Holds no test.
+"""Runs our programs as real processes that need not import everything anew. Holds no test.
 
 A run of the tests starts some 600 processes of `tidewire`, and each would load the same modules
 for half a second. Here one process, the origin, has loaded them and does nothing else; each program
 is a fork of it: a real process with its own pid, files, environment and memory, which can be
-killed. Where memory, start-up or the command itself is the subject, tests use `subprocess`.
+killed. Tests of memory use, of start-up or of the command itself use `subprocess`.
 """
 
 import atexit
@@ -41,13 +41,13 @@ LOADED: Final = (
     "tidewire.terminal.scripting",
     "tests.support.every_option",
 )
-"""What the origin has imported, with all that these import."""
+"""The modules that the origin imports, with all that these import."""
 REQUEST_BYTES_MAX: Final = 256 * 1024
 _STATUS: Final = struct.Struct("i")
 
 
 class _Request(msgspec.Struct):
-    """What a fork of the origin is to be."""
+    """The program that a fork of the origin must become."""
 
     module: str
     arguments: list[str]
@@ -59,7 +59,7 @@ class _Request(msgspec.Struct):
 class Forked(subprocess.Popen[Any]):
     """`Popen` of a command `[..., python, "-m", module, arguments]`: the same, but not executed.
 
-    `env` and its options at the front of the command are carried out as `env` would.
+    If the command begins with `env` and its options, these take effect as `env` would do it.
     """
 
     def _execute_child(self, *given: Any) -> None:
@@ -88,7 +88,7 @@ class Forked(subprocess.Popen[Any]):
             )
         )
 
-    # Its parent is the origin, which says how it has ended.
+    # The parent of the process is the origin, which reports its exit status.
 
     def _try_wait(self, flags: int) -> tuple[int, int]:
         with selectors.DefaultSelector() as selector:
@@ -120,7 +120,7 @@ def run(
     text: str = "",
     env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """`subprocess.run` to its end; `text` is what it reads, and it has no terminal."""
+    """As `subprocess.run`; `text` is the program's standard input, and it has no terminal."""
     with Forked(
         [os.fspath(word) for word in command],
         stdin=subprocess.PIPE,
@@ -138,7 +138,7 @@ def run(
 
 
 def _parse(command: Sequence[str], environment: dict[str, str]) -> tuple[str, list[str]]:
-    """Module and arguments of a command; what `env` stands for is done to the environment."""
+    """Module and arguments of a command; what its `env` says is done to the environment."""
     words = [os.fspath(word) for word in command]
     at = words.index(sys.executable)
     assert words[at + 1] == "-m", words
@@ -154,7 +154,7 @@ def _parse(command: Sequence[str], environment: dict[str, str]) -> tuple[str, li
 
 
 class _Origin:
-    """This side of the process that has everything loaded."""
+    """The tests' side of the origin, which has all modules loaded."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -168,7 +168,7 @@ class _Origin:
         atexit.register(self.close)
 
     def fork(self, request: _Request, files: Sequence[int]) -> tuple[int, int]:
-        """The new process, and the end of a pipe that tells how it has ended."""
+        """The new process, and the read end of a pipe that gets its exit status."""
         ended, end = os.pipe()
         try:
             with self._lock:
@@ -193,7 +193,7 @@ def _origin() -> _Origin:
 
 
 def _await_request(asks: socket.socket) -> tuple[_Request, list[int]] | None:
-    """Fork for each request; returns in a fork with its own, and here when nobody asks any more."""
+    """Fork for each request. Returns in a fork with its request; in the origin None at the end."""
     ends: dict[int, int] = {}
     woken, wakes = socket.socketpair()
     for one in (woken, wakes):
@@ -231,19 +231,19 @@ def _tell_ended(ends: dict[int, int]) -> None:
         try:
             os.write(end, _STATUS.pack(status))
         except BrokenPipeError:
-            pass  # Nobody waits for it.
+            pass  # No test waits for it.
         finally:
             os.close(end)
 
 
 def _become(request: _Request, files: Sequence[int]) -> None:
-    """What a process has after `exec`."""
+    """Give this fork the state that a process has after `exec`."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if request.in_session:
         os.setsid()
-    # Above all others first: one of the three may be the place of another.
+    # First copy above all open files: one of the three may have a number that another must get.
     kept = [os.dup(file) for file in files]
     for place, file in enumerate(kept):
         os.dup2(file, place)
@@ -268,11 +268,11 @@ def _become(request: _Request, files: Sequence[int]) -> None:
 
 
 def _main() -> None:
-    # Ctrl-C is for the tests; they end this.
+    # Ctrl-C is for the tests, which then end this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for module in LOADED:
         import_module(module)
-    # Forks share what is there, and their collectors need not look at it.
+    # Forks share the loaded objects, and their garbage collectors need not visit them.
     gc.collect()
     gc.freeze()
     asks = socket.socket(fileno=int(sys.argv[1]))
@@ -281,7 +281,7 @@ def _main() -> None:
         asks.detach()
         request, files = wanted
         _become(request, files)
-        # It is run anew, as the program; a package is not, but the module in it that is run for it.
+        # The module must be loaded anew, as `__main__`; of a package, only its `__main__` module.
         is_package = hasattr(import_module(request.module), "__path__")
         sys.modules.pop(f"{request.module}.__main__" if is_package else request.module, None)
         runpy.run_module(request.module, run_name="__main__", alter_sys=True)

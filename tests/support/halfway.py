@@ -1,7 +1,7 @@
-"""`tests.support.every_option`, and an erasure stands still after so many messages.
+"""`tests.support.every_option`, and an erasure stops and waits after HALFWAY messages.
 
-Whoever kills a server in the middle of one does not depend on being quicker than it. Run as a
-program, it is the command. Holds no test.
+So a test that kills a server in the middle of an erasure need not be quicker than the server. Run
+as a program, it is the `tidewire` command. Holds no test.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""A history: what was asked of a store and what came back, in the order in which it was seen. PURE.
+"""A history: questions to a store and their answers, in the order in which they were seen. PURE.
 
-Crash runs, contract tests and the simulator record one and hand it to `trace.py`. Whatever
+Crash runs, contract tests and the simulator record one and hand it to `trace.py`. An act that
 takes time is two entries with the same `op`: one when it is asked, one when it is answered. So the
 order of the list is real time: A was over before B began if A's answer stands before B's question.
 A question without an answer has an unknown outcome, which is no fault by itself.
@@ -28,7 +28,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sent(Question, frozen=True, kw_only=True):
-    """The user sends an entry: a message, or what it `amends`."""
+    """The user sends an entry: a message, or an amendment (`amends`)."""
 
     client_message_id: ClientMessageId
     content: str
@@ -40,18 +40,18 @@ class Sent(Question, frozen=True, kw_only=True):
 
     @property
     def is_plain(self) -> bool:
-        """Only that its sender is no member can keep it out."""
+        """True if it can be refused only because its sender is not a member."""
         return self.amends is None and self.reply_to is None and not self.mentions
 
     @property
     def deletes(self) -> int | None:
-        """The message that is to be deleted, if that is what is sent."""
+        """The message to delete, if this is a deletion."""
         amends = self.amends
         return None if amends is None or amends.kind is not EntryKind.DELETE else amends.target
 
     @property
     def said(self) -> tuple[object, ...]:
-        """All that the client chose: a retry has the same."""
+        """All that the client chose: the same in a retry."""
         return self.user_id, self.content, self.reply_to, self.mentions, self.amends
 
 
@@ -65,7 +65,7 @@ class TextsAsked(Question, frozen=True, kw_only=True):
     """The user looks at texts in another way than by a sync."""
 
     way: str
-    """Which: history, a message by its id, a list of chats, a backup, and so on."""
+    """Which way: history, a message by its id, a list of chats, a backup, and so on."""
 
 
 class AdvanceSent(Question, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class SummaryAsked(Question, frozen=True, kw_only=True):
 
 
 class MemberAdding(Question, frozen=True, kw_only=True):
-    """The user is being added to the chat (or is in it from its making)."""
+    """The user is being added to the chat (or is one of its first members)."""
 
 
 class MemberRemoving(Question, frozen=True, kw_only=True):
@@ -180,7 +180,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class Died(msgspec.Struct, frozen=True):
-    """The process ended, in order or by kill -9. What comes after is another life."""
+    """The process ended, by an orderly stop or by kill -9. What follows is another life."""
 
 
 class CounterJumped(msgspec.Struct, frozen=True):
@@ -205,11 +205,11 @@ Entry = Question | Answer | Published | Died | CounterJumped | AckFrameSent | Fr
 
 
 Found = tuple[ChatId | None, str]
-"""What a check found: in which chat, if in one, and a sentence."""
+"""What a check found: the chat, if it concerns one, and a sentence."""
 
 
 class FinalState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in the store when all is over. `messages` are in sequence order."""
+    """What is in the store at the end. `messages` are in sequence order."""
 
     messages: Mapping[ChatId, Sequence[Message]]
     counters: Mapping[ChatId, int]
@@ -241,7 +241,7 @@ class Exchange(NamedTuple, Generic[Asked_co, Answered_co]):
 
 
 class History:
-    """A list of entries, with questions and answers brought together."""
+    """A list of entries, in which questions are matched with their answers."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries

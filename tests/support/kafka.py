@@ -1,4 +1,4 @@
-"""The event log in a real broker for tests: topics of each test's own, and a broker to stop."""
+"""The event log in a real broker for tests: own topics for each test, and a broker to stop."""
 
 import json
 import os
@@ -23,7 +23,7 @@ START_SECONDS_MAX: Final = 120
 
 
 def local_options(port: int, **changed: Any) -> KafkaOptions:
-    """Few partitions, on one broker, under names that nobody else uses."""
+    """Few partitions, on one broker, under unique names."""
     settings: dict[str, Any] = {
         "bootstrap_servers": (f"127.0.0.1:{port}",),
         "topic_prefix": f"test-{uuid.uuid4().hex[:12]}.",
@@ -38,15 +38,15 @@ def local_options(port: int, **changed: Any) -> KafkaOptions:
 
 
 def fresh_topics(**changed: Any) -> KafkaOptions:
-    """The settings of a log that is there and empty, in the broker that all tests share."""
+    """The settings of a new, empty log in the broker that all tests share."""
     options = local_options(stack.ensure("kafka"), **changed)
     create_topics(options)
     return options
 
 
 def kafka_settings(**changed: Any) -> dict[str, str]:
-    """The variables that tell a command of a log in the broker that all tests share; its topics are
-    not made yet."""
+    """The environment variables of a command for a log in the broker that all tests share; its
+    topics are not made yet."""
     options = local_options(stack.ensure("kafka"), **changed)
     told = asdict(options) | {"bootstrap_servers": ",".join(options.bootstrap_servers)}
     return {
@@ -57,7 +57,7 @@ def kafka_settings(**changed: Any) -> dict[str, str]:
 
 
 class OwnBroker:
-    """A broker that a test may stop: no other test uses it. It comes back with what it had."""
+    """A broker that a test may stop: no other test uses it. It keeps its data over a restart."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -73,7 +73,7 @@ class OwnBroker:
         return int(self._environment["STACK_KAFKA_PORT"])
 
     def secure(self, cert: Path, key: Path) -> int:
-        """Have it listen with TLS and SCRAM beside, from its next start on; the port of it."""
+        """Let it listen on one more port, with TLS and SCRAM, from its next start on; that port."""
         port, store = free_port(), self._directory / "keystore.pem"
         store.write_bytes(key.read_bytes() + cert.read_bytes())
         plain, control = self.port, self._environment["STACK_KAFKA_CONTROLLER_PORT"]
@@ -99,7 +99,7 @@ class OwnBroker:
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:
-        """It is there, and answers nothing."""
+        """The broker runs, but answers nothing."""
         pid: int = json.loads((self._directory / "kafka.json").read_text())["pid"]
         os.kill(pid, signal.SIGSTOP)
         try:

@@ -1,7 +1,7 @@
-"""The event loop of the tests: it makes the checks of asyncio's debug mode, always.
+"""The event loop of the tests: it always makes the checks of asyncio's debug mode.
 
-The mode itself also notes a whole stack for every future, task and callback, which takes more time
-than most tests do themselves. `--asyncio-debug` switches it on where such a stack is wanted.
+The debug mode itself also records a whole stack for every future, task and callback, which takes
+more time than most tests take. `--asyncio-debug` switches it on where such a stack is wanted.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ Arguments = TypeVarTuple("Arguments")
 
 
 class CheckingLoop(asyncio.SelectorEventLoop):
-    """Refuses a callback from a thread that is not its own, and one that is a coroutine."""
+    """Refuses a callback from another thread, and a callback that is a coroutine."""
 
-    # What the mode calls; the types know of neither.
+    # asyncio's debug mode calls these; the type stubs have neither.
     _check_thread: Callable[[], None]
     _check_callback: Callable[[Callable[..., object], str], None]
 

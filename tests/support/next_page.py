@@ -1,7 +1,7 @@
 """`tests.support.every_option`, with the web chat as its next version would be: all files that have
-a hash in their name have another one, and none of the old is there any more.
+a hash in their name have another hash, and none of the old files is there any more.
 
-Run as a program, it is the command. Holds no test.
+Run as a program, it is the `tidewire` command. Holds no test.
 """
 
 import re

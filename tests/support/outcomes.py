@@ -1,4 +1,4 @@
-"""What came of it, in a form that a test can compare at a glance."""
+"""Outcomes of appends and chains of messages, in a form that a test can compare easily."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Ports for servers that are stopped and come back at their address. Holds no test."""
+"""Ports for servers that are stopped and started again at the same address. Holds no test."""
 
 import fcntl
 import os
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 LOWEST: Final = 20_000
-"""Above what programs have for their own, and what browsers refuse to talk to."""
+"""Above the well-known ports of programs, and the ports that browsers refuse to connect to."""
 SLOT_PORTS: Final = 128
-"""More than a test needs before its first port is given again."""
+"""More than a test needs; after so many ports the first one is given out again."""
 ANY: Final = 0
 SLOTS: Final = Path(tempfile.gettempdir()) / f"tidewire-test-ports-{os.getuid()}"
 
@@ -21,9 +21,9 @@ _held: Final[list[TextIOWrapper]] = []
 
 
 def free_port() -> int:
-    """A port that stays free while no server listens there: below those that the system gives to
-    programs that ask for any, and of a slot that no other process of tests chooses from. Where the
-    system gives nearly all, it has to be one of them."""
+    """A port that stays free while no server listens there: below the system's ephemeral ports, and
+    in a slot that no other test process chooses from. Where nearly all ports are ephemeral, it has
+    to be one of them."""
     for _ in range(SLOT_PORTS):
         with socket.socket() as probe:
             try:
@@ -36,7 +36,7 @@ def free_port() -> int:
 
 @cache
 def _own_ports() -> "cycle[int]":
-    """Those of the first slot that no other process has; this one has it until it ends."""
+    """The ports of the first slot that no other process has; this process keeps it to its end."""
     system = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
     SLOTS.mkdir(exist_ok=True)
     for first in range(LOWEST, int(system.split()[0]) - SLOT_PORTS, SLOT_PORTS):

@@ -1,7 +1,7 @@
 """A TCP proxy between a client and a server that breaks connections on demand. Holds no test.
 
-It knows nothing of what passes through it, so it breaks in the middle of frames as readily as
-between them, as a network does.
+It knows nothing of what passes through it, so it breaks connections in the middle of frames as
+often as between them, as a network does.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ CHUNK_BYTES: Final = 16 * 1024
 
 
 class FaultyProxy:
-    """Listens on loopback and passes on to a port there. Settings hold for chunks from now on."""
+    """Listens on loopback and forwards to a port there. Settings apply to chunks from now on."""
 
     def __init__(self, port: int) -> None:
         self._upstream_port = port
         self._server: asyncio.Server | None = None
         self._pipes: dict[int, _Pipe] = {}
         self.made = 0
-        """How many connections there have been."""
+        """How many connections there have been so far."""
         self.latency_s = 0.0
         """How much later each chunk arrives, in either direction."""
         self.bytes_per_second: int | None = None
@@ -56,13 +56,13 @@ class FaultyProxy:
         return port
 
     def lead_to(self, port: int) -> None:
-        """New connections go to another port from now on."""
+        """Forward new connections to another port from now on."""
         self._upstream_port = port
 
     # Faults.
 
     def heal(self) -> None:
-        """Connections from now on are good ones. Half-open ones stay as they are."""
+        """End the faults for new connections. Half-open connections stay as they are."""
         self.latency_s, self.bytes_per_second = 0.0, None
         self.is_refusing = self.is_holding = False
 
@@ -73,25 +73,25 @@ class FaultyProxy:
             pipe.cut()
 
     def cut_after(self, size: int, *, is_down: bool = True) -> None:
-        """Break each connection when so many bytes more have come from the server; or from the
-        client."""
+        """Break each connection after `size` more bytes from the server, or (not `is_down`) from
+        the client."""
         self.cuts += 1
         for pipe in self._pipes.values():
             pipe.bytes_left, pipe.is_cut_down = size, is_down
 
     def cut_next_after(self, size: int) -> None:
-        """Break the next connection when so many bytes have come from the server."""
+        """Break the next connection after `size` bytes from the server."""
         self.cuts += 1
         self._next_bytes = size
 
     def half_open(self) -> None:
-        """From now on nothing passes through the connections there are, and nobody is told."""
+        """From now on nothing passes through the present connections, but they stay open."""
         self.cuts += 1
         for pipe in self._pipes.values():
             pipe.is_stuck = True
 
     def hold(self) -> None:
-        """Nothing passes any more, through no connection, and nobody is told."""
+        """From now on nothing passes through any connection, also new ones; they stay open."""
         self.half_open()
         self.is_holding = True
 
@@ -168,7 +168,7 @@ class _Pipe:
         self.over = asyncio.Event()
 
     def end(self) -> None:
-        """Break after what was written has left."""
+        """Close the connection after everything written has been sent."""
         for writer in self._writers:
             writer.close()
 

@@ -1,4 +1,4 @@
-"""Short words for what tests push to users and put into the log."""
+"""Helpers to push to users and to publish to the event log."""
 
 from collections.abc import Sequence
 

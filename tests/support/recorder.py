@@ -1,4 +1,4 @@
-"""Does things to a store and writes down what was asked and what came back, as a history."""
+"""Calls a store and records each question and its answer, as a history."""
 
 from collections.abc import Awaitable, Sequence
 from itertools import count
@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 
 class Recorder:
-    """Each method asks the store one thing. Refusals are written down like any other answer."""
+    """Each method asks the store one thing. Refusals are recorded like any other answer."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -103,7 +103,7 @@ class Recorder:
             self._refused(op, outcome)
 
     async def look(self, user_id: UserId, chat_id: ChatId) -> None:
-        """At the user's own positions, and at the others' boundary, as his digest shows them."""
+        """Look at the user's own positions and the others' boundary, as the digest shows them."""
         own = self._ask(PositionAsked(op=next(self._ops), chat_id=chat_id, user_id=user_id))
         others = self._ask(BoundaryAsked(op=next(self._ops), chat_id=chat_id, user_id=user_id))
         page = await self.world.storage.digest(user_id, after=None, count_max=PLENTY)
@@ -160,7 +160,7 @@ class Recorder:
             self.entries.append(MembershipDone(op=op))
 
     def take_events(self) -> None:
-        """Write down what the listener was told."""
+        """Record the events that the listener got."""
         self.entries += [
             Published(event.message.chat_id, event.message.sequence, event.message.prev_sequence)
             for event in self.world.new_events()

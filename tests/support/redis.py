@@ -1,4 +1,4 @@
-"""A Redis that a test may stop, kill and empty, and gateways without sockets on it."""
+"""A Redis that a test may stop, kill and empty, and gateways without sockets that use it."""
 
 import asyncio
 import secrets
@@ -30,22 +30,22 @@ from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.supervise import TaskSupervisor
 
 PATIENCE_S: Final = 20
-"""A busy machine is no fault."""
+"""Long, because a busy machine is no fault."""
 SLOTS: Final = 16_384
 
 
 class OwnRedis:
-    """A server of its own, for what would disturb other tests."""
+    """A server for one test only, which may do what would disturb other tests."""
 
     def __init__(self, directory: Path, *, is_clustered: bool = False) -> None:
-        # Whoever runs the stack has the program.
+        # If the stack runs, the program is installed.
         stack.ensure("redis")
         self._directory = directory
         self.port = free_port()
         self.bus_port = free_port()
         self._more: list[str] = []
         if is_clustered:
-            # One that is gone is known to be within a second, and the others serve what they have.
+            # A server that is gone is noticed within a second, and the others serve their slots.
             self._more = ["--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)]
             self._more += ["--cluster-node-timeout", "1000"]
             self._more += ["--cluster-require-full-coverage", "no"]
@@ -74,9 +74,9 @@ class OwnRedis:
                     return
 
     async def ask(self, *words: str | int) -> Any:
-        """What the server says to one command."""
+        """The server's answer to one command."""
         client: Any = Redis.from_url(self.url.reveal())
-        # As they come: the vendor's client takes answers of clusters apart.
+        # Raw answers: the vendor's client would parse answers of clusters.
         client.response_callbacks.clear()
         async with client:
             return await client.execute_command(*words)
@@ -124,7 +124,7 @@ class OwnCluster:
         await self.is_whole()
 
     async def is_whole(self) -> None:
-        """Wait until every server knows of all."""
+        """Wait until every server knows all others."""
         async with asyncio.timeout(PATIENCE_S):
             for server in self.servers:
                 while True:
@@ -142,7 +142,7 @@ class OwnCluster:
 
 
 class Local:
-    """The connections of one process, as far as an inbox cares: it writes down what it is told."""
+    """The connections of one process, as an inbox sees them: records what the inbox passes on."""
 
     def __init__(self) -> None:
         self.pushed: list[tuple[list[UserId], bytes, ConnectionId | None]] = []
@@ -226,7 +226,7 @@ _CONFORMS: type[LocalRouter] = Local
 
 
 class Node:
-    """A gateway: an inbox, and the connections it has taken in."""
+    """A gateway: an inbox, and the connections registered with it."""
 
     def __init__(self, name: str, options: RedisOptions, tasks: TaskSupervisor) -> None:
         self.gateway_id = f"gw_{name}"
@@ -281,7 +281,7 @@ class Net:
     async def close(self) -> None:
         await self.redis.aclose()
         if isinstance(self.redis, RedisCluster):
-            # Not closed when it has lost a server.
+            # `aclose` leaves this open when the cluster has lost a server.
             await self.redis.nodes_manager.aclose()
 
     def own_key(self, node: Node) -> str:
@@ -293,7 +293,7 @@ class Net:
             await self.redis.delete(name)
 
     async def names(self, form: str) -> list[bytes]:
-        """Keys of this test that look so."""
+        """Keys of this test that match a pattern."""
         pattern = self.options.key_prefix + form
         if not isinstance(self.redis, RedisCluster):
             found: list[bytes] = await self.redis.keys(pattern)
@@ -304,10 +304,10 @@ class Net:
         return [name for names in answers for name in names]
 
     async def append(self, gateway_id: str, *entry: str | bytes, trimming: bool = False) -> int:
-        """Append an entry as a router would, and drop it before anybody can have read it."""
+        """Append an entry as a router would; with `trimming` drop it before it can be read."""
         source = script("append").source
         if trimming:
-            # In the same act.
+            # In the same script, so atomically.
             own = self.keys.gateway(gateway_id)
             incarnation = (await self.redis.hget(own, "incarnation")).decode()
             dropping = f"redis.call('DEL', '{self.keys.stream(gateway_id, incarnation)}')"
@@ -331,7 +331,7 @@ class Net:
 
 @asynccontextmanager
 async def net_on(url: Secret, **changed: int) -> AsyncIterator[Net]:
-    """With times short enough to wait for."""
+    """A net with times short enough to wait for."""
     settings: dict[str, Any] = {
         "assert_ms": 200,
         "life_ms": 5_000,

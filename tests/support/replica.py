@@ -1,7 +1,7 @@
 """A copy of what a member can see of some chats, kept up to date by events alone.
 
-The test that our sync on reconnect needs (Zulip's verify_action): a stale copy with the events
-applied must equal a fresh one. What is not in the events, a client can never learn in time.
+For the test that our sync on reconnect needs (Zulip's verify_action): a stale copy with the events
+applied must equal a fresh one. A client can never learn in time what is not in the events.
 """
 
 from dataclasses import dataclass, field
@@ -29,12 +29,12 @@ from tidewire.domain.messages import Message
 class Replica:
     chats: dict[ChatId, Chat] = field(default_factory=dict)
     rosters: dict[ChatId, dict[UserId, tuple[Role, int]]] = field(default_factory=dict)
-    """Role and joined_sequence of everybody, per chat."""
+    """By chat: role and joined_sequence of each member."""
     messages: dict[ChatId, list[Message]] = field(default_factory=dict)
 
     @classmethod
     async def of(cls, world: World, reader: UserId, *chat_ids: ChatId) -> "Replica":
-        """A fresh copy, through the eyes of somebody who is in all of these chats."""
+        """A fresh copy, as a reader sees it who is a member of all these chats."""
         replica = cls()
         for chat_id in chat_ids:
             replica.chats[chat_id] = await world.chat(reader, chat_id)
@@ -47,7 +47,7 @@ class Replica:
         return replica
 
     def apply(self, event: Event) -> None:
-        """Events must fit the copy: a wrong version or link is a missing or repeated event."""
+        """Apply an event, which must fit: a wrong version or link means a lost or repeated one."""
         match event:
             case MessageAppended():
                 self._append(event)

@@ -19,7 +19,7 @@ def main() -> None:
         case ["exit", code]:
             sys.exit(int(code))
         case ["files"]:
-            # The last one is the directory, while it is read.
+            # The last one is the directory itself, which is open while it is read.
             say(*sorted(int(file.name) for file in Path("/proc/self/fd").iterdir())[:-1])
         case ["wait"]:
             say(os.getpid())

@@ -1,4 +1,5 @@
-"""The real servers that some tests need: started by the first test that asks, stopped at the end.
+"""The real servers that some tests need: started by the first test that asks for one, stopped at
+the end.
 
 A run without them fails with a sentence that says what to install. `STACK=off` leaves those tests
 out. The last lines of a run say what was left out.
@@ -17,11 +18,11 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 SCRIPT: Final = ROOT / "deploy" / "stack" / "stack.py"
 START_SECONDS_MAX: Final = 900
-"""On a machine that has never run it, packages and jars are fetched first."""
+"""Long: on a machine that has never run the stack, packages and jars are downloaded first."""
 
 IS_OFF: Final = os.environ.get("STACK") == "off"
 _FAULTS: Final = os.environ.get("CLUSTER_FAULTS", "off")
-"""`on`, `off`, or `later`: another run after this one has them."""
+"""`on`, `off`, or `later`: another run after this one has these tests."""
 HAS_FAULTS: Final = _FAULTS == "on"
 
 
@@ -50,7 +51,7 @@ class StackMissing(Exception):
 
 
 def control(*arguments: str) -> dict[str, Any]:
-    """What runs after the command, by part."""
+    """Run a command of the script; return the servers that run after it, by part."""
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
         env=os.environ | _place(),
@@ -67,22 +68,22 @@ def control(*arguments: str) -> dict[str, Any]:
 
 
 def _place() -> dict[str, str]:
-    """The stack of `make stack` if it runs, or one of the tests' own."""
+    """The environment of the stack of `make stack` if that runs, or of the tests' own stack."""
     if "STACK_DIR" in os.environ or any((ROOT / ".stack").glob("*.json")) or not MEMORY.is_dir():
         return {}
-    # A server that lives for two minutes is not worth the thorough compiler's time.
+    # For a server that lives for two minutes the optimizing compiler costs more than it saves.
     return {"STACK_DIR": str(OWN_DIRECTORY), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 
 def stop(*parts: str) -> None:
-    """Stop what the tests have started, and forget what it has kept."""
+    """Stop the servers that the tests have started, and delete their data."""
     if not control("down", *parts):
         shutil.rmtree(OWN_DIRECTORY, ignore_errors=True)
 
 
 @cache
 def ensure(part: str) -> int:
-    """The port of a server that runs from here on. The script's lock lets one of many start it."""
+    """The port of a server, started if needed. The script's lock lets one process start it."""
     running = control("status")
     if part not in running:
         note = os.environ.get(STARTED_VARIABLE)

@@ -1,9 +1,9 @@
 """The trace invariants as functions over a history and the state it ended in. PURE.
 
 `CHECKS` has one function for every TRACE entry of `ops/invariants.py`; those about positions and
-membership stand in `trace_delivery.py`, those about messages that change in `trace_entries.py`.
-Only what really came one after the other is compared: two things that overlapped may have happened
-in either order.
+membership are in `trace_delivery.py`, those about messages that change in `trace_entries.py`. Only
+acts that came one after the other are compared: two that overlapped may have happened in either
+order.
 """
 
 from bisect import bisect_left
@@ -38,7 +38,7 @@ _Key = tuple[ChatId, ClientMessageId]
 
 
 def check_history(entries: Sequence[Entry], final: FinalState) -> list[Violation]:
-    """Everything that a history violates, by every TRACE check."""
+    """Run every TRACE check on a history; return all violations."""
     history = History(entries)
     return [
         Violation(name, chat_id, found)
@@ -62,7 +62,7 @@ def check_idempotency_guarantee(history: History, final: FinalState) -> Iterator
     for (chat_id, client_id), different in answers.items():
         if len(different) > 1:
             yield chat_id, f"sends of {client_id} got different answers: {sorted(different)}"
-        # Of what was erased there is nothing left to compare a retry with.
+        # Of an erased entry nothing is left to compare a retry with.
         if len(texts[chat_id, client_id]) > 1 and (chat_id, client_id) not in erased:
             yield chat_id, f"{client_id} was acknowledged for different senders or texts"
 
@@ -207,7 +207,7 @@ def _key_of(message: Message) -> _Key:
 
 
 def _last_acked(history: History) -> Callable[[ChatId, int], int]:
-    """The highest sequence of a chat that had been acknowledged at some place of the history."""
+    """A function: the highest sequence of a chat acknowledged before a place in the history."""
     ends: defaultdict[ChatId, list[int]] = defaultdict(list)
     highest: defaultdict[ChatId, list[int]] = defaultdict(lambda: [0])
     for _, ended, sent, acked in history.exchanges(Sent, Acked):

@@ -39,7 +39,9 @@ _NEVER: Final = 1 << 62
 
 
 def falls(observed: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
-    """Of (began, ended, value): a value that is not above one whose exchange was over before."""
+    """Of (began, ended, value): pairs of a value and a later one that is not above it.
+
+    Later means that its exchange began after the other one had ended."""
     in_order = sorted(observed)
     by_end = sorted(in_order, key=lambda one: one[1])
     over = 0
@@ -54,12 +56,12 @@ def falls(observed: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]
 
 
 def _drops(observed: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
-    """As `falls`, but a value may stay what it was."""
+    """As `falls`, but a later value may be equal."""
     return (pair for pair in falls(observed) if pair[1] < pair[0])
 
 
 def _own_positions(history: History) -> dict[_User, _Seen]:
-    """Every time that a user's own positions were seen, by user and chat."""
+    """Every exchange that showed a user's own positions, by user and chat."""
     seen: defaultdict[_User, _Seen] = defaultdict(list)
     for exchange in history.exchanges(Question, PositionShown):
         question = exchange.question
@@ -214,7 +216,7 @@ def check_query_authorization(history: History, final: FinalState) -> Iterator[F
 
 def check_membership_holds(history: History, final: FinalState) -> Iterator[Found]:
     roster = _Roster(history)
-    # A retry of what was stored while its sender was a member is still answered.
+    # A retry is still answered if the message was stored while its sender was a member.
     done: list[Exchange[Question, Answer]] = [
         one for one in history.exchanges(Sent, Acked) if not one.answer.deduplicated
     ]
@@ -227,7 +229,7 @@ def check_membership_holds(history: History, final: FinalState) -> Iterator[Foun
 
 
 class _Roster:
-    """Who was a member when, as far as the history tells for certain."""
+    """Who was a member when, as far as the history shows it for certain."""
 
     def __init__(self, history: History) -> None:
         self._changes: defaultdict[_User, list[tuple[int, int, bool]]] = defaultdict(list)
@@ -246,8 +248,8 @@ class _Roster:
                 )
 
     def was_member(self, exchange: Exchange[Question, Answer]) -> bool | None:
-        """True or False if it was so for the whole exchange; None if a change overlapped it, or if
-        the history does not say who is in the chat."""
+        """Whether the user was a member for the whole exchange; None if a change overlapped it, or
+        if the history does not say who is in the chat."""
         user_id, chat_id = exchange.question.user_id, exchange.question.chat_id
         if chat_id not in self._chats:
             return None

@@ -20,7 +20,7 @@ from tidewire.domain.messages import EntryKind, Message
 
 
 def check_deleted_is_not_read(history: History, final: FinalState) -> Iterator[Found]:
-    """A push from before the deletion is no read: it may come again, also late."""
+    """After a deletion no read shows the text. A push from before it is no read: it may be late."""
     told = _told_deletions(history)
 
     def is_over(chat_id: ChatId, subject: int | None, began: int) -> bool:
@@ -42,7 +42,7 @@ def check_deleted_is_not_read(history: History, final: FinalState) -> Iterator[F
 
 
 def _told_deletions(history: History) -> dict[tuple[ChatId, int], int]:
-    """The messages of which a deletion was acknowledged, or shown, and at which place first."""
+    """The messages whose deletion was acknowledged or shown, and the first place where it was."""
     places: dict[tuple[ChatId, int], int] = {}
     for _, ended, sent, _ in history.exchanges(Sent, Acked):
         if sent.deletes is not None:
@@ -56,21 +56,21 @@ def _told_deletions(history: History) -> dict[tuple[ChatId, int], int]:
 
 
 def subject_of(message: Message) -> int | None:
-    """The message whose text an entry has: itself, or the one that it edits."""
+    """The message whose text an entry contains: itself, or the one that it edits."""
     if message.amends is None:
         return message.sequence
     return message.amends.target if message.kind is EntryKind.EDIT else None
 
 
 def is_shown_as_stored(shown: Message, stored: Message | None) -> bool:
-    """Whether somebody was shown what is stored, or what was before it was erased."""
+    """Whether a page showed the entry as it is stored, or as it was before it was erased."""
     if stored is not None and stored.is_deleted and not shown.is_deleted:
         shown = replace(shown, content="", mentions=(), deleted_by=stored.deleted_by)
     return shown == stored
 
 
 def is_stored_as_sent(stored: Message, sent: Sent) -> bool:
-    """Whether an entry says what was sent; of one that was erased nothing is left to compare."""
+    """Whether an entry is stored as it was sent; an erased one has no text left to compare."""
     said = (stored.content, stored.reply_to, stored.mentions, stored.amends)
     if stored.is_deleted:
         return said == ("", sent.reply_to, (), sent.amends)

@@ -1,5 +1,5 @@
-"""What a chat looks like to a reader: naively from the whole log, as a device folds it, and as a
-store's answers say it. All three have to be the same.
+"""What a chat looks like to a reader: naively from the whole log, as a device folds it, and by the
+answers of a store. All three have to be the same.
 """
 
 from collections import defaultdict
@@ -13,13 +13,13 @@ from tidewire.domain.limits import REACTION_USERS_MAX
 from tidewire.domain.messages import EntryKind, Message
 
 View = dict[int, tuple[str, MessageNow]]
-"""Of each message its text, and what has become of it."""
+"""By message: its text, and how it was changed."""
 
 # From the whole log.
 
 
 def view_of(log: Sequence[Message], reader: UserId) -> View:
-    """Everything as a reader sees it after these entries."""
+    """All messages, as a reader sees them after these entries."""
     entries: defaultdict[int, list[Message]] = defaultdict(list)
     for entry in log:
         if entry.amends is not None:
@@ -59,7 +59,7 @@ def _reaction(entries: Sequence[Message], emoji: str, reader: UserId) -> Reactio
 
 
 def users_of(entries: Sequence[Message], emoji: str | None) -> set[UserId]:
-    """Who has an emoji on a message: those whose last word about it was "on"."""
+    """The users who have an emoji on a message: those whose last reaction with it was "on"."""
     last = {
         one.sender_id: one.amends.is_on
         for one in entries
@@ -76,7 +76,7 @@ def about(log: Iterable[Message], target: int) -> list[Message]:
 
 
 def catch_up(stale: View, entries: Iterable[Message], reader: UserId) -> View:
-    """A view of before, and the entries since then, taken in one by one."""
+    """An older view, with the entries since then taken in one by one."""
     view = dict(stale)
     for entry in entries:
         take_in(view, entry, reader)
@@ -84,7 +84,7 @@ def catch_up(stale: View, entries: Iterable[Message], reader: UserId) -> View:
 
 
 def take_in(view: View, entry: Message, reader: UserId) -> None:
-    """What a device does with an entry."""
+    """Apply an entry to a view, as a device does."""
     if entry.amends is None:
         view[entry.sequence] = entry.content, AS_WRITTEN
         return
@@ -94,7 +94,7 @@ def take_in(view: View, entry: Message, reader: UserId) -> None:
 
 
 def counted(view: View) -> View:
-    """A view without the names of those who reacted, of which only some are shown."""
+    """A view without the names of users who reacted, because only some of them are shown."""
     return {
         sequence: (
             text,
@@ -105,7 +105,7 @@ def counted(view: View) -> View:
 
 
 def view_in(history: Iterable[Message], found: Mapping[int, MessageNow]) -> View:
-    """What history pages and their `now` show."""
+    """The view that history pages and their `now` show."""
     view: View = {}
     for message in history:
         if message.amends is None:
@@ -121,6 +121,6 @@ def _text(held: str, now: MessageNow) -> str:
 
 
 def _in_order(now: MessageNow) -> MessageNow:
-    """Users of a reaction come in no order."""
+    """Sort, because the users of a reaction come in no order."""
     reactions = [replace(one, users=tuple(sorted(one.users))) for one in now.reactions]
     return replace(now, reactions=tuple(sorted(reactions, key=lambda one: one.emoji)))

@@ -23,7 +23,7 @@ def sums_of(first: int, second: int, data: bytes, mark: str) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class MadeLog:
-    """A log in the making."""
+    """A log that is being built."""
 
     page_bytes: int = 512
     salts: bytes = SALTS
@@ -66,7 +66,7 @@ class MadeLog:
         self.data += head + self.salts + struct.pack(">2I", *self._sums) + content
 
     def over(self, old: bytes) -> bytes:
-        """The file of this log if there were other bytes in it before."""
+        """The file of this log if it was written over `old` bytes."""
         return bytes(self.data) + old[len(self.data) :]
 
 

@@ -1,8 +1,8 @@
 """What tests of the web need: Node with the workspace's packages, and Chromium.
 
-Missing programs are installed as the stack's are: from the distribution, when the run is CI's and
-may do so; otherwise a sentence says what to install. `WEB=off` leaves those tests out, and the last
-lines of a run say so.
+Missing programs are installed as the stack's are: from the distribution, if the run is CI's and may
+do so; otherwise an error says what to install. `WEB=off` leaves those tests out, and the last lines
+of a run say so.
 """
 
 import fcntl
@@ -21,8 +21,8 @@ IS_OFF: Final = os.environ.get("WEB") == "off"
 NODE_VERSION_MIN: Final = 20
 INSTALL_SECONDS_MAX: Final = 600
 PACKAGES: Final = {
-    # The program that is looked for, and the Debian packages that bring it. A browser without
-    # fonts shows boxes.
+    # The name of the program, and the Debian packages that contain it. A browser without fonts
+    # shows boxes.
     "node": ("nodejs", "npm"),
     "chromium": ("chromium", "fonts-dejavu-core", "fonts-inter", "fonts-noto-color-emoji"),
     "chromium-headless-shell": ("chromium-headless-shell",),
@@ -46,8 +46,8 @@ def ensure_chromium() -> str:
 
 @cache
 def ensure_headless_shell() -> str:
-    """The path of the same Chromium without a window: the engine, and nothing that is drawn around
-    it. It starts in half of the time."""
+    """The path of the same Chromium without a window: only the engine. It starts in half of the
+    time."""
     return _ensure("chromium-headless-shell")
 
 
@@ -69,7 +69,7 @@ def ensure_node() -> str:
 
 
 def run_node(*arguments: str, directory: Path = WEB) -> str:
-    """Run a script of the workspace to its end; what it has printed."""
+    """Run a script of the workspace to its end; return what it printed."""
     return _run([ensure_node(), *arguments], directory)
 
 
@@ -115,7 +115,7 @@ def _run(command: Sequence[str], directory: Path) -> str:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """One at a time: several test processes may ask at once."""
+    """Hold a file lock, because several test processes may install at the same time."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

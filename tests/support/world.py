@@ -1,4 +1,4 @@
-"""People and chats in one store, and short words for what they do, so that a test reads as a story.
+"""People and chats in one store, and short methods for what they do, so that tests read easily.
 
 Deterministic: ids come from a seed, and the clock goes one millisecond further with every write.
 """
@@ -68,7 +68,7 @@ class World:
         return await asyncio.gather(*(self.person() for _ in range(count)))
 
     def stranger(self) -> UserId:
-        """The id of somebody whom the store does not know."""
+        """The id of a user whom the store does not know."""
         return self.ids.user_id(self.now())
 
     def no_chat(self) -> ChatId:
@@ -131,7 +131,7 @@ class World:
     # Messages.
 
     def key(self) -> ClientMessageId:
-        """A client_message_id that nobody has used."""
+        """A new client_message_id."""
         self._keys_used += 1
         return ClientMessageId(f"{self._keys_used:08x}-0000-4000-8000-000000000000")
 
@@ -203,12 +203,12 @@ class World:
         return self.draft(chat_id, sender, "", amends=amends, key=key)
 
     async def store(self, draft: SendMessage) -> Appended:
-        """Append what must be taken."""
+        """Append a send that must be stored."""
         [outcome] = await self.append(draft)
         return taken(outcome)
 
     async def refusal(self, draft: SendMessage) -> TidewireError:
-        """Append what must be refused."""
+        """Append a send that must be refused."""
         [outcome] = await self.append(draft)
         assert isinstance(outcome, TidewireError), outcome
         return outcome
@@ -242,12 +242,12 @@ class World:
         key: ClientMessageId | None = None,
         seen: int | None = None,
     ) -> Appended:
-        """Send what must be taken."""
+        """Send a message that must be stored."""
         outcome = await self.try_send(chat_id, sender, content, key=key, seen=seen)
         return taken(outcome)
 
     async def send_many(self, chat_id: ChatId, sender: UserId, count: int) -> int:
-        """Send some messages in one batch; the head after them."""
+        """Send some messages in one batch; return the head after them."""
         drafts = [self.draft(chat_id, sender, f"message {index}") for index in range(count)]
         return taken((await self.append(*drafts))[-1]).sequence
 
@@ -294,7 +294,7 @@ class World:
     # Events.
 
     def new_commits(self) -> list[tuple[Event, ...]]:
-        """What the listener was told since the last time this was asked."""
+        """The events that the listener got since the last call."""
         commits = list(self.engine.commits)
         self.engine.commits.clear()
         return commits
@@ -304,6 +304,6 @@ class World:
 
 
 def taken(outcome: AppendOutcome) -> Appended:
-    """The answer to a send that must have been taken."""
+    """The answer to a send that must have been stored."""
     assert isinstance(outcome, Appended), outcome
     return outcome

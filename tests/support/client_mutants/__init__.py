@@ -1,7 +1,7 @@
-"""Our client with exactly one rule broken, one mutant a duty. Holds no test.
+"""Our client with exactly one rule broken, at least one mutant for each duty. Holds no test.
 
-Each mutant still works as a client: only its own duty is not done. That is what shows that the
-check of this duty sees something, and that the other checks do not lean on it.
+Each mutant still works as a client: it fails only its own duty. This shows that the check of this
+duty detects something, and that the other checks do not depend on it.
 """
 
 from tests.support.client_mutants import holding, talking

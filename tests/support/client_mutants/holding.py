@@ -1,4 +1,4 @@
-"""Mutants of MR, AK, RS, EH and some of TW: what a client holds, and tells of it. Holds no test."""
+"""Mutants of MR, AK, RS, EH and some of TW: a client's state, and what it shows. Holds no test."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -197,7 +197,7 @@ def a_push_of_an_unknown_chat_means_nothing(patch: Patch) -> None:
 
 
 def _ack_frames(patch: Patch, position: Callable[[Replica], int]) -> None:
-    """Acknowledge another position than what is stored."""
+    """Acknowledge another position than the stored one."""
     original = acks._frames
 
     def mutated(replica: Replica) -> Any:

@@ -1,4 +1,4 @@
-"""Mutants of CL, MS and TW: what a client says, and when. Holds no test."""
+"""Mutants of CL, MS and TW: what a client sends, and when. Holds no test."""
 
 import hashlib
 import uuid

@@ -1,4 +1,4 @@
-"""A store in plain dicts and lists: for tests, and the ground the simulator stands on."""
+"""A store in plain dicts and lists, for tests and for the simulator."""
 
 from tests.support.memory.storage import MemoryStorage
 from tests.support.memory.tables import MemoryTables

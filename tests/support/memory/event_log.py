@@ -1,4 +1,4 @@
-"""An event log in a list: for tests, and the ground the simulator stands on."""
+"""An event log in a list, for tests and for the simulator."""
 
 import asyncio
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class MemoryEventLog:
             self._loop.call_soon(done, error)
 
     def withdraw(self, deletions: Sequence[Message]) -> None:
-        """Nothing waits here: only what was said is kept."""
+        """Nothing waits here, so this only records the deletions."""
         self.withdrawn += deletions
 
     def answer(self) -> None:

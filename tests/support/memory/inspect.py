@@ -1,4 +1,4 @@
-"""Looking at a memory store from outside. Nothing moves meanwhile: no read ever waits."""
+"""Inspects a memory store. Nothing changes meanwhile, because no read ever waits."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -110,7 +110,7 @@ class MemoryInspector:
             rows = []
             for user_id, row in record.positions.items():
                 member = record.members.get(user_id)
-                # There is one joined_sequence only, that of the membership.
+                # There is only one joined_sequence, that of the membership.
                 joined = None if member is None else member.joined_sequence
                 rows.append(
                     PositionRow(
@@ -136,7 +136,7 @@ class MemoryInspector:
         ]
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to close."""
 
     def _chat(self, record: ChatRecord, counter: int | None) -> ChatRow:
         floors = record.floors()
@@ -201,7 +201,7 @@ def _said(message: Message) -> ChangeRow:
 
 
 def _change(record: ChatRecord, message: Message) -> ChangeRow:
-    """Edits and mentions are kept in the log alone."""
+    """An entry, with what is kept about it. Edits and mentions are kept only in the log."""
     named = message.reply_to if message.amends is None else message.amends.target
     target = None if named is None else record.message_at(named)
     deletion = None if message.deleted_by is None else record.message_at(message.deleted_by)
@@ -229,7 +229,7 @@ def _change(record: ChatRecord, message: Message) -> ChangeRow:
 def _reactions(
     record: ChatRecord, message: Message, target: int, emoji: str
 ) -> tuple[int | None, int | None]:
-    """What is kept of a reaction, and, if it is the last with its emoji, how many have it on."""
+    """The entry kept of a reaction; if it is the last with its emoji, how many users have it on."""
     own = record.reactions.get((target, emoji, message.sender_id))
     same = [one for key, one in record.reactions.items() if key[:2] == (target, emoji)]
     is_last = all(one.sequence <= message.sequence for one in same)

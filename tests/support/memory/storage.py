@@ -1,7 +1,7 @@
 """The memory engine: the storage port on dicts and lists.
 
 No method ever waits, so each is one atomic act by itself, and a run of the same calls gives the
-same answers and events. It is durable for as long as its tables are held.
+same answers and events. It is durable for as long as its tables exist.
 """
 
 import asyncio

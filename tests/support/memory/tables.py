@@ -1,4 +1,4 @@
-"""What the memory engine keeps: one record a chat, and the rows that are not a chat's.
+"""The data of the memory engine: one record for each chat, and the rows that belong to no chat.
 
 The tables outlive the store that works on them, as a disk outlives a process: a simulated restart
 opens another MemoryStorage on the same tables. Nothing here depends on time, chance or set order.
@@ -36,9 +36,9 @@ from tidewire.domain.users import User
 
 @dataclass(slots=True)
 class PositionRow:
-    """A user's positions in a chat and when they last moved; made when he first joins.
+    """A user's positions in a chat and when they last moved; made when the user first joins.
 
-    The row outlives the membership: who comes back goes on from where he was.
+    The row outlives the membership: a user who joins again has the positions of before.
     """
 
     positions: Positions
@@ -51,7 +51,7 @@ class ChatRecord:
     """A chat with its messages, its members and their positions."""
 
     stored: Chat
-    """Without its head, which the messages say."""
+    """Its head is not used: the messages say it."""
     members: dict[UserId, Member] = field(default_factory=dict)
     positions: dict[UserId, PositionRow] = field(default_factory=dict)
     blocked: dict[UserId, None] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class ChatRecord:
         )
 
     def now(self, sequence: int, reader: UserId) -> MessageNow:
-        """What a message is now: everything about it, folded from the beginning."""
+        """What a message is now: all entries about it, folded from the beginning."""
         now = AS_WRITTEN
         for message in self.messages:
             if message.amends is not None and message.amends.target == sequence:
@@ -181,7 +181,7 @@ class ChatRecord:
         ]
 
     def floors(self) -> Floors:
-        """Looks at every member, unlike what the port asks of an engine that serves people."""
+        """Looks at every member: too slow for the port's contract, but enough for tests."""
         delivered = []
         read = []
         for user_id, member in self.members.items():
@@ -192,11 +192,11 @@ class ChatRecord:
         return Floors(self.chat_id, version, self.head, lowest_of(delivered), lowest_of(read))
 
     def unread(self, member: Member) -> int:
-        """Messages of others above what the member has read, as far as it is worth counting."""
+        """How many messages of others are above what the member has read, up to a limit."""
         return len(self._others(member, self.positions_of(member.user_id).read)[:UNREAD_MAX])
 
     def undelivered(self, member: Member) -> int:
-        """The same above what one of the member's devices has."""
+        """The same above what the member has acknowledged as delivered."""
         return len(self._others(member, self.positions_of(member.user_id).delivered)[:UNREAD_MAX])
 
     def mentions_unread(self, member: Member) -> int:
@@ -211,7 +211,7 @@ class ChatRecord:
         return [one for one in messages if not one.is_deleted and one.sender_id != member.user_id]
 
     def activity_at_ms(self, member: Member, *, snapshot: int) -> int:
-        """When something last happened here for a member, as of a place in the order of commits."""
+        """The time of the chat's last activity for a member, as of a place in the commit order."""
         count = bisect_right(self.commits, snapshot)
         messages = (one for one in reversed(self.messages[:count]) if one.amends is None)
         last = next(messages, None)
@@ -265,7 +265,7 @@ class MemoryTables:
 
     chats: dict[ChatId, ChatRecord] = field(default_factory=dict)
     counters: dict[ChatId, int] = field(default_factory=dict)
-    """The last sequence given out, per chat; apart, so that it can be missing (ADR-004)."""
+    """By chat: the last sequence given out; apart, so that it can be missing (ADR-004)."""
     direct_chats: dict[str, ChatId] = field(default_factory=dict)
     refusals: dict[tuple[UserId, ChatId], None] = field(default_factory=dict)
     """Groups that users do not want to be added to again."""
@@ -276,7 +276,7 @@ class MemoryTables:
     accounts: AccountTables = field(default_factory=AccountTables)
 
     def add_user(self, user: User) -> None:
-        """A user whose name is free."""
+        """Add a user, whose name must be free."""
         assert user.username.casefold() not in self.user_ids_by_name
         self.users[user.user_id] = user
         self.user_ids_by_name[user.username.casefold()] = user.user_id
@@ -309,7 +309,7 @@ class MemoryTables:
         return authors
 
     def facts(self, sends: Sequence[SendMessage]) -> TargetFacts:
-        """What the sends that are not plain concern."""
+        """The messages and members that the sends are about, if they are not plain."""
         targets: dict[tuple[ChatId, int], Target] = {}
         members: set[tuple[ChatId, UserId]] = set()
         for send in sends:
@@ -329,7 +329,7 @@ class MemoryTables:
             row.positions, row.updated_at_ms = positions, now_ms
 
     def refuses(self, user_id: UserId, *, actor: UserId, chat_id: ChatId | None = None) -> bool:
-        """Whether the user blocks the one who would add, or has left that group for good."""
+        """Whether the user blocks the actor who would add them, or has left the group for good."""
         is_blocked = self.accounts.is_blocked(user_id=user_id, blocked_id=actor)
         return is_blocked or (chat_id is not None and (user_id, chat_id) in self.refusals)
 
