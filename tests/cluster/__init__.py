@@ -1,1 +1,1 @@
-"""A cluster of real processes on the real servers of the stack. Slow, all of it."""
+"""Tests of a cluster of real processes on the real servers of the stack. All of them are slow."""

@@ -1,4 +1,4 @@
-"""Edits, deletions and reactions of one person, and what must come of them. Holds no test.
+"""Edits, deletions and reactions of one person, and their expected results. Holds no test.
 
 A text is "person-number". Authors delete only messages of odd numbers, and people react only to
 those of even ones, so no change is ever refused.
@@ -24,12 +24,12 @@ class Changing:
         self.sent: list[Sent] = []
         """All changes."""
         self.texts: dict[Place, str] = {}
-        """What becomes of own messages that are changed; empty: deleted."""
+        """The expected texts of own messages that are changed; empty: deleted."""
         self.marks: dict[Place, bool] = {}
         """Whether this person's emoji is on a message."""
         self.emoji = EMOJI[number % len(EMOJI)]
         self.reactable: dict[str, list[int]] = {}
-        """By chat: messages that are never deleted, as they come."""
+        """By chat: messages that are never deleted, in the order in which they arrive."""
         self.faults: list[str] = []
         self._client = client
         self._last: dict[Place, Sent] = {}
@@ -41,8 +41,8 @@ class Changing:
             self.reactable.setdefault(chat_id, []).append(sequence)
 
     async def change(self, turn: int, chat: Chat, own: Sequence[Sent]) -> bool:
-        """Make the change of this turn; False: a message is to be sent, or there is nothing that
-        could be changed."""
+        """Make the change of this turn; False: it is the turn of a message, or there is nothing to
+        change."""
         match KINDS.get(turn % 8):
             case EntryKind.EDIT:
                 return await self._edit(chat, own)
@@ -93,19 +93,19 @@ class Changing:
         self._last[place] = sent
 
     def _is_settled(self, place: Place) -> bool:
-        """What waits in the outbox would be changed in place."""
+        """False for a change that still waits in the outbox: another would change it in place."""
         last = self._last.get(place)
         return last is None or last.sequence is not None
 
     async def _look_for(self, place: Place, deletion: Sent) -> None:
-        """Read the message, at whatever gateway, once its deletion is acknowledged."""
+        """Read the message, at any gateway, once its deletion is acknowledged."""
         await deletion.stored()
         path = f"/chats/{place[0]}/messages/{place[1]}"
         while True:
             try:
                 view = (await self._client.rest.call(Envelope[MessageView], "GET", path)).data
             except (RefusedByServer, ServerUnreachable):
-                # A fault is what the tests are about.
+                # The tests cause faults, so a failed read is tried again.
                 await asyncio.sleep(0.2)
                 continue
             if view.content or not view.is_deleted:
@@ -113,7 +113,7 @@ class Changing:
             return
 
     async def settle(self) -> None:
-        """Every change is acknowledged, and the last look has seen what it had to."""
+        """Wait until every change is acknowledged, and the last read after a deletion is done."""
         for sent in self.sent:
             await sent.stored()
         if self._look is not None:
@@ -133,6 +133,6 @@ def _number(text: str) -> int:
 
 
 def reactions_of(people: Sequence[Changing], place: Place) -> dict[str, int]:
-    """By emoji: how many have it on a message."""
+    """By emoji: how many people have it on a message."""
     on = [one.emoji for one in people if one.marks.get(place)]
     return {emoji: on.count(emoji) for emoji in sorted(set(on))}

@@ -9,7 +9,7 @@ from tests.support import stack
 
 collect_ignore_glob = ["test_*.py"] if stack.IS_OFF else []
 if not stack.HAS_FAULTS:
-    # They want a machine to themselves, and minutes of it; the last lines of a run say so.
+    # These tests need a machine for themselves, for minutes; the last lines of a run say so.
     collect_ignore_glob.append("test_faults.py")
 
 

@@ -13,24 +13,24 @@ from tidewire_bench.run import as_variables
 from tidewire_bench.unit_run import measure_units
 
 REACHED = {
-    # Nine, and now and then a counter or an own position moves: by the clock, so on a slow machine
-    # after fewer messages.
+    # Nine; and now and then a counter or an own position moves. That goes by the clock, so on a
+    # slow machine it happens after fewer messages.
     "append": Bar(writes=9.3, reads=1, requests=2.2),
-    # Two moves of each recipient are 124 of it.
+    # 124 of it are two moves of each recipient.
     "quiet-group": Bar(dollars=131.5),
 }
-"""What a mix may cost where its bar is not reached, or not to the tenth."""
+"""What a mix may cost if its own bar is not reached, or not exactly."""
 PATIENT = {"dynamodb.attempt_ms": "4000", "dynamodb.budget_ms": "4900"}
 
 
 def no_bar(stage: str, done: int, total: int | None) -> None:
-    """No progress is shown."""
+    """A progress callback that shows nothing."""
 
 
 async def hold_to_bars(
     mixes: Sequence[Mix], directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of the mixes costs no more than its bar, or than was reached."""
+    """Assert that each of the mixes costs no more than its bar, or than REACHED allows."""
     settings = {
         "dynamodb.region": "local",
         "dynamodb.access_key": "local",

@@ -1,8 +1,8 @@
-"""People of the SDK who talk through whatever happens, and what must hold of it. Holds no test.
+"""People with the SDK who go on talking during any fault, and checks of the result. Holds no test.
 
-Each has a durable store, two chats (one with a friend, one with all) and writes into them without a
-pause; three times in eight they change a message instead (`changing`). What they were shown, told
-and acknowledged is kept, and held against each other at the end.
+Each has a durable store and two chats (one with a friend, one with all) and writes into them all
+the time; three times in eight they change a message instead (`changing`). What they were shown,
+what their application was told and what was acknowledged is kept, and compared at the end.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from tidewire.client import (
 
 PEOPLE: Final = 8
 PAUSE_S: Final = 0.25
-"""Between two messages of one person: about as much as two cores bear beside everything else."""
+"""Between two messages of one person: about what two cores can handle beside everything else."""
 AHEAD_MAX: Final = 100
 """How many messages of one person may wait for their answers."""
 SETTLED_S: Final = 60.0
@@ -40,7 +40,7 @@ OPTIONS: Final = ClientOptions(
     backoff_ms=50,
     backoff_ms_max=500,
     ack_ms=200,
-    # A server that stands still is what the tests are about: nobody gives it up.
+    # Some tests make a server stand still: clients must not give it up.
     answer_ms_max=120_000,
 )
 
@@ -60,7 +60,7 @@ class Town:
 
     @property
     def places(self) -> list[tuple[str, str]]:
-        """Everybody in each of his chats."""
+        """Every user in each of the user's chats."""
         return [
             (user_id, chat_id)
             for number, user_id in enumerate(self.user_ids)
@@ -104,8 +104,8 @@ class Person:
         self.times_back = 0
 
     def count_returns(self) -> None:
-        """From now on. Where it happens: of the events that tell the state of the connection, one
-        takes the place of the last, so a listener may not see that it was offline."""
+        """Count reconnects from now on, in the driver: of the events about the connection's state
+        each replaces the last, so a listener may not see that the client was offline."""
         driver = self.client.driver
         told = driver.on_ready
 
@@ -116,13 +116,13 @@ class Person:
         driver.on_ready = came_back
 
     async def write(self, is_over: asyncio.Event, pause_s: float) -> None:
-        """Into one chat after the other, until it is over."""
-        # Somebody is always about to change something.
+        """Write into one chat after the other, until it is over."""
+        # People begin at different turns, so at any time one is about to change something.
         turn = self.number
         while not is_over.is_set():
             if len(self.sent) >= AHEAD_MAX and self.sent[-AHEAD_MAX].sequence is None:
                 await self.sent[-AHEAD_MAX].stored()
-            # Each kind has its turn in each of them.
+            # Each kind of change has its turn in each of the chats.
             chat = self.chats[(turn + turn // 8) % len(self.chats)]
             if not await self.changing.change(turn, chat, self.sent):
                 self.sent.append(await chat.send(f"{self.number}-{len(self.sent)}"))
@@ -153,7 +153,7 @@ class Person:
                 )
 
     def _last_own(self, chat_id: str, *, up_to: int) -> int:
-        """The last message of this person's that is shown as delivered; 0 if none is."""
+        """The last of this person's messages that is shown as delivered; 0 if none is."""
         for sent in reversed(self.sent):
             if sent.chat_id == chat_id and sent.sequence is not None and sent.sequence <= up_to:
                 return sent.sequence
@@ -184,7 +184,7 @@ class Person:
         ]
 
     def text_now(self, sent: Sent) -> str:
-        """What a message of this person's has to be shown as."""
+        """The text that one of this person's messages must have now."""
         assert sent.sequence is not None
         return self.changing.texts.get((sent.chat_id, sent.sequence), sent.text)
 
@@ -216,11 +216,11 @@ class Crowd:
 
     @property
     def times_back(self) -> list[int]:
-        """How often each has lost the connection and come back."""
+        """How often each person has lost the connection and come back."""
         return [person.times_back for person in self.people]
 
     async def acked(self, more: int, patience_s: float = SETTLED_S) -> None:
-        """Wait until so many more messages are acknowledged."""
+        """Wait until `more` messages and changes more are acknowledged."""
         target = self.acked_count + more
         await until(lambda: self.acked_count >= target, patience_s)
 
@@ -230,13 +230,13 @@ class Crowd:
         ]
 
     async def hush(self) -> None:
-        """Nobody writes any more."""
+        """Stop all writing."""
         self._is_over.set()
         await asyncio.gather(*self._writing)
 
     async def all_complete(self) -> None:
-        """Everything that was written is acknowledged, everybody has all of it and has read it,
-        and everybody knows that. Nobody is hushed before each kind of change was tried."""
+        """Stop all writing, once each kind of change was tried. Then wait until everything written
+        is acknowledged, all people have received and read it, and all see blue ticks."""
         await until(lambda: self._kinds == set(KINDS.values()), SETTLED_S)
         await self.hush()
         async with asyncio.timeout(SETTLED_S):
@@ -270,8 +270,7 @@ class Crowd:
                 assert chat.last_sequence == heads[chat.chat_id]
 
     async def check(self) -> None:
-        """What everybody holds is the same, and is what was written and what became of it: once,
-        and in order."""
+        """Assert that all hold the same: what was written and changed, once and in order."""
         faults = [(*person.faults, *person.changing.faults) for person in self.people]
         assert [fault for some in faults for fault in some] == []
         assert self._kinds == set(KINDS.values()), "not every kind of change was tried"
@@ -295,7 +294,7 @@ class Crowd:
                     if one.chat_id == chat.chat_id
                 ]
                 ours = [(one.sequence, one.text) for one in shown if one.is_own]
-                # Those of earlier tests come first.
+                # Messages of earlier tests come first.
                 assert ours[len(ours) - len(own) :] == own
         for chat_id, held in histories.items():
             assert all(one == held[0] for one in held), f"{chat_id} differs between its members"
@@ -309,7 +308,7 @@ class Crowd:
             assert set(told) == {written}, "somebody was not told of each message once"
 
     def _check_reactions(self, chat_id: str, shown: dict[int, dict[str, int]]) -> None:
-        """The counts are those of the set of people who have each emoji on."""
+        """Assert that the counts of each emoji are those of the people who have it on."""
         changing = [person.changing for person in self.people]
         for place in {place for one in changing for place in one.marks if place[0] == chat_id}:
             assert shown[place[1]] == reactions_of(changing, place), place
@@ -319,8 +318,8 @@ class Crowd:
 async def talking(
     town: Town, watch: PositionWatch, *addresses: Address, pause_s: float = PAUSE_S
 ) -> AsyncIterator[Crowd]:
-    """Everybody is connected, one here and the next there, and writes until `all_complete`."""
-    # It makes this process, which is eight clients and their proxies, several times slower.
+    """All people, connected to the addresses in turn; they write until `all_complete`."""
+    # Debug mode makes this process, with eight clients and their proxies, several times slower.
     asyncio.get_running_loop().set_debug(False)
     async with AsyncExitStack() as stack:
         people = []
@@ -332,7 +331,7 @@ async def talking(
         async with asyncio.timeout(SETTLED_S):
             for person in people:
                 await person.client.ready()
-                # What a test that failed has left is not this one's.
+                # A failed test may have left something to send, which is not part of this test.
                 await person.client.flush()
         for person in people:
             person.others = [one for one in people if one is not person]
@@ -353,7 +352,7 @@ async def talking(
 
 
 async def until(holds: Callable[[], bool | Awaitable[bool]], patience_s: float) -> None:
-    """Wait for what nobody tells of."""
+    """Poll for a condition that no event announces."""
     async with asyncio.timeout(patience_s):
         while True:
             found = holds()

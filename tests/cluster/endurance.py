@@ -1,9 +1,9 @@
 """Twelve people in four groups, whose members come and go, while one part of the cluster after the
 other fails. Holds no test.
 
-`python -m tests.cluster.endurance --minutes 10` has servers, gateways and workers of its own, at
-their default settings but for limits and partitions. Ten people use the SDK, two a client that was
-written from docs/protocol.md alone (`stranger`). In the end everybody is in again, and must have
+`python -m tests.cluster.endurance --minutes 10` has servers, gateways and workers of its own, with
+default settings except for limits and partitions. Ten people use the SDK, two a client that was
+written from docs/protocol.md alone (`stranger`). At the end all are members again, and must have
 everything: each acknowledged message once, in one order, the same on every device; nothing that was
 refused; every tick blue; no position ever fell; `tidewire verify --cluster` finds nothing.
 """
@@ -43,23 +43,23 @@ from tidewire.engines.redis.options import RedisOptions
 
 PEOPLE: Final = 12
 STRANGERS: Final = (5, 8)
-"""Who of them has the other client: each comes and goes in one group and is always in another."""
+"""Those of them with the other client: each leaves and joins one group, and stays in another."""
 GROUPS: Final = 4
 MEMBERS: Final = 6
 STEADY: Final = 3
-"""So many of a group, its owner first, are never taken out."""
+"""How many members of a group, its owner first, are never taken out."""
 PAUSE_S: Final = 0.6
 """Between two messages of one person."""
 AHEAD_MAX: Final = 50
 OUT_S_MAX: Final = 2.0
-"""How long one is out of a group, before the next is taken out."""
+"""How long a member is out of a group, and how long until the next one is taken out."""
 FAULT_S: Final = 8.0
 QUIET_S: Final = 6.0
 """Between two faults."""
 INSIST_S_MAX: Final = 60.0
-"""How long members cannot be changed, at most: longer than any of the faults lasts."""
+"""How long changes of members may fail at most: longer than any of the faults lasts."""
 LATE_S_MAX: Final = 120.0
-"""How long it may take at the end, on a busy machine, until all is known to all."""
+"""How long it may take at the end, on a busy machine, until all people know everything."""
 
 
 TWO_TICKS: Final = (Tick.DELIVERED, Tick.READ)
@@ -72,7 +72,7 @@ class Group(NamedTuple):
 
 
 class Person:
-    """Somebody with the SDK."""
+    """A person with the SDK."""
 
     def __init__(self, number: int, username: str, client: Client) -> None:
         self.number = number
@@ -105,7 +105,7 @@ class Person:
                     pass
 
     def _look_at_ticks(self, chat_id: str) -> None:
-        """Whoever is always in has what is shown as delivered."""
+        """Steady members must have what is shown as delivered."""
         shown = max(
             (
                 one.sequence
@@ -153,7 +153,7 @@ class Run:
             await asyncio.sleep(self.random.uniform(0.5, 1.5) * PAUSE_S)
 
     async def change_members(self, group: Group) -> None:
-        """One after the other is taken out, and back in."""
+        """Take one member after the other out, and back in."""
         turn = 0
         while not self.is_over:
             number = group.members[STEADY + turn % (MEMBERS - STEADY)]
@@ -167,7 +167,7 @@ class Run:
 
     @staticmethod
     async def _insist(act: Callable[[], Awaitable[None]]) -> None:
-        """Until it is done: a try whose answer was lost may have done it."""
+        """Repeat until it is done: a try whose answer was lost may have done it."""
         deadline_s = time.monotonic() + INSIST_S_MAX
         while True:
             try:
@@ -175,7 +175,7 @@ class Run:
             except (RefusedByServer, ServerUnreachable) as error:
                 reason = error.reason if isinstance(error, RefusedByServer) else None
                 if reason == ErrorCode.USER_NOT_FOUND:
-                    # No longer a member: that try has removed them.
+                    # No longer a member: an earlier try has removed the user.
                     return None
                 if time.monotonic() > deadline_s:
                     raise
@@ -207,7 +207,7 @@ class Run:
         await member.start()
 
     async def pause_a_gateway(self) -> None:
-        """For longer than its routes live."""
+        """Pause it for longer than its routes live."""
         member = self.random.choice(self.cluster.gateways)
         member.pause()
         await asyncio.sleep(2 + RedisOptions().life_ms / 1000)
@@ -250,7 +250,7 @@ class Run:
     # The end.
 
     async def check(self, watch: PositionWatch) -> str:
-        """Everybody has everything; a line that says how much that was."""
+        """Assert that all people have everything; return a line that says how much that was."""
         assert self.changes > 0, "nobody came or went"
         for group in self.groups:
             chat = self.people[group.members[0]].client.chat(group.chat_id)
@@ -290,7 +290,7 @@ class Run:
         )
 
     async def _stored(self, group: Group) -> dict[int, str]:
-        """By a new device of the owner's, which has nothing yet."""
+        """All messages, as a new device of the owner syncs them, which has nothing yet."""
         gateway = self.cluster.gateways[0]
         account = await gateway.login(self.people[group.members[0]].username)
         async with gateway.phone(account) as phone:
@@ -365,7 +365,7 @@ FAULTS: Final[dict[str, Callable[[Run], Awaitable[None]]]] = {
 async def prepared(
     cluster: Cluster, servers: OwnServers, proxy: Proxy, balancer: Balancer, random: Random
 ) -> AsyncIterator[Run]:
-    """Everybody is registered, in the groups, and connected."""
+    """A run in which all people are registered, in their groups, and connected."""
     run_id = uuid.uuid4().hex[:8]
     async with AsyncExitStack() as stack:
         people: dict[int, Person] = {}
@@ -421,7 +421,7 @@ async def prepared(
 async def endure(
     cluster: Cluster, servers: OwnServers, proxy: Proxy, seconds: float, seed: str
 ) -> str:
-    """For so long; what it came to."""
+    """Run for so many seconds; return a line with the result."""
     random = Random(seed)
     async with (
         Balancer(*cluster.gateways) as balancer,
@@ -463,7 +463,7 @@ def main() -> None:
 
 async def _run(directory: Path, servers: OwnServers, seconds: float, seed: str) -> None:
     async with Proxy.running(servers.endpoints.dynamodb_port) as proxy:
-        # Operators go past the proxy, gateways and workers through it.
+        # Operators' commands bypass the proxy; gateways and workers go through it.
         bent = replace(servers.endpoints, dynamodb_port=proxy.port)
         cluster = Cluster(directory / "cluster", servers.endpoints)
         cluster.directory.mkdir()

@@ -1,8 +1,7 @@
-"""Several gateways that write into one chat as fast as they can, and what comes of it. Holds no
-test.
+"""Several gateways that write into one chat as fast as they can, and the results. Holds no test.
 
-`python -m tests.cluster.hot --gateways 1,2,3,5,1` prints the rate of each turn: so many gateways,
-the same six writers with six messages on their way each.
+`python -m tests.cluster.hot --gateways 1,2,3,5,1` prints the rate of each turn, which has so many
+gateways. The six writers are the same each time, with six messages in flight each.
 """
 
 import argparse
@@ -29,7 +28,7 @@ COUNTED = (
 
 
 class Timed(Protocol):
-    """A message that was answered."""
+    """A message with its answer."""
 
     sent_s: float
     acked_s: float
@@ -37,7 +36,7 @@ class Timed(Protocol):
 
 
 def in_order_of_time(spoken: Iterable[Timed]) -> bool:
-    """What was sent after another's ack had come stands after it."""
+    """Whether each message that was sent after another's ack also has a higher sequence."""
     by_ack = sorted(spoken, key=lambda one: one.acked_s)
     highest = done = 0
     for one in sorted(by_ack, key=lambda one: one.sent_s):
@@ -51,7 +50,7 @@ def in_order_of_time(spoken: Iterable[Timed]) -> bool:
 
 @dataclass
 class Said:
-    """A message as its writer knows it: the how-manieth of which line."""
+    """A message as its writer knows it: its line, and its number in that line."""
 
     line: int
     number: int
@@ -62,7 +61,7 @@ class Said:
 
 @dataclass
 class Outcome:
-    """What writers were told within a time."""
+    """The answers that writers got within a time."""
 
     seconds: float
     said: dict[str, Said] = field(default_factory=dict)
@@ -70,7 +69,7 @@ class Outcome:
     fences_failed: float = 0
     unused: float = 0
     requests: float = 0
-    """To the database, for whatever reason: what a busy machine does not change."""
+    """All requests to the database: a number that does not depend on how busy the machine is."""
 
     @property
     def rate(self) -> float:
@@ -82,7 +81,7 @@ class Outcome:
 
     @property
     def is_in_order(self) -> bool:
-        """By time, and what one connection has sent by its own order."""
+        """Whether messages are in order of time, and those of one connection in its own order."""
         lines: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for one in self.said.values():
             lines[one.line].append((one.number, one.sequence))
@@ -91,7 +90,8 @@ class Outcome:
         )
 
     def silence_s(self, lines: Collection[int], from_s: float) -> float:
-        """How long the writer of one of these lines got no answer at most, from then on."""
+        """The longest time from `from_s` on in which the writer of one of these lines got no
+        answer."""
         longest_s = 0.0
         for line in lines:
             acks = sorted(one.acked_s for one in self.said.values() if one.line == line)
@@ -111,7 +111,7 @@ class Outcome:
 
 
 class Writer:
-    """One connection that has so many messages of one chat on their way, all the time."""
+    """One connection that always has `window` messages of one chat in flight."""
 
     def __init__(self, number: int, account: Account, gateway: Member, window: int) -> None:
         self.gateway = gateway
@@ -134,7 +134,7 @@ class Writer:
         self._phone.inbox.clear()
 
     async def write(self, chat_id: str, until: asyncio.Event, outcome: Outcome) -> None:
-        """Until it is over, the gateway is gone, or a message was refused."""
+        """Write until it is over, the gateway is gone, or a message was refused."""
         await asyncio.gather(
             *(self._one_by_one(chat_id, until, outcome) for _ in range(self._window))
         )
@@ -161,7 +161,7 @@ class Writer:
                 acked_s = time.monotonic()
                 outcome.said[key] = Said(self.number, number, sent_s, acked_s, sequence)
             else:
-                # The line is closed until this message comes again: it does not.
+                # The line is closed until this message is sent again, which this writer does not.
                 outcome.refused[frame["payload"]["message"]] += 1
                 return
 
@@ -169,7 +169,7 @@ class Writer:
 async def seated(
     stack: AsyncExitStack, gateways: Sequence[Member], accounts: Sequence[Account], window: int
 ) -> list[Writer]:
-    """Each next one at the next gateway."""
+    """Connect the writers, each at the next gateway."""
     writers = [
         Writer(number, account, gateways[number % len(gateways)], window)
         for number, account in enumerate(accounts)
@@ -186,7 +186,7 @@ async def contend(
     seconds: float,
     meanwhile: Callable[[], Awaitable[None]] | None = None,
 ) -> Outcome:
-    """All writers at once, for so long, and for so long again after what happens `meanwhile`."""
+    """Let all writers write for `seconds`, and as long again after `meanwhile`, if given."""
     gateways = [one for one in cluster.gateways if one.is_running]
     before = [sum([await metric_of(one, name) for one in gateways]) for name in COUNTED]
     is_over = asyncio.Event()
@@ -214,7 +214,7 @@ async def _measure(cluster: Cluster, turns: Sequence[int], seconds: float) -> No
         async with AsyncExitStack() as stack:
             chat_id = await cluster.gateways[0].group(*accounts)
             writers = await seated(stack, cluster.gateways[:count], accounts, 6)
-            # Until all know who writes.
+            # First a time in which the gateways learn which of them writes.
             await contend(cluster, writers, chat_id, 1.5)
             print(count, await contend(cluster, writers, chat_id, seconds), flush=True)
 

@@ -1,7 +1,7 @@
 """Runs the processes of a cluster, each of which can be stopped, killed and paused. Holds no test.
 
 Each cluster has tables, topics and keys of its own, so that many share one stack. A process can be
-given other endpoints than the rest, with a proxy behind them that does not always pass things on.
+given other endpoints than the rest, those of a proxy that does not always forward.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ POLL_S: Final = 0.02
 LOG_LINES_SHOWN: Final = 60
 MESSAGE_PARTITIONS: Final = 5
 CHANGE_PARTITIONS: Final = 3
-"""Few, on one broker; and odd, so that there are chats whose messages one of two workers reads and
-whose members the other."""
+"""Few, on one broker; and odd, so that there are chats of which one of two workers reads the
+messages and the other the changes of members."""
 
 PATIENT: Final[Mapping[str, int | str]] = {
-    # A machine that is busy with tests is no fault; both stay below what the planes wait (P-12).
+    # A machine that is busy with tests is no fault; both are below the planes' timeouts (P-12).
     "dynamodb.attempt_ms": 4_000,
     "dynamodb.budget_ms": 4_900,
     "log.format": "json",
@@ -50,7 +50,7 @@ Settings = Mapping[str, int | str]
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where a process finds what it shares with the others."""
+    """Where a process finds the servers that it shares with the others."""
 
     dynamodb_port: int
     kafka_port: int
@@ -101,10 +101,10 @@ class Member(Address):
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    # Its life. What is no coroutine and waits is for fixtures: nobody else's loop is running.
+    # Its life. Methods that block are for fixtures: there no event loop is running.
 
     def launch(self) -> None:
-        """Start it and wait for nothing."""
+        """Start it, without waiting for anything."""
         assert not self.is_running, f"{self.name} runs already"
         self._log_start = self._log_path.stat().st_size if self._log_path.exists() else 0
         with self._log_path.open("ab") as log:
@@ -120,7 +120,7 @@ class Member(Address):
             )
 
     def await_ready(self) -> None:
-        """Wait until it says so itself."""
+        """Wait until the process itself says that it is ready."""
         deadline_s = time.monotonic() + START_S_MAX
         while not self._is_ready():
             assert self.is_running, f"{self.name} has ended:\n{self.tail()}"
@@ -132,14 +132,14 @@ class Member(Address):
         await asyncio.to_thread(self.await_ready)
 
     def kill(self) -> None:
-        """kill -9: nothing is left of it but what it has written elsewhere."""
+        """kill -9: nothing is left of the process but what it has written elsewhere."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     async def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM; return the exit code."""
         return await asyncio.to_thread(self.end)
 
     def end(self) -> int:
@@ -150,7 +150,7 @@ class Member(Address):
         return code
 
     async def start_in_vain(self) -> tuple[int, str]:
-        """Start one that ends by itself and never serves; the exit code, and what it has said."""
+        """Start a process that ends by itself and never serves; its exit code and its output."""
         self.launch()
         async with asyncio.timeout(START_S_MAX):
             while self.is_running:
@@ -163,7 +163,7 @@ class Member(Address):
             return code, log.read()
 
     async def restart(self) -> None:
-        """Killed, and started again."""
+        """Kill it, and start it again."""
         self.kill()
         await self.start()
 
@@ -176,7 +176,7 @@ class Member(Address):
     # Looking at it.
 
     def lines(self) -> list[dict[str, Any]]:
-        """Its log, of all its lives. What is no JSON is a traceback, and a fault."""
+        """Its log, of all its lives. A line that is not JSON is of a traceback, and a fault."""
         shown: list[dict[str, Any]] = []
         text = self._log_path.read_text() if self._log_path.exists() else ""
         for line in text.splitlines():
@@ -185,7 +185,7 @@ class Member(Address):
         return shown
 
     def complaints(self) -> list[dict[str, Any]]:
-        """What it says is wrong with itself."""
+        """The errors that it has logged."""
         return [line for line in self.lines() if line.get("level") in ("error", "critical")]
 
     def tail(self) -> str:
@@ -214,7 +214,7 @@ class Cluster:
     def __init__(
         self, directory: Path, endpoints: Endpoints | None = None, **settings: Any
     ) -> None:
-        """Settings hold for every process, and are named with `__` for the dot."""
+        """Settings apply to every process, and are named with `__` for the dot."""
         self.directory = directory
         self.endpoints = endpoints or Endpoints.of_stack()
         self.members: list[Member] = []
@@ -245,7 +245,7 @@ class Cluster:
         assert done.returncode == 0, done.stderr
 
     def add(self, role: str, endpoints: Endpoints | None = None, **settings: Any) -> Member:
-        """One process more, which is not started yet."""
+        """Add one more process, which is not started yet."""
         number = 1 + sum(one.role == role for one in self.members)
         own = {
             **self._settings,
@@ -257,7 +257,7 @@ class Cluster:
         return member
 
     def launch(self, *members: Member) -> None:
-        """Start them, all at once, and wait until they are ready and share the log."""
+        """Start processes, all at once, and wait until they are ready and share the event log."""
         for member in members:
             member.launch()
         for member in members:
@@ -265,7 +265,7 @@ class Cluster:
         asyncio.run(self.shared())
 
     async def shared(self) -> None:
-        """Wait until each process that reads the log has a part of it, and nobody misses any."""
+        """Wait until each process that reads the event log has partitions, and none is unread."""
         readers = [one for one in self.members if one.role != "gateway" and one.is_running]
         async with asyncio.timeout(START_S_MAX):
             while readers:
@@ -287,7 +287,7 @@ class Cluster:
         return [one for one in self.members if one.role == "fanout"]
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A command of an operator, beside all proxies."""
+        """Run an operator's command, which bypasses all proxies."""
         return forked.run(
             [*EVERY_OPTION, *arguments],
             env=environment({**self._settings, **self.endpoints.settings()}),
@@ -295,7 +295,7 @@ class Cluster:
         )
 
     def verify(self) -> dict[str, Any]:
-        """`tidewire verify --cluster`, which must find nothing; what it has found."""
+        """Run `tidewire verify --cluster`, which must find nothing wrong; return its report."""
         done = self.command("verify", "--cluster", "--json")
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         report: dict[str, Any] = json.loads(done.stdout)
@@ -303,7 +303,7 @@ class Cluster:
         return report
 
     async def metric(self, name: str, **labels: str) -> float:
-        """A number of all processes that run, added up."""
+        """A metric, added up over all running processes."""
         values = await asyncio.gather(
             *(metric_of(one, name, **labels) for one in self.members if one.is_running)
         )
@@ -317,7 +317,7 @@ class Cluster:
             yield f"log of {member.name}", member.tail()
 
     def close(self) -> None:
-        """End everything. A process that is paused ends too."""
+        """Kill all processes, also paused ones, and delete the directory."""
         for member in self.members:
             member.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -327,7 +327,7 @@ class Cluster:
 def running(
     directory: Path, *, gateways: int = 2, workers: int = 2, **settings: Any
 ) -> Iterator[Cluster]:
-    """A cluster of so many processes that are ready; all of them are killed at the end."""
+    """A cluster of so many ready processes; all of them are killed at the end."""
     cluster = Cluster(directory, **settings)
     try:
         cluster.prepare()
@@ -341,7 +341,7 @@ def running(
 
 
 class Balancer(FaultyProxy, Address):
-    """What stands before gateways: each connection goes to the next one that takes it."""
+    """A load balancer: each connection goes to the next gateway that accepts it."""
 
     def __init__(self, *gateways: Member) -> None:
         super().__init__(0)
@@ -360,9 +360,9 @@ class Balancer(FaultyProxy, Address):
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Ours, without the settings of anybody else's server."""
+    """Our own environment variables with these settings, and with no other settings of a server."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    # Where nothing may be kept beside the sources, each process would compile the vendors anew.
+    # Without cached bytecode each process would compile the vendors' libraries anew.
     ours.pop("PYTHONDONTWRITEBYTECODE", None)
     ours["PYTHONPYCACHEPREFIX"] = str(Path(sys.prefix) / "pycache")
     return ours | {

@@ -1,6 +1,6 @@
-"""Servers of a test module's own, to be killed, paused and emptied. Holds no test.
+"""A test module's own servers, which it may kill, pause and empty. Holds no test.
 
-Nobody else uses them: they have a directory and ports that the tests' shared stack does not know.
+No other test uses them: they have a directory and ports that the tests' shared stack does not know.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ PARTS: Final = ("dynamodb", "kafka", "redis")
 
 
 class OwnServers:
-    """All three of them. Each comes back at its port; what is on the disk is kept."""
+    """All three servers. Each is started again at its port; what is on the disk is kept."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -46,11 +46,11 @@ class OwnServers:
         await asyncio.to_thread(self.up, part)
 
     def kill(self, part: str) -> None:
-        """kill -9. Redis forgets everything by it; the others have it on the disk."""
+        """kill -9. Redis loses all its data; the others have their data on the disk."""
         os.kill(self._pid(part), signal.SIGKILL)
 
     def pause(self, part: str) -> None:
-        """It answers nobody; what is sent to it waits."""
+        """Stop it from answering; requests to it wait."""
         os.kill(self._pid(part), signal.SIGSTOP)
 
     def go_on(self, part: str) -> None:
@@ -67,7 +67,7 @@ class OwnServers:
 
     def close(self) -> None:
         for part in PARTS:
-            # One that is paused would not hear that it has to end.
+            # A paused server would not react to the signal to end.
             if self._runs(part):
                 self.go_on(part)
         self._control("down")
@@ -79,7 +79,7 @@ class OwnServers:
         return pid
 
     def _runs(self, part: str) -> bool:
-        """The very process that was started: a number alone may be another's by now."""
+        """Whether the very process that was started runs: its pid alone may be reused by now."""
         state = self._state(part)
         try:
             stat = Path(f"/proc/{state.get('pid')}/stat").read_text()

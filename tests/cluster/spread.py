@@ -1,5 +1,5 @@
-"""All gateways of a cluster as if they were one server, the worst possible balancer before them:
-nobody is sent to the same gateway twice in a row. Holds no test."""
+"""All gateways of a cluster as if they were one server behind the worst possible balancer: each
+call goes to another gateway than the last. Holds no test."""
 
 from itertools import cycle
 
@@ -14,7 +14,7 @@ class SpreadSite(Address):
 
     @property
     def url(self) -> str:
-        """Another one each time."""
+        """The next gateway's, so another one each time."""
         return next(self._turns).url
 
     async def metric(self, name: str) -> float:

@@ -1,8 +1,8 @@
-"""A client as somebody writes it who has docs/protocol.md and nothing of ours. Holds no test.
+"""A client written from docs/protocol.md alone, with no code of ours. Holds no test.
 
-It keeps the rules of "What a client does" in their plainest form, in memory: one send in flight,
-whatever is doubtful is synced, and what is pushed while a sync runs is dropped and asked for again.
-Numbers in comments are those of the rules.
+It keeps the rules of "What a client does" in their simplest form, in memory: one send in flight, a
+sync in every doubt, and what is pushed during a sync is dropped and asked for again. Numbers in
+comments are those of the rules.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 from tests.e2e.chatting import Account, Address, Frame
 
 BACK_S: Final = 0.3
-"""Before it comes back, or asks again."""
+"""The pause before it reconnects, or asks again."""
 SILENCE_S: Final = 60.0
 ACK_S: Final = 0.5
 RETRIED: Final = {"RATE_LIMITED", "SERVER_BUSY", "SERVICE_UNAVAILABLE", "INTERNAL_ERROR"}
@@ -37,7 +37,7 @@ class Log:
     is_ours: bool = False
     is_syncing: bool = False
     pushed: int = 0
-    """The highest sequence that was heard of."""
+    """The highest sequence that this device knows to exist."""
     acked: int = 0
     others_delivered: int = 0
     others_read: int = 0
@@ -76,9 +76,9 @@ class Stranger:
         self._account = account
         self._waiting: deque[Draft] = deque()
         self._asked: dict[str, tuple[str, Any]] = {}
-        """By request id: what is open on this connection, and what it is about."""
+        """By request id: the open requests of this connection, and what each is about."""
         self._listed: dict[str, bool] | None = None
-        """While a digest comes: the chats that were ours when it began, and which it has listed."""
+        """While a digest arrives: by chat that was ours when it began, whether it has come."""
         self._epoch: str | None = None
         self._socket: ClientConnection | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -96,7 +96,7 @@ class Stranger:
         return chat_id in self.logs and self.logs[chat_id].is_ours
 
     async def run(self) -> None:
-        """Be connected, whatever happens, until `end`."""
+        """Stay connected, and reconnect after any error, until `end`."""
         while not self._is_over:
             try:
                 await self._be_connected()
@@ -152,7 +152,7 @@ class Stranger:
         self._later(self._send_next)
 
     async def _do_chores(self, socket: ClientConnection) -> None:
-        """Heartbeats (7), and acknowledgements of what is kept (3), which is read at once."""
+        """Send heartbeats (7), and acknowledge what is kept (3), as read at once."""
         beats = 0
         while True:
             await asyncio.sleep(ACK_S)
@@ -169,7 +169,7 @@ class Stranger:
     def _later(self, act: Callable[[], Awaitable[None]], delay_s: float = 0.0) -> None:
         async def do() -> None:
             await asyncio.sleep(delay_s)
-            # A connection that is gone is followed by another, which begins with all of this.
+            # If the connection is gone, the next one begins with all of this.
             with suppress(WebSocketException):
                 await act()
 
@@ -189,7 +189,7 @@ class Stranger:
     # Asking.
 
     async def _send_next(self) -> None:
-        """One at a time."""
+        """Send the next message, if no other is in flight."""
         is_one_open = any(kind == "send_message" for kind, _ in self._asked.values())
         if self._waiting and not is_one_open:
             draft = self._waiting[0]
@@ -248,7 +248,7 @@ class Stranger:
                 pass
 
     def _take_digest(self, payload: Frame) -> None:
-        """4, and 10 for what it says of members."""
+        """Rule 4, and 10 for what it says about members."""
         if payload["page"] == 0:
             self._listed = {one: False for one, log in self.logs.items() if log.is_ours}
         for chat in payload["chats"]:
@@ -311,7 +311,7 @@ class Stranger:
             self._later(partial(self._sync, chat_id))
 
     def _take_change(self, payload: Frame) -> None:
-        """10 and 11."""
+        """Rules 10 and 11."""
         chat_id = payload["chat_id"]
         log = self.logs.setdefault(chat_id, Log())
         if payload["membership_version"] < log.version:

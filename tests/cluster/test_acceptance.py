@@ -1,7 +1,7 @@
 """Chatting over two gateways and two fan-out workers. Slow: real processes on real servers.
 
-First what one process has to do, by the same tests: every call and every device goes to the next
-gateway. Then what there is only in a cluster.
+First the tests of one process, again: every call and every device goes to the next gateway. Then
+the tests of what exists only in a cluster.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ async def once(is_so: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def held(chat: Chat, count: int) -> list[tuple[int | None, str]]:
-    """Sequence and text of all messages that a client holds of a chat, once there are so many."""
+    """Sequence and text of all messages of a chat that a client holds, once it has `count`."""
 
     async def are_there() -> bool:
         return len(await chat.messages(limit=1_000)) >= count
@@ -111,7 +111,7 @@ async def held(chat: Chat, count: int) -> list[tuple[int | None, str]]:
 
 
 async def say_all(chats: list[Chat], word: str, count: int) -> list[Sent]:
-    """Everybody says so much at once; all of it is stored."""
+    """Send `count` messages in each chat at once, and wait until all are stored."""
     said = await asyncio.gather(
         *(
             chat.send(f"{word} {number} of {speaker}")
@@ -125,8 +125,8 @@ async def say_all(chats: list[Chat], word: str, count: int) -> list[Sent]:
 
 
 async def changed(chats: list[Chat]) -> list[Sent]:
-    """Everybody edits the first own message of a direct chat, deletes the second and reacts to the
-    third of the other; all of it is stored."""
+    """In each direct chat edit the first own message, delete the second, and react to the other's
+    third one; wait until all changes are stored."""
     sent = []
     for speaker, chat in enumerate(chats):
         messages = await chat.messages(limit=1_000)
@@ -183,7 +183,7 @@ async def test_twenty_people_talk_see_ticks_and_move_to_the_other_gateway(
         await asyncio.gather(*(chat.read() for chat in directs + groups))
         await asyncio.gather(*(one.read() for one in said))
 
-    # What they change looks the same at both gateways.
+    # Changes look the same at both gateways.
     await changed(directs)
     for n in range(0, PEOPLE, 2):
         show = partial(show_the_changes, directs[n], directs[n + 1])
@@ -236,7 +236,7 @@ async def test_one_key_over_both_gateways_at_once_is_one_message(cluster: Cluste
         wanted = sorted(texts(stored))
         await reader.until(lambda: sorted(set(reader.pushed(chat_id))) == wanted)
         pushed = sorted(reader.pushed(chat_id))
-        # Each came once, unless it took so long to get one out that a relay has done it as well.
+        # Each came once, unless publishing took so long that a relay has published it as well.
         relayed = await cluster.metric("outbox_relayed_total") - before
         assert pushed == wanted or relayed > 0
 
@@ -283,13 +283,13 @@ async def test_block_at_one_gateway_holds_at_the_other(cluster: Cluster) -> None
 async def test_session_ended_at_one_gateway_closes_its_socket_at_the_other(
     cluster: Cluster,
 ) -> None:
-    """E1: whoever alternates gateways for every call never sees the two differ."""
+    """E1: a client that changes the gateway with every call never sees the two differ."""
     for here, there in (cluster.gateways, cluster.gateways[::-1]):
         ann = await here.person("ann")
         laptop = await here.login(ann)
         async with here.phone(ann) as phone, there.phone(laptop) as other:
             await here.done("DELETE", f"/sessions/{laptop.session_id}", by=ann)
-            # Within seconds: the recheck of all sessions, each minute, is not what closes it.
+            # Within seconds: so it is not closed by the recheck of all sessions, each minute.
             assert await other.closed() == 1008
             assert other.find("connection_closing", reason="session_revoked") is not None
             answer = await there.call("GET", "/api/v1/users/me", by=laptop)
@@ -322,7 +322,7 @@ async def test_wrong_passwords_count_over_all_gateways_together(cluster: Cluster
     async def are_both_shut() -> bool:
         return [await guess(number) for number in range(2)] == [429, 429]
 
-    # What was used up is exchanged a few times a second.
+    # The gateways exchange what was used up a few times a second.
     await once(are_both_shut, "somebody may guess on at another gateway")
 
 
@@ -377,5 +377,5 @@ async def test_gateways_restarted_one_by_one_lose_nothing_and_bring_new_limits(
             device = (phone, other)[len(answers) % 2]
             payload = {"chat_id": chat_id, "client_message_id": new_key(), "content": "again"}
             answers.append((await device.ask("send_message", payload))["type"])
-        # Alone, either would have let half of them through.
+        # Each gateway with a limit of its own would have let LIMIT messages through.
         assert LIMIT <= len(answers) < 2 * LIMIT

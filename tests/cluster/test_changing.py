@@ -1,4 +1,4 @@
-"""The checkers of changed messages are tried on something bad as well. Needs no cluster."""
+"""Tests that the checkers of changed messages notice faults. Needs no cluster."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,10 +1,10 @@
-"""What a cluster rests on fails, one thing after the other, while people talk. Slow: real time.
+"""Parts that a cluster depends on fail, one after the other, while people talk. Slow: real time.
 
-Goal: whatever dies, stops or stalls, everything acknowledged is there once, everybody has all of it
-in order, ticks never lie, no position ever falls, and nobody has to come back who was not sent
-away. Method: servers and processes of this module's own are killed or stopped by their ids, or
-their traffic is held in a proxy, for 20 s, or as CLUSTER_FAULT_SECONDS says. The cluster has the
-default settings, but for limits, few partitions, and patience with a database on a busy machine.
+Goal: whatever dies, stops or stalls, everything acknowledged is stored once, all people have all of
+it in order, ticks never lie, no position ever falls, and no client reconnects without having lost
+its connection. Method: servers and processes of this module's own are killed or stopped by their
+ids, or a proxy holds their traffic, for 20 s, or as CLUSTER_FAULT_SECONDS says. The cluster has
+default settings, except for limits, few partitions, and longer timeouts for a busy database.
 """
 
 import asyncio
@@ -34,24 +34,24 @@ from tidewire.fanout.lag import BEHIND_MS
 FAULT_S: Final = float(os.environ.get("CLUSTER_FAULT_SECONDS", "20"))
 PATIENCE_S: Final = 30 + 2 * FAULT_S
 EXPIRED_S: Final = 2 + RedisOptions().life_ms / 1000
-"""How long a gateway stands still until its routes have run out."""
+"""How long a gateway stands still until its routes have expired."""
 WORKER_S_MAX: Final = 8.0
 """How soon pushes go on after a worker was killed, at the default settings."""
 KAFKA_S_MAX: Final = 10.0
-"""The same after Kafka is back that was away."""
+"""The same after Kafka has come back."""
 KILLS_MAX: Final = 3
 TOLD_S_MAX: Final = BEHIND_MS / 1000 + 3
 """How soon clients learn that pushes are late: a gateway looks each second, and waits one more for
 a broker that does not answer."""
 RESYNCS_MAX: Final = 4
-"""As often as a fault of 20 s makes a client sync: at 5 s, 10 s, 20 s, and once more while what
-waited is dealt with."""
+"""How often a fault of 20 s makes a client sync: at 5 s, 10 s, 20 s, and once more while the
+backlog is processed."""
 HELD_S_MAX: Final = 5.0
-"""Before a Redis that stands still is taken for lost."""
+"""How long a Redis may stand still before it counts as lost."""
 
 UNREACHED: Final = "no broker of the event log can be reached"
-"""What a process may say of a broker that stood still: it is then left out of the list of brokers
-until its controller has heard from it again."""
+"""What a process may log about a broker that stood still: the broker is left out of the list of
+brokers until its controller has heard from it again."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -85,7 +85,7 @@ def town(whole_cluster: Cluster) -> Town:
 
 @pytest.fixture
 def cluster(whole_cluster: Cluster) -> Iterator[Cluster]:
-    """Two gateways and two workers that run, also for the next test."""
+    """Two gateways and two workers that run; after the test they are started again if needed."""
     yield whole_cluster
     for member in whole_cluster.members[4:]:
         member.kill()
@@ -98,7 +98,7 @@ def cluster(whole_cluster: Cluster) -> Iterator[Cluster]:
 async def under_load(
     cluster: Cluster, town: Town, *addresses: Address, **more: Any
 ) -> AsyncIterator[Crowd]:
-    """Whatever happens inside: at the end everybody has everything, and the store is sound."""
+    """People talk while the block runs; at the end all have everything, and the store is sound."""
     async with (
         Balancer(*cluster.gateways[:2]) as balancer,
         watching(cluster, town.places) as watch,
@@ -122,7 +122,7 @@ async def resyncs(cluster: Cluster) -> float:
 
 
 class First(Balancer):
-    """Everybody goes to the first gateway for as long as it takes connections."""
+    """Sends every connection to the first gateway for as long as that accepts any."""
 
     async def _upstream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         self._turn = -1
@@ -133,7 +133,7 @@ class First(Balancer):
 async def a_gateway_behind(
     proxy: Proxy, cluster: Cluster, **settings: Any
 ) -> AsyncIterator[Member]:
-    """One gateway more, which finds the database behind a proxy."""
+    """One more gateway, whose database is behind a proxy."""
     endpoints = replace(cluster.endpoints, dynamodb_port=proxy.port)
     gateway = cluster.add("gateway", endpoints, **settings)
     await gateway.start()
@@ -150,12 +150,12 @@ async def two_people(cluster: Cluster) -> tuple[Any, Any, str]:
 
 
 async def gets(phone: Phone, chat_id: str, text: str) -> None:
-    """Wait until a text has come by itself: this device asks for nothing."""
+    """Wait until a text has been pushed: this device asks for nothing."""
     await until(lambda: text in phone.pushed(chat_id), PATIENCE_S)
 
 
 async def insist(phone: Phone, chat_id: str, content: str, key: str) -> Frame:
-    """Send until it is acknowledged, as a client does: the same again."""
+    """Send the same message again until it is acknowledged, as a client does."""
     message = {"chat_id": chat_id, "content": content, "client_message_id": key}
     async with asyncio.timeout(PATIENCE_S):
         while True:
@@ -167,13 +167,13 @@ async def insist(phone: Phone, chat_id: str, content: str, key: str) -> Frame:
 
 
 async def some_hold_pushes(cluster: Cluster) -> bool:
-    """Whether a worker cannot hand on what it has read."""
+    """Whether a worker has read something that it cannot pass on."""
     waiting = [await metric_of(one, "redis_push_queue_bytes") for one in cluster.workers]
     return max(waiting) > 0
 
 
 async def is_rebalancing(cluster: Cluster) -> bool:
-    """Whether the broker waits for the readers, because one more has asked for a share."""
+    """Whether the broker is waiting for the readers, because one more has joined."""
     group = cluster.topic_prefix + GROUP
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{cluster.endpoints.kafka_port}"})
     [described] = admin.describe_consumer_groups([group]).values()
@@ -216,7 +216,7 @@ async def test_kill_of_a_gateway(cluster: Cluster, town: Town) -> None:
 async def seconds_until_pushed(
     sender: Phone, listener: Phone, chats: Sequence[str], text: str
 ) -> float:
-    """Say something in each chat; how long it takes until all of it has come."""
+    """Say something in each chat; return how long it takes until all of it was pushed."""
     began_s = time.monotonic()
     for chat_id in chats:
         await sender.say(chat_id, text)
@@ -225,10 +225,10 @@ async def seconds_until_pushed(
 
 
 async def test_kill_of_a_fanout_worker(cluster: Cluster, town: Town) -> None:
-    """Pushes into its chats go on soon, by the other worker."""
+    """Pushes of its chats go on soon, by the other worker."""
     gateway = cluster.gateways[0]
     ann, bob = await gateway.people("ann", "bob")
-    # So many that either worker reads some of them.
+    # So many that each worker reads some of them.
     chats = [await gateway.group(ann, bob) for _ in range(8)]
     killed = cluster.workers[0]
     async with (
@@ -237,7 +237,7 @@ async def test_kill_of_a_fanout_worker(cluster: Cluster, town: Town) -> None:
         cluster.gateways[1].phone(bob) as listener,
     ):
         took_s = list[float]()
-        # On a busy machine it is killed again: one that waits for too long is late each time.
+        # On a busy machine it is killed again: a worker with a wrong timeout is late each time.
         while not took_s or (took_s[-1] > WORKER_S_MAX and len(took_s) < KILLS_MAX):
             if not killed.is_running:
                 await killed.start()
@@ -247,13 +247,13 @@ async def test_kill_of_a_fanout_worker(cluster: Cluster, town: Town) -> None:
             took_s.append(await seconds_until_pushed(sender, listener, chats, text))
         assert took_s[-1] <= WORKER_S_MAX, f"it took {took_s} s"
         await crowd.acked(20)
-        # The other one has all partitions now.
+        # The other worker has all partitions now.
         await cluster.shared()
     assert set(crowd.times_back) == {0}
 
 
 async def test_kill_of_a_gateway_between_the_phases(cluster: Cluster, town: Town) -> None:
-    """Its commit, late, finds another in its place. The numbers are the chat's: none is lost."""
+    """Its late commit finds another one in its place. The numbers are the chat's: none is lost."""
     async with (
         Proxy.running(cluster.endpoints.dynamodb_port) as proxy,
         a_gateway_behind(proxy, cluster) as doomed,
@@ -278,7 +278,7 @@ async def test_kill_of_a_gateway_between_the_phases(cluster: Cluster, town: Town
 
 
 async def test_kill_of_a_gateway_before_positions_move(cluster: Cluster, town: Town) -> None:
-    """What it wanted to write, late, finds that its people have gone further elsewhere."""
+    """Its late write finds that its users' positions have moved further at another gateway."""
     async with (
         Proxy.running(cluster.endpoints.dynamodb_port) as proxy,
         a_gateway_behind(proxy, cluster) as doomed,
@@ -292,7 +292,7 @@ async def test_kill_of_a_gateway_before_positions_move(cluster: Cluster, town: T
         doomed.kill()
         await crowd.acked(40)
         await crowd.all_complete()
-        # Everybody has read everything, and nobody will write there again.
+        # All people have read everything, and none will write these positions again.
         await crowd.watch.look()
         answered = proxy.answers
         held.set()
@@ -301,7 +301,7 @@ async def test_kill_of_a_gateway_before_positions_move(cluster: Cluster, town: T
 
 
 async def test_kill_of_a_gateway_between_commit_and_publish(cluster: Cluster, town: Town) -> None:
-    """Another gateway's relay puts it into the log, and it is pushed: nobody has to sync."""
+    """Another gateway's relay publishes the message, and it is pushed: no client has to sync."""
     before = await resyncs(cluster)
     ann, bob, chat_id = await two_people(cluster)
     async with (
@@ -325,7 +325,7 @@ async def test_kill_of_a_gateway_between_commit_and_publish(cluster: Cluster, to
 
 
 async def test_paused_gateway_that_wakes_up(cluster: Cluster, town: Town) -> None:
-    """Its routes have run out meanwhile, so it has missed pushes and says so."""
+    """Its routes have expired meanwhile, so it has missed pushes, and tells clients to resync."""
     ann, bob, chat_id = await two_people(cluster)
     paused, other = cluster.gateways[:2]
     async with (
@@ -350,11 +350,11 @@ async def test_worker_joins_while_batches_are_being_handled(
         FaultyProxy(cluster.endpoints.kafka_port) as door,
         under_load(cluster, town) as crowd,
     ):
-        # It runs, and finds no broker yet.
+        # The newcomer runs, but finds no broker yet.
         door.is_refusing = True
         newcomer = cluster.add("fanout", replace(cluster.endpoints, kafka_port=door.port))
         await newcomer.start()
-        # What was read cannot be handed on, so nobody is between two batches.
+        # Workers cannot pass on what they have read, so none of them is between two batches.
         servers.pause("redis")
         try:
             await until(partial(some_hold_pushes, cluster), HELD_S_MAX)
@@ -373,7 +373,7 @@ async def test_worker_joins_while_batches_are_being_handled(
 
 
 async def test_kafka_stopped(cluster: Cluster, town: Town, servers: OwnServers) -> None:
-    """Pushes wait, and those whom they concern are told so: they sync meanwhile."""
+    """Pushes wait, and the clients that should get them are told so: they sync meanwhile."""
     ann, bob, chat_id = await two_people(cluster)
     eve = await cluster.gateways[0].person("eve")
     async with (
@@ -417,7 +417,7 @@ async def test_redis_killed_and_started_again(
         servers.kill("redis")
         try:
             acked = crowd.acked_count
-            # Somebody comes, syncs and acknowledges.
+            # A client connects, syncs and acknowledges.
             async with two.phone(bob) as late:
                 said = await sender.say(chat_id, "now")
                 assert [one["content"] for one in await late.sync(chat_id)] == ["now"]
@@ -482,12 +482,12 @@ async def test_dynamodb_throttles(cluster: Cluster, town: Town) -> None:
 
 
 async def test_dynamodb_times_out_after_the_commit(cluster: Cluster, town: Town) -> None:
-    """What is stored is answered as it was stored, also elsewhere, and never stored twice."""
+    """A stored message is answered as it was stored, also by another gateway, and stored once."""
     ann, _, chat_id = await two_people(cluster)
     key = new_key()
     async with (
         Proxy.running(cluster.endpoints.dynamodb_port) as proxy,
-        # Short of a send's deadline, so that it tries again by itself.
+        # Shorter than a send's deadline, so that the gateway retries by itself.
         a_gateway_behind(proxy, cluster, dynamodb__attempt_ms=2_000) as deaf,
     ):
         async with under_load(cluster, town, deaf, *cluster.gateways[:2]) as crowd:

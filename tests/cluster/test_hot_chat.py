@@ -1,5 +1,5 @@
-"""Several gateways write into one chat and give way to each other; the one that writes for all of
-them is killed. Slow: real processes on real servers."""
+"""Several gateways write into one chat and let one of them append for all; that one is killed.
+Slow: real processes on real servers."""
 
 import time
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ WINDOW = 6
 SECONDS = 2.5
 UNUSED_MAX = 0.02
 ROUNDS = 4
-"""Each gateway's first commits, until all know who writes."""
+"""How many commits of each gateway may fail until all know which one writes."""
 WAIT_S_MAX = (LEASE_MS + ASK_MS) / 1000 + 2.5
-"""Until a lease has lapsed and the others know; and a machine that is busy with tests."""
+"""How long until a lease has expired and the others know; with time for a busy machine."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def holders(cluster: Cluster) -> list[Member]:
 
 
 def test_a_bad_order_and_a_silence_are_noticed() -> None:
-    """The checkers, tried on something bad."""
+    """The checkers notice faults."""
     good = Outcome(1.0, {"a": Said(0, 1, 0.0, 1.0, 1), "b": Said(0, 2, 0.5, 3.0, 2)})
     assert good.is_in_order
     assert good.silence_s([0], 0.5) == 2.0
@@ -61,7 +61,7 @@ async def test_gateways_give_way_to_each_other_and_outlive_the_one_that_writes(
     async with AsyncExitStack() as stack:
         writers = await seated(stack, cluster.gateways, accounts, WINDOW)
 
-        # One writes for all, so they are in each other's way at the beginning only.
+        # One gateway writes for all, so they conflict only at the beginning.
         calm = await contend(cluster, writers, chat_id, SECONDS)
         assert not calm.refused, calm
         assert calm.unused_share < UNUSED_MAX, calm
@@ -70,7 +70,7 @@ async def test_gateways_give_way_to_each_other_and_outlive_the_one_that_writes(
         assert await cluster.metric("durability_forwards_unsealed_total") == 0
         assert calm.is_in_order
 
-        # It is killed. What the others have given it they append themselves, once.
+        # It is killed. The others append themselves what they have forwarded to it, once.
         killed_s = 0.0
         [writing] = await holders(cluster)
 

@@ -15,13 +15,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """One gateway. Nothing is pushed here, so nobody fans out."""
+    """One gateway. Nothing is pushed in these tests, so there is no fan-out worker."""
     with running(tmp_path, gateways=1, workers=0) as cluster:
         yield cluster
 
 
 async def assert_refused(gateway: Member) -> None:
-    """It ends with one sentence, which says what to do."""
+    """The gateway ends with one sentence, which says what to do."""
     code, said = await gateway.start_in_vain()
     assert code == EXIT_NOT_DONE
     [sentence] = said.splitlines()
@@ -62,10 +62,10 @@ async def test_gateway_with_another_key_is_refused_until_the_first_is_given_up(
     await assert_refused(other)
     async with first.phone(ann) as phone:
         await phone.say(chat_id, "nothing has happened here")
-    # The one that was refused has left no mark of its own: it is refused again.
+    # The refused gateway has left nothing in the store: it is refused again.
     await assert_refused(other)
 
-    # What the sentence says helps. From then on the other key is everybody's.
+    # Doing what the sentence says helps. From then on the other key is the cluster's key.
     assert await first.stop() == 0
     done = await asyncio.to_thread(cluster.command, "cluster", "new-key")
     assert done.returncode == 0, done.stderr

@@ -27,7 +27,7 @@ WINDOW = 8
 """How many messages of a writer are on their way at once."""
 PATIENCE_S = 60.0
 FIRST = 1
-"""What was said in the chat before the talk."""
+"""The sequence of the only message in the chat before the talk."""
 
 
 @pytest.fixture
@@ -47,13 +47,13 @@ class Seat:
         self._chat_id = chat_id
         self.messages: list[Frame] = []
         self.heard_s: dict[str, float] = {}
-        """When each of them came first."""
+        """When each message first arrived."""
         self.acked = 0
-        """What this device has told to have, and to have read."""
+        """What this device has acknowledged as delivered and as read."""
         self.shown = dict.fromkeys(RISING, 0)
-        """As a client shows it: by maximum. Each gateway tells what it knows, in no order."""
+        """As a client shows it: the maximum. Each gateway sends what it knows, in no order."""
         self.lies: list[tuple[str, int, int]] = []
-        """Numbers above what a member had told by then who was there all the time."""
+        """Numbers above what a member who was in the chat all the time had acknowledged."""
         self.watched: list[Seat] = []
         self.waiting: dict[str, asyncio.Future[Frame]] = {}
         phone.on_frame = self._take
@@ -71,11 +71,11 @@ class Seat:
                 self._show(payload)
             case _:
                 pass
-        # Nobody looks there, and looking there would take longer and longer.
+        # This test does not use the inbox, and searching it would take longer and longer.
         self.phone.inbox.clear()
 
     def _is_of_the_talk(self, message: Frame) -> bool:
-        """A relay may bring again what was said before, here and in the chats that were tried."""
+        """False for older messages, which a relay may publish again: of this and other chats."""
         sequence: int = message["sequence"]
         return message["chat_id"] == self._chat_id and sequence > FIRST
 
@@ -138,7 +138,7 @@ class Spoken:
 
 @dataclass
 class Stay:
-    """When somebody who comes and goes was surely out: from one answer to the next request."""
+    """A time in which a guest was certainly not a member: from an answer to the next request."""
 
     out_s: float
     in_s: float
@@ -146,7 +146,7 @@ class Stay:
 
 @dataclass
 class Talk:
-    """Everything that happens in the chat, as those who do it know."""
+    """Everything that happens in the chat, as the clients that do it know."""
 
     chat_id: str
     owner: Account
@@ -156,7 +156,7 @@ class Talk:
     is_over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def write(self, seat: Seat) -> None:
-        """Speak without a pause."""
+        """Send without a pause."""
 
         async def one_after_the_other() -> None:
             while not self.is_over.is_set():
@@ -178,7 +178,7 @@ class Talk:
         spoken.sequence = answer["payload"]["sequence"]
 
     async def acknowledge(self, seat: Seat) -> None:
-        """Take in and read what comes, while it comes."""
+        """Acknowledge and read messages while they arrive."""
         seen = 0
         while not self.is_over.is_set():
             if len(seat.messages) > seen:
@@ -188,7 +188,7 @@ class Talk:
             await asyncio.sleep(0.05)
 
     async def come_and_go(self, seat: Seat, gateway: Member) -> None:
-        """Be removed, or leave; and be added again."""
+        """Be removed or leave, and be added again, in a loop."""
         user_id = seat.account.user_id
         members = f"/chats/{self.chat_id}/members"
         while not self.is_over.is_set():
@@ -197,13 +197,13 @@ class Talk:
             else:
                 await gateway.done("DELETE", f"{members}/{user_id}", by=self.owner)
             out_s = time.monotonic()
-            # Some words are spoken meanwhile.
+            # Some messages are sent meanwhile.
             await once(self._words_from_now(20), "silence")
             self.stays[user_id].append(Stay(out_s, time.monotonic()))
             await gateway.done("POST", members, {"user_id": user_id}, by=self.owner)
 
     async def end_after(self, seconds: float, guests: list[Seat]) -> None:
-        """When the time is up or much has been said, and each guest has been out twice."""
+        """End when the time is up or much has been said, and each guest has been out twice."""
         end_s = time.monotonic() + seconds
         await once(
             lambda: (
@@ -222,12 +222,12 @@ class Talk:
         return [one for one in self.spoken.values() if one.seat is seat]
 
     def latest_s(self, seat: Seat) -> float:
-        """How long after its answer the latest push came."""
+        """The longest time from a message's answer to its push."""
         return max(at_s - self.spoken[key].acked_s for key, at_s in seat.heard_s.items())
 
     def wrongly_heard(self, seat: Seat) -> list[str]:
-        """What was sent after the answer to his removal and came before his return was asked for.
-        When he is back he may read everything, so what comes then is his."""
+        """Messages that were sent after the answer to the guest's removal and arrived before the
+        request to add the guest again. A guest who is back may read everything."""
         return [
             key
             for key, heard_s in seat.heard_s.items()
@@ -245,7 +245,7 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 async def seated(
     stack: AsyncExitStack, cluster: Cluster, accounts: list[Account], chat_id: str
 ) -> list[Seat]:
-    """Each next one at the next gateway."""
+    """Connect the devices, each at the next gateway."""
     phones = [
         await stack.enter_async_context(cluster.gateways[n % 2].phone(account))
         for n, account in enumerate(accounts)
@@ -254,8 +254,8 @@ async def seated(
 
 
 async def far_chat(cluster: Cluster, owner: Account, *others: Account) -> str:
-    """A group whose messages one worker reads, and whose changes of members the other: whoever
-    pushes the messages is not told who has gone. One message has been said in it."""
+    """A group of which one worker reads the messages, the other the changes of members: so the
+    worker that pushes the messages is not told who has left. It has one message."""
     gateway = cluster.gateways[0]
     for _ in range(CHATS_TRIED_MAX):
         before = [await records_read(cluster, worker) for worker in cluster.workers]
@@ -279,7 +279,7 @@ async def far_chat(cluster: Cluster, owner: Account, *others: Account) -> str:
 
 
 async def records_read(cluster: Cluster, worker: Member) -> list[float]:
-    """How many a worker has read of the messages, and of the changes of members."""
+    """How many records a worker has read: of messages, and of changes of members."""
     return [
         await metric_of(worker, "fanout_records_read_total", topic=cluster.topic_prefix + topic)
         for topic in (MESSAGES, MEMBERSHIPS)
@@ -323,31 +323,32 @@ async def test_two_gateways_write_one_chat_while_members_come_and_go(
     sequences = {message["client_message_id"]: message["sequence"] for message in stored}
     assert sequences == {key: one.sequence for key, one in talk.spoken.items()}
     assert in_order_of_time(talk.spoken.values())
-    # They were in each other's way, and the numbers that nobody has are counted.
+    # The gateways conflicted, and the unused numbers are counted.
     assert await cluster.metric("durability_fences_failed_total") > 0
     holes = stored[-1]["sequence"] - len(stored) - FIRST
     assert await cluster.metric("durability_sequence_gaps_total") == holes
 
-    # Those who stayed are told of everything, each gateway's last word included.
+    # Members who stayed got everything, also the last messages of each gateway.
     for seat in [*writers, *readers]:
         wanted = {*sequences.values()} - {one.sequence for one in talk.of(seat)}
         await once(partial(seat.has_heard, len(wanted)), "a push is missing")
         assert seat.heard == wanted
-    # Much to do is no fault: nobody had to sync again. On a machine that has still more to do,
-    # pushes may be late by what clients are told of.
+    # A high load is no fault: no client had to sync again. On a machine with still more load,
+    # pushes may be so late that clients are told to.
     are_in_time = max(map(talk.latest_s, [*writers, *readers])) < BEHIND_MS / 2000
     if are_in_time:
         assert await cluster.metric("gateway_resyncs_total") == 0
-    # And once. A relay publishes what its author has not got out within 2 s, and both may arrive;
-    # and after a worker that stood still the next one reads what was not committed.
+    # And they got it once. A relay publishes what the gateway has not published within 2 s, and
+    # both may arrive; and if a worker stood still, the next one reads again what it had not
+    # committed.
     if are_in_time and not await cluster.metric("outbox_relayed_total"):
         assert [len(seat.messages) - len(seat.heard) for seat in [*writers, *readers]] == [0] * 6
-    # Those who went, of nothing from when they were out.
+    # Guests got nothing from the time when they were out.
     for seat in guests:
         assert len(talk.stays[seat.account.user_id]) > 1
         assert talk.wrongly_heard(seat) == []
 
-    # No tick has lied, none is taken back, and in the end all are blue.
+    # No tick has lied, none is taken back, and at the end all are blue.
     assert [seat.lies for seat in seats if seat.lies] == []
     head = stored[-1]["sequence"]
     for seat in seats:

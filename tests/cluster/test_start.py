@@ -40,7 +40,7 @@ async def test_start_waits_for_a_database_that_is_away(role: str, cluster: Clust
 
 
 def _behind(cluster: Cluster, role: str, database: FaultyProxy) -> Member:
-    """A process that gives one request up soon, as at the default settings."""
+    """A process that gives up one request soon, as with the default settings."""
     endpoints = replace(cluster.endpoints, dynamodb_port=database.port)
     times = {"dynamodb__attempt_ms": 500, "dynamodb__budget_ms": 1_000}
     return cluster.add(role, endpoints, **times)

@@ -1,9 +1,9 @@
 """What a message costs in the database, in the mixes of `tidewire bench units`.
 
 Units are exact; the pace of a mix is not, on a busy machine: acknowledgements that come together
-are written together. Each mix has a cluster of its own and mostly waits, so they go side by side.
+are written together. Each mix has a cluster of its own and mostly waits, so mixes run in parallel.
 
-Slow: a mix is a steady state, which takes its time to come about.
+Slow: a mix measures a steady state, which takes time to reach.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Looks at where everybody stands in the store, again and again. Holds no test.
+"""Reads the positions of all users in the store, again and again. Holds no test.
 
-A client shows the highest number it was ever told, so a position that falls shows at no client. It
-is seen in the rows, which are read strongly here, and beside all gateways and proxies.
+A client shows the highest number it was ever told, so no client shows that a position has fallen.
+The rows show it: they are read strongly here, without gateways and proxies.
 """
 
 import asyncio
@@ -47,14 +47,14 @@ class PositionWatch:
 
     async def keep_looking(self) -> None:
         while True:
-            # A store that is away is what some tests are about.
+            # Some tests make the store unavailable.
             with suppress(Unavailable):
                 await self.look()
             await asyncio.sleep(LOOK_S)
 
     @property
     def has_seen_everybody(self) -> bool:
-        """In each chat: whoever has read something in it has a row."""
+        """Whether every user has read something in each chat, so that there was a row to watch."""
         return all(self._seen[place].read > 0 for place in self._places)
 
 
@@ -63,7 +63,7 @@ async def watching(cluster: Cluster, places: Sequence[Place]) -> AsyncIterator[P
     options = local_options(
         cluster.endpoints.dynamodb_port,
         table_prefix=cluster.table_prefix,
-        # The next look comes soon.
+        # Short, because the next look comes soon.
         attempt_ms=1_000,
         budget_ms=2_000,
     )
