@@ -1,1 +1,1 @@
-"""Processes killed and power cut: nothing acknowledged may be missing."""
+"""Tests that kill processes and cut the power: nothing acknowledged may be missing."""

@@ -1,10 +1,10 @@
 """The process that is killed: the real store and the real ingest service under load.
 
 `python -m tests.crash.child DIRECTORY SEED LIFE` reads from standard input the sends that it
-begins with, one record a line, and reports on standard output. Each line goes out in one piece
+begins with, one record a line, and reports on standard output. Each line is written in one piece
 before the next thing happens, so a kill cannot lose what was reported: the pipe is the parent's.
-With `--forgetful` everything is kept in memory only, with `--retentive` a deletion leaves the texts
-where they are; the parent must find out about both.
+With `--forgetful` everything is kept only in memory, with `--retentive` a deletion leaves the texts
+where they are; the parent must notice both.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ def report(record: Record) -> None:
 async def live(
     directory: Path, seed: str, life: int, again: list[Sent], *, is_forgetful: bool
 ) -> None:
-    """Open the store and work on it, until somebody kills us."""
+    """Open the store and work on it, until this process is killed."""
     report(Opening())
     sqlite = await SqliteStorage.open(directory, listener=listener(report), options=OPTIONS)
     report(Opened())
@@ -67,7 +67,7 @@ async def live(
         if sqlite.checkpointer.restarts != restarts:
             restarts = sqlite.checkpointer.restarts
             report(Restarted())
-    # Nobody stops the load, so this raises what has gone wrong.
+    # The load is never stopped, so it ended by an error, which this raises.
     await running
 
 

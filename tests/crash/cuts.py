@@ -1,7 +1,7 @@
 """Power cuts by the thousand: `python -m tests.crash.cuts --cuts 2000 [--seed S]`.
 
-The same that `make test` does with a few hundred. Exit code 1 and the faults if one is found; the
-files are kept then.
+The same as `make test` does with a few hundred. If there are faults, it prints them, keeps the
+files, and ends with exit code 1.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tests.crash.power import tally
 
 
 def summary(story: Story) -> str:
-    """What has happened, in a few lines."""
+    """A summary of a run in a few lines."""
     return (
         f"{story.cuts} cuts and {story.kills} kills, {story.restarts} restarts of the log, "
         f"{story.found} unanswered sends stored after all; hit:\n{tally(story.hits)}\n"
@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--cuts", type=int, default=300)
     parser.add_argument("--seed", default=secrets.token_hex(4))
     given = parser.parse_args()
-    # A store that dies says so every time; here that is no news.
+    # A store that dies logs it every time; here that is expected.
     logging.disable()
     directory = Path(tempfile.mkdtemp(prefix="tidewire-cuts-"))
     sys.stdout.write(f"seed {given.seed}, files in {directory}\n")

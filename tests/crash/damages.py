@@ -1,15 +1,15 @@
 """Damaged logs by the hundred: `python -m tests.crash.damages --damages 300 [--seed S]`.
 
-Goal: every damage of one byte that has at least three commits behind it is noticed before SQLite
-sees the log, and what is saved of it is right. Method: the real engine runs under load, with small
-logs, so that checkpoints run and logs restart all the time, and is killed at a random operation.
-Then one byte of a copy of its log is changed, in a frame or in the header.
+Goal: every damage of one byte with at least three commits after it is noticed before SQLite reads
+the log, and what is recovered from the log is right. Method: the real engine runs under load, with
+small logs, so that checkpoints run and logs restart all the time, and is killed at a random
+operation. Then one byte of a copy of its log is changed, in a frame or in the header.
 
-Every third time a whole sector is garbage instead: something may be missing afterwards then, and
-has to be listed. These are not counted.
+Every third time a whole sector is garbage instead: then something may be missing afterwards, and
+must be listed. These are not counted.
 
 A damaged header is not counted if the database has everything that the log has: SQLite then loses
-nothing, which is looked at instead.
+nothing, which is checked instead.
 """
 
 import argparse
@@ -38,28 +38,28 @@ from tidewire.engines.sqlite.wal import HEADER_BYTES, read_header, walk
 from tidewire.ops.recover_log import LogRecovery, recover_log
 
 DAMAGES_EACH: Final = 6
-"""How often a log is damaged, each time a fresh copy."""
+"""How often a log is damaged, each time in a fresh copy."""
 OPERATIONS: Final = (150, 3_500)
 OPTIONS: Final = SqliteOptions(checkpoint_bytes=100_000, wal_bytes_max=400_000, readers=1)
-"""Logs of a dozen commits, copied meanwhile, and so small that they are restarted often."""
+"""Logs of a dozen commits, which are checkpointed meanwhile, and restarted often."""
 SECTOR_BYTES: Final = 512
 COMMITS_BEHIND: Final = 3
 
 
 @dataclass(slots=True)
 class Tally:
-    """What has happened so far."""
+    """Counts of what has happened so far."""
 
     damages: int = 0
     logs: int = 0
     restarted: int = 0
     """Logs that had been restarted: old frames lie behind the new ones."""
     checkpointed: int = 0
-    """Logs of which the database had some pages already, and not all."""
+    """Logs of which the database had some pages already, but not all."""
     headers: int = 0
     """Damages that hit the header."""
     harmless: int = 0
-    """Damaged headers of logs that the database has everything of; not among the damages."""
+    """Damaged headers of logs whose content was in the database; not among the damages."""
     sectors: int = 0
     """Sectors of garbage that were noticed; not among the damages."""
     kept: Counter[str] = field(default_factory=Counter)
@@ -77,17 +77,17 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class KilledLog:
-    """A directory that a kill has left, and where its log can be hit."""
+    """A directory that a kill has left, and the part of its log that can be damaged."""
 
     directory: Path
     log: bytes
     messages: list[Message]
     frame_bytes: int
     frames: int
-    """Frames with enough commits behind them."""
+    """Frames with enough commits after them."""
 
     def wound(self, random: Random, *, is_sector: bool) -> tuple[int, bytes]:
-        """Where the log is hit, and what is there then."""
+        """Where to damage the log, and the bytes to write there."""
         end = HEADER_BYTES + self.frames * self.frame_bytes
         if is_sector:
             place = random.randrange(end // SECTOR_BYTES) * SECTOR_BYTES
@@ -98,7 +98,7 @@ class KilledLog:
 
 
 def look_at(directory: Path, tally: Tally) -> KilledLog | None:
-    """What a kill has left, or None if the log is too short to be damaged."""
+    """Read what a kill has left; None if the log is too short to be damaged."""
     path = directory / DATABASE_NAME
     if size_bytes(wal_of(path)) == 0:
         return None
@@ -126,7 +126,7 @@ def look_at(directory: Path, tally: Tally) -> KilledLog | None:
 def damage(
     log: KilledLog, home: Path, random: Random, tally: Tally, *, is_sector: bool
 ) -> list[str]:
-    """Change a byte or a sector in a copy; what was not as it should be."""
+    """Change a byte or a sector in a copy; return what went wrong."""
     place, garbage = log.wound(random, is_sector=is_sector)
     home.mkdir()
     path = home / DATABASE_NAME
@@ -164,7 +164,7 @@ def damage(
 
 
 async def _opened(home: Path) -> str | None:
-    """Open a store as a server does; why it could not be."""
+    """Open a store as a server does; return why it was refused, None if it was opened."""
     try:
         storage = await SqliteStorage.open(home)
     except LogDamaged as damaged:
@@ -174,12 +174,12 @@ async def _opened(home: Path) -> str | None:
 
 
 def _recovery_faults(done: LogRecovery, home: Path, log: KilledLog, tally: Tally) -> list[str]:
-    """Nothing is invented, nothing is out of order, and what is missing is listed."""
+    """Check that nothing is invented or out of order, and that what is missing is listed."""
     assert done.kept is not None
     faults = state_faults(home)
     saved = read_snapshot(home).messages
     known = {message.message_id: message for message in log.messages}
-    # What was saved may be of before a deletion, which is then listed as missing.
+    # The recovered state may be from before a deletion, which is then listed as missing.
     faults += [
         f"{one.message_id} is another"
         for one in saved
@@ -201,10 +201,10 @@ def _recovery_faults(done: LogRecovery, home: Path, log: KilledLog, tally: Tally
 def damage_logs(
     directory: Path, seed: str, damages: int, *, told: Callable[[Tally], None] = lambda tally: None
 ) -> tuple[Tally, list[str]]:
-    """Damage logs until so many damages were noticed, or one was not; the faults."""
+    """Damage logs until so many damages were noticed, or one was not; return the faults."""
     tally = Tally()
     number = 0
-    # On, until each kind of log was among them.
+    # Go on until each kind of log was among them.
     while tally.damages < damages or not (tally.restarted and tally.checkpointed):
         number += 1
         home = directory / f"store-{number}"
@@ -228,7 +228,7 @@ def main() -> int:
     parser.add_argument("--damages", type=int, default=300)
     parser.add_argument("--seed", default=secrets.token_hex(4))
     given = parser.parse_args()
-    # A store that dies says so every time; here that is no news.
+    # A store that dies logs it every time; here that is expected.
     logging.disable()
     directory = Path(tempfile.mkdtemp(prefix="tidewire-damages-"))
     sys.stdout.write(f"seed {given.seed}, files in {directory}\n")

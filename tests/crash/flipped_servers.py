@@ -1,7 +1,7 @@
 """Real server processes on copies of a data directory with one flipped bit. Holds no test.
 
-Two people log in from before, connect, sync, read and write. What they ask may fail; the process
-must not end, or must not have started, with a sentence.
+Two people with older logins connect, sync, read and write. Their requests may fail, but the process
+must not end; or it must refuse to start, with a sentence.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ CHANGES: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("delete_message", {"target": 3}),
     ("send_message", {"content": "an answer", "reply_to": 4}),
 )
-"""What is done to messages in each chat before the server is killed."""
+"""The changes made in each chat before the server is killed."""
 
 
 async def make_site(data_dir: Path) -> tuple[list[Account], list[str]]:
@@ -43,7 +43,7 @@ async def make_site(data_dir: Path) -> tuple[list[Account], list[str]]:
 
 
 async def try_servers(directory: Path, seed: str, servers: int, tally: Tally) -> None:
-    """So many servers, each on a copy of its own."""
+    """Try so many servers, each on a copy of its own."""
     people, chats = await make_site(directory / "site")
     for number in range(servers):
         copy = directory / f"server-{number}"
@@ -61,7 +61,7 @@ async def try_servers(directory: Path, seed: str, servers: int, tally: Tally) ->
 async def serve(
     data_dir: Path, people: list[Account], chats: list[str], tally: Tally
 ) -> str | None:
-    """Serve a copy; what is wrong."""
+    """Serve a copy; return what is wrong."""
     site = Site(data_dir)
     try:
         site.start()
@@ -71,7 +71,7 @@ async def serve(
     with contextlib.ExitStack() as stack:
         stack.callback(site.kill)
         for account in people:
-            # Whatever it is, it is told over the wire, and concerns this conversation.
+            # Any error here came over the wire and concerns only this conversation.
             with contextlib.suppress(
                 AssertionError, HungUp, TimeoutError, OSError, WebSocketException, httpx.HTTPError
             ):

@@ -1,11 +1,10 @@
 """One random bit flipped in a store's files: `python -m tests.crash.flips --copies 300 [--seed S]`.
 
-Each copy is verified, and served: everything in it is read by everyone, and a little is written.
-`verify` has to end in a report. The store has to open, or to refuse with a sentence; what is then
-asked of it may fail one by one, but neither ends the process nor answers with what was never said.
-Some more copies are served by real server processes.
-Exit code 1 and the faults if there is one; the
-files are kept then.
+Each copy is verified, and served: its users read everything in it, and write a little. `verify` has
+to end in a report. The store has to open, or to refuse with a sentence; single requests may then
+fail, but none may end the process, or be answered with what was never said. Some more copies are
+served by real server processes. If there are faults, it prints them, keeps the files, and ends with
+exit code 1.
 """
 
 import argparse
@@ -44,18 +43,18 @@ Result = TypeVar("Result")
 FILES: Final = (DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm")
 _READ: Final = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 SAID_LATER: Final = "after all"
-"""What is written into the damaged copies."""
+"""The text that is written into the damaged copies."""
 CHANGES_EACH: Final = 2
 """How many messages of each chat are changed in a damaged copy."""
 TABLES: Final = ("edits", "reactions", "mentions")
-"""What stands beside the messages, small beside them: a third of the flips are aimed at it."""
+"""The tables beside the messages, which are small: a third of the flips are aimed at them."""
 PAGES_MAX: Final = 100
-"""No walk through a store of this size has more pages."""
+"""How many pages a list in a store of this size may have at most."""
 
 
 @dataclass
 class Truth:
-    """What was stored, and by whom."""
+    """What was stored, and the users who stored it."""
 
     people: list[UserId] = field(default_factory=list)
     chats: dict[ChatId, list[UserId]] = field(default_factory=dict)
@@ -66,7 +65,7 @@ class Truth:
 
 @dataclass
 class Tally:
-    """What became of the copies."""
+    """Counts of what happened to the copies."""
 
     copies: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -74,7 +73,7 @@ class Tally:
 
 
 async def make_store(directory: Path) -> Truth:
-    """A store as a killed process leaves it, half of it in the log, and one that was stopped."""
+    """Make a store as a killed process leaves it, half of it in the log, and a stopped one."""
     truth = Truth()
     harness = SqliteHarness(directory / "living")
     await harness.open()
@@ -132,7 +131,7 @@ async def _change(world: World, truth: Truth) -> None:
 
 
 def flip(directory: Path, random: Random, *, is_aimed: bool = False) -> str:
-    """Flip one bit anywhere in one of the store's files, or in the pages of `TABLES`; where."""
+    """Flip one bit anywhere in a file of the store, or in the pages of `TABLES`; return where."""
     path = random.choice([directory / name for name in FILES if (directory / name).exists()])
     if is_aimed:
         path = directory / DATABASE_NAME
@@ -147,7 +146,7 @@ def flip(directory: Path, random: Random, *, is_aimed: bool = False) -> str:
 
 
 def _pages(path: Path) -> list[tuple[int, int]]:
-    """The pages at the roots of `TABLES`, with their size. They are few and small: that is most."""
+    """The root pages of `TABLES`, with their size: most of the pages, as the tables are small."""
     names = ", ".join(f"'{name}'" for name in TABLES)
     query = f"SELECT rootpage FROM sqlite_schema WHERE name IN ({names})"
     database = apsw.Connection(f"file:{path}?immutable=1", flags=_READ)
@@ -160,7 +159,7 @@ def _pages(path: Path) -> list[tuple[int, int]]:
 
 
 class Visit:
-    """Everybody asks for everything, and says a word."""
+    """All users read everything, and write a little."""
 
     def __init__(
         self,
@@ -170,7 +169,7 @@ class Visit:
         name: str,
         violated: Sequence[str] = (),
     ) -> None:
-        """`violated` is what `verify` has found in the copy."""
+        """`violated`: the checks of `verify` that failed on the copy."""
         self._violated = violated
         self._storage = storage
         self._truth = truth
@@ -178,7 +177,7 @@ class Visit:
         self._name = name
         self._now_ms = 1_900_000_000_000
         self._deleted: set[tuple[ChatId, int]] = set()
-        """What this visit has deleted itself."""
+        """The messages that this visit has deleted itself."""
 
     async def run(self) -> None:
         for user_id in self._truth.people:
@@ -195,12 +194,12 @@ class Visit:
         self._tally.faults.append(f"{self._name}: {what}")
 
     async def ask(self, question: Awaitable[Result]) -> Result | None:
-        """An answer, or a refusal in our own words."""
+        """The answer; None if it was refused, or failed, which is counted."""
         try:
             return await asyncio.wait_for(question, 10)
         except TidewireError as error:
             self._tally.outcomes[type(error).__name__] += 1
-        except Exception as error:  # noqa: BLE001 - this is what is looked for
+        except Exception as error:  # noqa: BLE001 - the visit counts any error
             self._tally.outcomes[f"unforeseen {type(error).__name__}: {error}"[:120]] += 1
         return None
 
@@ -231,7 +230,7 @@ class Visit:
         self.fault("a chat list has no end")
 
     def _was_said(self, chat_id: ChatId, sequence: int, text: str) -> bool:
-        """Whether this was the text of a message, first or by an edit."""
+        """Whether a message ever had this text, at first or by an edit."""
         about = [one for one in self._truth.messages.get(chat_id, ()) if one.content]
         said = [one.content for one in about if subject_of(one) == sequence]
         return not text or text == SAID_LATER or any(one.startswith(text) for one in said)
@@ -267,8 +266,9 @@ class Visit:
         await self.ask(storage.message(reader, chat_id, first.message_id))
 
     async def _look_at_now(self, chat_id: ChatId, reader: UserId, sequences: list[int]) -> None:
-        """No text that was never said, and nothing is called deleted that was not: a client would
-        erase its own copy. Reactions are rows without checksums: `verify` finds what is wrong."""
+        """Check that no text is shown that was never said, and that nothing is wrongly shown as
+        deleted: a client would erase its own copy. Reactions are rows without checksums: `verify`
+        finds what is wrong."""
         found = await self.ask(self._storage.messages_now(reader, chat_id, sequences))
         stored = self._truth.messages[chat_id]
         deleted = {one.sequence for one in stored if one.is_deleted}
@@ -288,7 +288,8 @@ class Visit:
                 if message.content:
                     self.fault(f"{chat_id}: damaged {message.sequence} has content")
             elif (chat_id, subject_of(message)) in self._deleted:
-                # What names the edits of a message has no checksum: one may be left; it is seen.
+                # Rows that name a message's edits have no checksum, so a deletion may miss an
+                # edit; `verify` notices it.
                 is_lost = message.amends is not None and "edits_exact" in self._violated
                 self._tally.outcomes["edits that a deletion has not found"] += is_lost
                 if message.content and not is_lost:
@@ -320,8 +321,8 @@ class Visit:
         await self._change(chat_id, members)
 
     async def _change(self, chat_id: ChatId, members: list[UserId]) -> None:
-        """Something is done to messages that have edits and reactions already, and others are
-        deleted; each in an append of its own, as it would be done again in parts."""
+        """Change messages that have edits and reactions already, and delete others. Each change is
+        an append of its own, so that one can fail without the others."""
         stored = self._truth.messages[chat_id]
         edited = {one.amends.target for one in stored if one.amends is not None and one.content}
         targets = [one for one in stored if one.sequence in edited][:CHANGES_EACH]
@@ -364,7 +365,7 @@ async def try_copy(
     *,
     is_aimed: bool = False,
 ) -> str:
-    """Flip a bit in a copy, verify it, serve it; where the bit is."""
+    """Flip a bit in a copy, verify it, serve it; return where the bit is."""
     shutil.copytree(store, copy)
     where = flip(copy, random, is_aimed=is_aimed)
     name = f"{copy.name} ({where})"
@@ -394,7 +395,7 @@ async def try_copy(
 
 
 def check_verify(directory: Path, name: str, tally: Tally) -> list[str]:
-    """A report, or a sentence that says that there is nothing to verify; what is violated."""
+    """Run `verify`, which must end in a report or refuse with a sentence; return failed checks."""
     try:
         report = verify(lambda: SqliteInspector(directory / DATABASE_NAME))
     except TidewireError as error:
@@ -415,7 +416,7 @@ async def try_copies(
     copies_min: int = 0,
     seconds_max: float = float("inf"),
 ) -> Tally:
-    """So many copies, or as many as the time allows, but not too few."""
+    """Try `copies` copies, or as many as the time allows, but at least `copies_min`."""
     tally = Tally()
     truth = await make_store(directory)
     began = time.monotonic()
@@ -424,7 +425,7 @@ async def try_copies(
             break
         random = Random(f"{seed}-{number}")
         copy = directory / f"copy-{number}"
-        # Most of what is there for long is in the database.
+        # In a real store most of the data is in the database, not in the log.
         store = directory / ("killed" if number % 5 == 0 else "stopped")
         is_aimed = number % 3 == 1 and store.name == "stopped"
         await try_copy(store, copy, truth, random, tally, is_aimed=is_aimed)
@@ -442,7 +443,7 @@ def main() -> int:
     sys.stdout.write(f"seed {given.seed}, files in {directory}\n")
     began = time.monotonic()
     tally = asyncio.run(try_copies(directory, given.seed, given.copies))
-    # Needs this module.
+    # Imported here, because it imports this module.
     from tests.crash.flipped_servers import try_servers
 
     asyncio.run(try_servers(directory, given.seed, given.servers, tally))

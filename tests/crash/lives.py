@@ -1,11 +1,11 @@
 """One store that lives and dies again and again on a machine whose power can be cut.
 
-A life: open, load, and at a random operation on the disk the end, be it in the middle of the
+A life: open, load, and the end at a random operation on the disk, perhaps in the middle of the
 opening, of a commit, of a checkpoint or of an orderly close. Then the files are what the power cut
-has left. They are opened with the ordinary file system and held against the ledger, in a copy; the
-next life begins with the files as they were left, so that the recovery is under threat as well.
-Some lives end by a kill instead: the process is gone, but the machine, and so everything that was
-written, synced or not, goes on.
+has left. A copy is opened with the ordinary file system and compared with the ledger; the next life
+begins with the files as they were left, so that the recovery can be cut as well. Some lives end by
+a kill instead: the process is gone, but the machine keeps running, and so everything that was
+written is kept, synced or not.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ SMALL: Final = SqliteOptions(checkpoint_bytes=40_000, wal_bytes_max=160_000, rea
 SENDERS: Final = 6
 LIVES_EACH: Final = 12
 OPERATIONS_MAX: Final = 700
-"""What a life lasts at most, if the trap that was set for it does not snap."""
+"""How many operations a life has at most, if the cut that was set for it does not happen."""
 
 RARE_ACTS: Final = (
     "database write",
@@ -69,7 +69,7 @@ RARE_ACTS: Final = (
 
 @dataclass(slots=True)
 class Story:
-    """What has happened so far, over all lives."""
+    """Counts of what has happened so far, over all lives."""
 
     cuts: int = 0
     kills: int = 0
@@ -78,11 +78,11 @@ class Story:
     """Sends without an answer that were stored after all."""
     hits: Counter[str] = field(default_factory=Counter)
     logs: Counter[str] = field(default_factory=Counter)
-    """What the logs were that the cuts have left."""
+    """The verdicts about the logs that the cuts have left."""
 
 
 class Lives:
-    """A store and its lives. `seed` decides everything but how the threads interleave."""
+    """A store and its lives. `seed` decides everything except how the threads interleave."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Lives:
         self._machine: Machine | None = None
 
     def live_and_die(self) -> list[str]:
-        """One life and its end; in what the store has not kept its promises."""
+        """Run one life and its end; return the promises that the store has not kept."""
         self.number += 1
         random = Random(f"{self._seed}/{self.number}")
         is_brief = random.random() < (0.4 if self._machine else 0.05)
@@ -121,7 +121,7 @@ class Lives:
         return self._cut(machine, random)
 
     def die_by_kill(self, operations: int) -> Path:
-        """A life that ends with a kill at this operation; the directory as it is then."""
+        """Run a life that ends with a kill at this operation; return its directory."""
         self.number += 1
         machine = self._new_machine()
         machine.cut_at(operations)
@@ -132,7 +132,7 @@ class Lives:
         return machine.directory
 
     def end(self) -> None:
-        """Let go of everything."""
+        """Close the machine, if one is open."""
         if self._machine is not None:
             self._machine.close()
 
@@ -149,8 +149,8 @@ class Lives:
     async def _live(
         self, machine: Machine, random: Random, *, is_brief: bool = False, length: int | None = None
     ) -> None:
-        """Open, load, close. A brief life only looks at what the last one has left. An orderly end
-        comes after `length` operations."""
+        """Open, load, close. A brief life only reads what the last one has left. An orderly end
+        begins after `length` operations."""
         if length is None:
             length = random.randint(50, 300) if random.random() < 0.4 else OPERATIONS_MAX
         loop, dead = asyncio.get_running_loop(), asyncio.Event()
@@ -215,7 +215,7 @@ class Lives:
         random: Random,
         length: int,
     ) -> None:
-        """Run until the store is dead, or, in some lives, until it is time to end in order."""
+        """Run until the store is dead, or, in some lives, until the time for an orderly end."""
         working = asyncio.create_task(load.run(again))
         while not dead.is_set() and not working.done():
             await asyncio.wait([working], timeout=0.002)
@@ -224,7 +224,7 @@ class Lives:
                 machine.cut_at(random.randint(1, 30))
                 load.stop()
         if not working.done():
-            # The process would be gone by now. A moment more, to see that nothing is acked.
+            # The process would be gone by now. Wait a moment more, to check that nothing is acked.
             await asyncio.wait([working], timeout=0.01)
             working.cancel()
         await working
@@ -254,7 +254,7 @@ class Lives:
         return faults
 
     async def _faults_in(self, copy: Path) -> list[str]:
-        """Open the files as a server would, and hold them against what was promised."""
+        """Open the files as a server would, and compare them with what was promised."""
         try:
             storage = await SqliteStorage.open(copy, options=SMALL)
         except TidewireError as error:
@@ -272,8 +272,8 @@ class Lives:
                 }
                 faults = await _retry_faults(storage, self.ledger.open.values(), places)
         except (apsw.Error, TidewireError, ValueError) as error:
-            # A disk that lies leaves pages of two times beside each other: a row may be no text and
-            # no number any more.
+            # A disk that lies leaves pages of different times together: a column of a row may be no
+            # valid text or number any more.
             faults = [f"cannot be read: {error!r}"]
         finally:
             await storage.close()
@@ -283,8 +283,8 @@ class Lives:
 async def _retry_faults(
     storage: SqliteStorage, sends: Iterable[Sent], places: dict[ClientMessageId, Place]
 ) -> list[str]:
-    """A retry is answered with what is stored, or is stored now. The guest may be out by now, and
-    what it is about may have changed."""
+    """Check that a retry is answered with what is stored, or is stored now. It may be refused if
+    the guest is no longer a member, or if the message it is about has changed."""
     refusals = (NotAMember, MessageDeleted, EditConflict, InvalidMention)
     ids = UlidSource(Random(0).getrandbits)
     retries = [
@@ -321,13 +321,13 @@ async def _close(machine: Machine, storage: SqliteStorage) -> None:
     try:
         await storage.close()
     except apsw.Error:
-        # The disk is gone. A real file system would not have told, but ours raises.
+        # The disk is gone. A real file system would not raise here, but ours does.
         if machine.hit is None:
             raise
 
 
 def _set_trap(machine: Machine, random: Random) -> None:
-    """Any operation; or one of the first, which are in the opening; or one of a rare kind."""
+    """Set the cut: at any operation, at one of the first (the opening), or one of a rare kind."""
     kind = random.random()
     if kind < 0.4:
         machine.cut_at(random.randint(1, 500))
@@ -349,10 +349,10 @@ def survive(
     told: Callable[[Story], None] = lambda story: None,
     is_enough: Callable[[Story], bool] = lambda story: True,
 ) -> tuple[Story, list[str]]:
-    """Let stores live until the power was cut so many times and that is enough, or one breaks its
+    """Let stores live until the power was cut `cuts` times and `is_enough`, or until one breaks its
     promises.
 
-    What has happened, and the faults. A store lives some ten times, then there is a new one.
+    Return the story and the faults. A store has LIVES_EACH lives, then there is a new one.
     """
     story = Story()
     for number in count(1):

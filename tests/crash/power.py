@@ -1,16 +1,16 @@
-"""A file system for SQLite from which a test can take the power away, at any operation.
+"""A file system for SQLite for which a test can cut the power, at any operation.
 
-Goal: to run the real engine, threads and all, on a disk of which we know what is durable. Method:
+Goal: to run the real engine, with its threads, on a disk of which we know what is durable. Method:
 an apsw VFS over the real unix one, so that locks and the shared memory of the write-ahead log are
-the real ones. Every change goes through to the real file and is noted on a `Disk` as well, which
-says in the end what the power cut may have left (what that is, stands in `crash_disk`).
+the real ones. Every change goes to the real file and is noted on a `Disk` as well, which makes at
+the end what the power cut may have left (`crash_disk` has the rules).
 
-Only what changes the disk is counted and can be hit: opens, writes, truncates, syncs, deletes. The
-header of a log that begins anew, over the frames of before, has names of its own. A
+Only operations that change the disk are counted and can be hit: creates, writes, truncates, syncs,
+deletes. Those on the header of a log that is restarted over old frames have names of their own. A
 cut at a read leaves the same as a cut at the next of these. The operation that is hit is under way
-when the power goes: a write may still get there in part, a sync has not happened. After it
-everything fails, except for closing files and giving back locks: the process has to be taken down
-somehow. The real files then no longer matter.
+when the power goes: a write may still arrive in part, a sync has not happened. After it everything
+fails, except closing files and releasing locks, because the process has to end somehow. The real
+files then no longer matter.
 """
 
 import sys
@@ -29,7 +29,7 @@ import apsw
 from tests.support.crash_disk import Disk, Inode, Truncate, Write
 
 SYNC_S: Final = 0.0002
-"""How long a sync takes: others get to do something meanwhile, as with a real disk."""
+"""How long a sync takes: other threads can run meanwhile, as with a real disk."""
 
 _LOG_HEADER_BYTES: Final = 32
 _SHARED_MEMORY: Final = "-shm"
@@ -51,7 +51,7 @@ class Machine:
         self.directory = directory
         self.vfs = f"tidewire-power-{next(_numbers)}"
         self.operations = 0
-        """How often the process has changed the disk."""
+        """How many changes of the disk the process has made."""
         self.files_open = 0
         self.hit: str | None = None
         """Which operation the power cut or the kill has hit: phase, file and act."""
@@ -59,7 +59,7 @@ class Machine:
         """What the process is doing, for `hit`."""
         self.lie = lie
         self.sync_to_fail: str | None = None
-        """The kind of file whose next sync fails, as a broken disk lets it fail."""
+        """The kind of file whose next sync fails, as on a broken disk."""
         files = {
             path.name: path.read_bytes() for path in directory.iterdir() if _is_modelled(path.name)
         }
@@ -77,20 +77,20 @@ class Machine:
         return self._is_off
 
     def cut_at(self, number: int, act: str | None = None) -> None:
-        """Stop at this operation from now on, 1 being the next one; `act` counts only those of one
-        kind, such as "database sync"."""
+        """Stop at operation `number` from now on, 1 being the next one; with `act` only operations
+        of that kind count, such as "database sync"."""
         with self._lock:
             self._countdown = number
             self._counted = act
 
     def stop(self, hit: str | None = None) -> None:
-        """Stop now: whatever the process still wants to do to the disk fails."""
+        """Stop now: everything that the process still does to the disk fails."""
         with self._lock:
             self._is_off = True
             self.hit = self.hit or hit
 
     def go_on(self) -> None:
-        """The process was killed, the machine goes on: what it has written is in memory still."""
+        """Go on after a kill of the process: what it has written is still in the page cache."""
         assert self.files_open == 0, "somebody still has files open"
         self._is_off = False
         self._countdown = None
@@ -99,7 +99,7 @@ class Machine:
         self.phase = "open"
 
     def written_again(self, path: Path) -> None:
-        """The process has written all of a file over itself and synced it, not through SQLite."""
+        """Note that the process has rewritten a whole file and synced it, not through SQLite."""
         inode = self.disk.file(path.name)
         assert inode is not None
         with self._lock:
@@ -113,18 +113,18 @@ class Machine:
         return self.disk.after_cut(random)
 
     def close(self) -> None:
-        """Machines are closed in the reverse order of their making."""
+        """Close it. Machines must be closed in the reverse order in which they were made."""
         assert sys.unraisablehook == self._note_unraisable
         sys.unraisablehook = self._unraisablehook
         self._registered.unregister()
 
     def _note_unraisable(self, unraisable: "sys.UnraisableHookArgs") -> None:
-        """SQLite goes on after some errors, so apsw has nobody to raise them to."""
+        """Hide errors of the cut: SQLite goes on after some, so apsw cannot raise them."""
         if not (isinstance(unraisable.exc_value, apsw.IOError) and self._is_off):
             self._unraisablehook(unraisable)
 
     def faults(self) -> list[str]:
-        """Where the disk of the model and the real files are different: must be nowhere."""
+        """The files that differ between the model's disk and the real one: there must be none."""
         real = {
             path.name: path.read_bytes()
             for path in self.directory.iterdir()
@@ -138,8 +138,8 @@ class Machine:
 
     @contextmanager
     def changing(self, name: str, act: str, note: Callable[[], None]) -> Iterator[None]:
-        """Around a change of the disk, which `note` writes down. Raises if the power is off before
-        it, or goes off with it."""
+        """The context of a change of the disk, which `note` records. Raises if the power is off
+        before the change, or goes off with it."""
         with self._lock:
             self.check_power()
             note()
@@ -160,12 +160,12 @@ class Machine:
             self.files_open += step
 
     def check_power(self) -> None:
-        """Before a read."""
+        """Called before a read. Raises if the power is off."""
         if self._is_off:
             raise apsw.IOError("the power is off")
 
     def sync(self, name: str, inode: Inode, *, act: str, with_names: bool) -> None:
-        """Make durable what is there now; what comes while this takes its time is not meant."""
+        """Make durable what is there now, without the changes that come during the sync."""
         changes = 0
 
         def begin() -> None:
@@ -196,15 +196,16 @@ class Machine:
 
 
 class _PowerFile(apsw.VFSFile):
-    """A file of the real VFS whose changes are noted."""
+    """A file of the real VFS, whose changes are noted on the model's disk."""
 
     def __init__(self, machine: Machine, path: str | apsw.URIFilename, flags: list[int]) -> None:
         name = _name_of(path)
         self._machine = machine
         self._name = name
         inode = machine.disk.file(name)
-        # The unix VFS syncs the directory after the first sync of a journal or log that it was to
-        # make, whether it was there or not, and of no other file (os_unix.c, UNIXFILE_DIRSYNC).
+        # The unix VFS syncs the directory after the first sync of a journal or log that it opened
+        # with CREATE, even if the file existed, and of no other file (os_unix.c,
+        # UNIXFILE_DIRSYNC).
         journals = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL
         self._syncs_names = bool(flags[0] & journals and flags[0] & apsw.SQLITE_OPEN_CREATE)
         self._is_open = False
@@ -246,7 +247,7 @@ class _PowerFile(apsw.VFSFile):
         self._syncs_names = False
 
     def _is_restart(self, write: Write) -> bool:
-        """Whether a log begins anew: its header is written over the one of the frames behind it."""
+        """Whether the log is restarted: a header is written over the old one, before old frames."""
         is_header = write.offset == 0 and len(write.data) == _LOG_HEADER_BYTES
         return is_header and super().xFileSize() > _LOG_HEADER_BYTES
 
@@ -286,12 +287,12 @@ def write_files(directory: Path, files: dict[str, bytes]) -> None:
 
 
 def tally(hits: Counter[str]) -> str:
-    """What was hit, most often first, one line each."""
+    """What was hit, the most frequent first, one line each."""
     return "\n".join(f"{times:6} {hit}" for hit, times in hits.most_common())
 
 
 def _is_modelled(name: str) -> bool:
-    """Files of SQLite that live on the disk; the shared memory of the log does not."""
+    """Whether a file of SQLite is on the modelled disk; the shared memory of the log is not."""
     return ".db" in name and not name.endswith(_SHARED_MEMORY)
 
 

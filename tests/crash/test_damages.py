@@ -14,12 +14,12 @@ import pytest
 from tests.crash.damages import damage_logs
 
 DAMAGES = 30
-"""In each of two runs."""
+"""How many damages in each of two runs."""
 
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """A store that dies says so every time; here that is no news."""
+    """A store that dies logs it every time; here that is expected."""
     with caplog.at_level(logging.CRITICAL + 1):
         yield
 

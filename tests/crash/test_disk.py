@@ -1,4 +1,4 @@
-"""The modelled disk is as nasty as it says, and no nastier."""
+"""The modelled disk is as nasty as its description says, and no nastier."""
 
 from random import Random
 
@@ -10,7 +10,7 @@ SEEDS = 300
 
 
 def outcomes(inode: Inode) -> set[bytes]:
-    """What cuts leave of a file."""
+    """The contents that cuts leave of a file."""
     return {inode.after_cut(Random(seed)) for seed in range(SEEDS)}
 
 
@@ -62,7 +62,7 @@ def test_sync_covers_what_was_there_when_it_began() -> None:
     inode = written(Write(0, b"a"))
     begun_at = inode.changes
     inode.change(Write(1, b"b"))
-    # The second one began as early and ended later: it has nothing left to do.
+    # The second sync began at the same time and ended later: it has nothing left to do.
     for _ in range(2):
         inode.sync(begun_at)
         left = outcomes(inode)

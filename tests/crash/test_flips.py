@@ -1,4 +1,5 @@
-"""One flipped bit anywhere in a store: verified, served, contained. Slow: many stores are opened.
+"""One bit is flipped anywhere in a store: it is verified and served, and the damage is contained.
+Slow: many stores are opened.
 
 `python -m tests.crash.flips --copies 300` does the same for longer.
 """
@@ -15,7 +16,7 @@ from tests.crash.flips import Tally, make_store, try_copies, try_copy
 COPIES = 40
 COPIES_MIN = 10
 SECONDS_MAX = 20.0
-"""A machine that is busy with other things tries fewer copies."""
+"""So a busy machine tries fewer copies."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Kill -9 under load: see `tests.crash.torture`, which does it as often as one likes."""
+"""Kill -9 under load: see `tests.crash.torture`, which does any number of rounds."""
 
 import secrets
 import sys
@@ -31,7 +31,7 @@ def test_kills_lose_nothing_that_was_promised(tmp_path: Path) -> None:
     ("option", "words"), [("--forgetful", "lost: "), ("--retentive", "readable: ")]
 )
 def test_child_that_does_wrong_is_caught(option: str, words: str, tmp_path: Path) -> None:
-    """One keeps messages in memory only, the other keeps the texts of what is deleted."""
+    """One child keeps messages only in memory, the other keeps the texts of deleted messages."""
     run = Torture(tmp_path / "data", "wrong", child_options=[option])
     faults: list[str] = []
     # A kill before the first answer leaves traces too, but breaks no promise yet.

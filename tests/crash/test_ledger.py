@@ -1,4 +1,4 @@
-"""Everything that the ledger is to notice, it notices: a check that cannot fail proves nothing.
+"""The ledger notices every fault that it must notice: a check that cannot fail proves nothing.
 
 Each test spoils one thing in a story that is right.
 """
@@ -108,7 +108,7 @@ def with_messages(*messages: Message) -> Snapshot:
 
 
 def changed(number: int, **fields: object) -> Snapshot:
-    """The state with one message that is different."""
+    """The state with one message changed."""
     return with_messages(
         *[
             msgspec.structs.replace(one, **fields) if one.sequence == number else one

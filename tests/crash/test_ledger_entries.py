@@ -1,4 +1,4 @@
-"""What the ledger is to notice about messages that change, it notices.
+"""The ledger notices every fault of changed messages that it must notice.
 
 Anna writes, edits and deletes one message, Bert reacts to another; each test spoils one thing.
 """
@@ -101,7 +101,7 @@ def test_read_of_what_was_deleted_is_noticed() -> None:
 
 
 def test_count_that_is_not_that_of_the_set_is_noticed() -> None:
-    """Bert's device has the right one from before; a device that begins now would not."""
+    """Bert's device has the right count from before; a new device would get the wrong one."""
     ledger = told(
         history.SyncAsked(op=8, chat_id=CHAT, user_id=ANNA, after=0),
         history.Synced(op=8, messages=LOG[:2], synced_through=2, has_more=True),

@@ -1,9 +1,9 @@
-"""Two power cuts over one log that a foreign reader kept from being restarted in between.
+"""Two power cuts of one log, which a reader in another process kept from being restarted between.
 
 The first cut tears a long transaction: frames of it are missing, its commit frame has arrived. The
 reader pins the log, so the next commits are written over the front of the torn one. The second cut
-tears one of those. Behind the first bad frame there may be two commit frames now, neither of which
-was ever synced: they do not join, and that is why it is no damage.
+tears one of those. After the first bad frame there may now be two commit frames, neither of which
+was ever synced: they do not belong together, and therefore it is no damage.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from tidewire.engines.sqlite.log_look import judge_log, wal_of
 from tidewire.engines.sqlite.wal import Verdict, read_header, walk
 
 FIRST_CUTS_MAX = 200
-"""About one in ten leaves the commit frame of what it has torn."""
+"""About one cut in ten leaves the commit frame of the torn transaction."""
 STORES = 4
-"""So many such, each with many second cuts."""
+"""How many such stores are tried, each with many second cuts."""
 SECOND_CUTS = 100
 """About two in a hundred leave the commit frame of a short commit as well, with a frame missing."""
 
@@ -73,7 +73,7 @@ async def tear_a_short_commit(machine: Machine) -> None:
 
 
 def lone_commits(path: Path) -> int:
-    """Commit frames that fit behind the first frame that does not."""
+    """The number of commit frames after the first frame that does not fit."""
     log = wal_of(path).read_bytes()
     header = read_header(log)
     assert header is not None
@@ -91,7 +91,7 @@ async def check(left: Path) -> None:
     assert short in ([f"message {number}" for number in range(1, last)] for last in (5, 6))
 
 
-# Slow: a dozen stores with two lives each, and many ends.
+# Slow: many stores with a cut life; some with a second life, which is cut in many ways.
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_torn_log_that_could_not_be_restarted_is_no_damage(

@@ -1,4 +1,4 @@
-"""The power goes while the log begins anew: its header is torn, over frames that are all copied.
+"""The power is cut while the log restarts: its header is torn, over frames that are all copied.
 
 That is no damage, and nothing is missing. Each operation from the checkpoint to the end of the
 first commit in the new log is cut, each with many outcomes.
@@ -24,13 +24,13 @@ from tidewire.engines.sqlite.wal import Verdict
 
 SEEDS = 8
 SEEDS_OF_HEADERS = 300
-"""A header of 32 bytes is seldom torn; only those outcomes are opened in which it is."""
+"""Many, because a header of 32 bytes is seldom torn; only outcomes in which it is are opened."""
 BEFORE = 4
-"""Messages in the log before it is restarted."""
+"""How many messages are in the log before it is restarted."""
 
 
 async def live(machine: Machine, cut_at: int) -> None:
-    """Some commits, a restart of the log, and at its operation number `cut_at` the cut."""
+    """Make some commits and restart the log, with a cut at operation `cut_at` of the restart."""
     options = SqliteOptions(vfs=machine.vfs, readers=1)
     storage = await SqliteStorage.open(
         machine.directory, options=options, on_fatal=lambda why: None
@@ -61,7 +61,7 @@ async def opened(directory: Path) -> None:
 
 
 def check(left: Path) -> None:
-    """It is opened without a word, and everything that was acknowledged is there."""
+    """Assert that the store opens without an error, and has everything acknowledged."""
     asyncio.run(opened(left))
     assert page_faults(left) + state_faults(left) == []
     kept = [message.content for message in read_snapshot(left).messages]
@@ -69,7 +69,7 @@ def check(left: Path) -> None:
     assert kept in (expected, expected[:BEFORE])
 
 
-# Slow: some thirty lives, with many ends each.
+# Slow: some thirty lives, each with many outcomes of its cut.
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_restart_of_the_log_survives_a_cut_at_each_of_its_operations(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_restart_of_the_log_survives_a_cut_at_each_of_its_operations(tmp_path: P
         machine.close()
     assert {"restart: wal restart write", "restart: wal restart sync"} <= hits
     assert {"restart: database write", "restart: database sync", "restart: wal write"} <= hits
-    # Torn headers were among them, and torn commits behind new headers.
+    # Torn headers were among them, and torn commits after new headers.
     assert verdicts[Verdict.CUT] > 0
     assert verdicts[Verdict.TORN] > 0
     assert not verdicts[Verdict.BROKEN]

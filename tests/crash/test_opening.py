@@ -1,6 +1,6 @@
 """A cut at every single operation of an opening: of the very first one, and of one that migrates.
 
-Both are one thread, so every operation can be hit, one after the other, without any luck.
+Both run in one thread, so every operation can be hit, one after the other, without chance.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from tidewire.engines.sqlite.database import (
 from tidewire.engines.sqlite.migrate import Migration, migrate, migrations
 
 SEEDS = 2
-"""Cuts at each operation, each with other writes that survive."""
+"""How many cuts at each operation; in each of them other writes survive."""
 
 CAST: Cast = make_cast(4)
 NEXT = Migration(
@@ -44,7 +44,7 @@ NEXT = Migration(
 
 
 def machines(directory: Path, files: dict[str, bytes]) -> Iterator[Machine]:
-    """A machine for every operation, the cut being set to it, until one is not hit any more."""
+    """For each operation a machine that is cut there, until there is no such operation."""
     for number in count(1):
         home = directory / f"operation-{number}"
         write_files(home, files)
@@ -80,7 +80,7 @@ async def opened_and_closed(directory: Path, vfs: str | None = None) -> None:
 def test_new_data_directory_is_synced_into_its_parents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Made by the engine itself, not through the VFS: a cut must not take the directory away."""
+    """The engine makes it itself, not through the VFS: a cut must not take the directory away."""
     synced: list[Path] = []
 
     def note(handle: int) -> None:
@@ -130,7 +130,7 @@ def test_migration_happens_or_not_whatever_operation_is_cut(tmp_path: Path) -> N
 
 
 def migrated(directory: Path, known: list[Migration], vfs: str | None = None) -> int:
-    """Bring a database up to date; how many notes the migration has made."""
+    """Migrate a database; return how many notes the migration has made."""
     options = SqliteOptions(vfs=vfs)
     with closing(connect(directory / DATABASE_NAME, options, cache_kib=1024)) as database:
         migrate(database, directory, known)

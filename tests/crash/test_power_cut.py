@@ -1,8 +1,8 @@
-"""The power goes, hundreds of times, at random operations of the real engine on a modelled disk.
+"""The power is cut, hundreds of times, at random operations of the real engine on a modelled disk.
 
-After each cut nothing that was acknowledged or shown is missing or different, nothing is there
-twice, the chains are whole, no position has fallen, and `tidewire verify` finds nothing. That the
-check can fail is shown by engines and disks that do not sync: those must be caught.
+After each cut nothing that was acknowledged or shown is missing or different, nothing is stored
+twice, the chains are whole, no position has fallen, and `tidewire verify` finds nothing. Engines
+and disks that do not sync show that the check can fail: they must be caught.
 """
 
 import logging
@@ -20,7 +20,7 @@ from tests.crash.power import Lie, never
 from tidewire.engines.sqlite.wal import Verdict
 
 CUTS = 100
-"""In each of three runs, or some more, until every place was cut."""
+"""How many cuts in each of three runs; more, until every place was cut."""
 CUTS_MAX = 5 * CUTS
 
 MUST_BE_HIT = (
@@ -39,14 +39,14 @@ least once."""
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """A store that dies says so every time; here that is no news."""
+    """A store that dies logs it every time; here that is expected."""
     with caplog.at_level(logging.CRITICAL + 1):
         yield
 
 
 def never_seen(story: Story) -> list[str]:
-    """What has to be among the lives of a run, and was not so far: threads interleave as they like,
-    so the seed does not decide it."""
+    """What must happen in some life of a run, and has not happened so far. The seed alone does not
+    decide it, because it depends on how threads interleave."""
     found = [
         wanted for wanted in MUST_BE_HIT if not any(hit.startswith(wanted) for hit in story.hits)
     ]
@@ -54,7 +54,7 @@ def never_seen(story: Story) -> list[str]:
         found.append("a restart of the log")
     if not story.found:
         found.append("a cut between a commit and its answer")
-    # The log was looked at in every life; these have to be opened without a word.
+    # The log was judged in every life; logs with these verdicts must open without an error.
     return [*found, *({Verdict.WHOLE, Verdict.TORN} - story.logs.keys())]
 
 
@@ -77,7 +77,7 @@ def test_power_cuts_lose_nothing_that_was_promised(seed: str | None, tmp_path: P
     assert not missed, f"never seen: {missed}\n{summary(story)}"
 
 
-# Slow: the liar has to be caught at it, which takes a few cuts.
+# Slow: it takes a few cuts until the missing syncs are noticed.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("synchronous", "lie"),
@@ -99,7 +99,7 @@ def test_store_that_is_not_synced_is_caught(synchronous: str, lie: Lie, tmp_path
 
 
 def test_store_that_loses_acknowledged_messages_is_caught_as_such(tmp_path: Path) -> None:
-    """Not only some damage is noticed, but that what was promised is gone."""
+    """The check notices not just some damage, but that acknowledged messages are gone."""
     lost: list[str] = []
     for number in range(20):
         home = tmp_path / str(number)

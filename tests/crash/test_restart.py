@@ -1,9 +1,9 @@
-"""What an earlier process has left behind must be durable before anybody is told of it.
+"""What an earlier process has left behind must be durable before any client is told of it.
 
 A process that is killed while it syncs a commit leaves that commit in the kernel's memory. The next
-process finds it in the log, shows it, and answers retries with it. If the power goes then, before
+process finds it in the log, shows it, and answers retries with it. If the power is cut then, before
 anything else was synced, it must still be there. After a sync that failed it is worse: the kernel
-calls the pages clean and never writes them, so another sync of the same file helps nobody.
+marks the pages clean and never writes them, so another sync of the same file does not help.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 @pytest.fixture
 def log_written_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The engine's own way to save a log that is pinned goes round SQLite: tell the model of it."""
+    """The engine saves a pinned log itself, not through SQLite: tell the model about it."""
     done: list[Path] = []
 
     def write_again(path: Path) -> None:
@@ -64,7 +64,7 @@ async def opened(machine: Machine, *, checkpoint_bytes: int = 1 << 20) -> Sqlite
 
 
 async def closed(storage: SqliteStorage) -> None:
-    # The disk is gone by then. A real one would not raise out of a close, but ours does.
+    # The disk is gone by then. A real one would not raise in a close, but ours does.
     with suppress(apsw.IOError):
         await storage.close()
 
@@ -84,8 +84,8 @@ async def sent(storage: SqliteStorage, number: int) -> Appended:
 
 
 async def die_with_a_commit_under_way(machine: Machine, *, has_sync_failed: bool = False) -> None:
-    """Message 1 is acked; message 2 is written, but its process dies before it is synced, or
-    because it cannot be."""
+    """Message 1 is acked; message 2 is written, but the process dies before it is synced, or
+    because its sync fails."""
     storage = await opened(machine)
     await establish(storage, CAST)
     await sent(storage, 1)
@@ -100,7 +100,7 @@ async def die_with_a_commit_under_way(machine: Machine, *, has_sync_failed: bool
 
 
 def kept_after_cuts(machine: Machine, directory: Path) -> list[list[str]]:
-    """The messages that are there after each of many cuts at this instant."""
+    """The messages that are stored after each of many cuts at this instant."""
     machine.stop()
     kept = []
     for seed in range(SEEDS):
@@ -141,7 +141,7 @@ def test_message_shown_after_a_kill_survives_the_power(machine: Machine, tmp_pat
 def test_commits_beside_a_foreign_reader_survive_the_power(
     machine: Machine, log_written_again: list[Path], tmp_path: Path, *, has_sync_failed: bool
 ) -> None:
-    """A backup that runs over the restart keeps the log from being begun anew."""
+    """A backup that runs during the restart of the server keeps the log from being restarted."""
 
     async def live() -> None:
         await die_with_a_commit_under_way(machine, has_sync_failed=has_sync_failed)
@@ -165,7 +165,7 @@ def test_commits_beside_a_foreign_reader_survive_the_power(
 def test_retry_answered_beside_a_foreign_checkpoint_survives_the_power(
     machine: Machine, tmp_path: Path
 ) -> None:
-    """Somebody's shell has begun a checkpoint and not synced the log yet: ours finds it busy."""
+    """Another program has begun a checkpoint and not synced the log yet: ours finds it busy."""
     has_begun, may_end = threading.Event(), threading.Event()
 
     def wait_if_foreign(kind: str, phase: str) -> bool:

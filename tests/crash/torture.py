@@ -1,14 +1,14 @@
 """Kill -9 of a store under load, again and again, on the same data: `make torture ROUNDS=n`.
 
-Goal: what was acknowledged is there after every kill, once, as it was acknowledged. Method: a child
-process (`tests.crash.child`) runs store and ingest service under load from 16 senders and reports
-over a pipe what it asks and what it is told. At a random instant it is killed; then the database
-file is read as it is and held against the reports; the next child goes on with the same directory
+Goal: what was acknowledged is stored after every kill, once, as it was acknowledged. Method: a
+child process (`tests.crash.child`) runs store and ingest service under load from 16 senders and
+reports its questions and answers over a pipe. At a random instant it is killed; then the database
+file is read as it is and compared with the reports; the next child goes on with the same directory
 and begins with the sends that got no answer.
 
 A round counts if there were both acknowledged and unanswered sends at the kill. Kills come from
 0.05 ms to 0.4 s after the first answer, half of them evenly over that time, half evenly over the
-orders of magnitude; one in ten comes while the child opens the store, and does not count as a rule.
+orders of magnitude; one in ten comes while the child opens the store, and usually does not count.
 """
 
 import argparse
@@ -46,25 +46,25 @@ from tests.support.history import Sent
 DELAY_S_MIN: Final = 0.000_05
 DELAY_S_MAX: Final = 0.4
 OPENING_KILLS: Final = 0.1
-"""How many kills are timed from the beginning of the opening."""
+"""The share of kills that are timed from the beginning of the opening."""
 OPENING_S_MAX: Final = 0.05
 REPEATS: Final = 20
 """How many sends that were answered in earlier rounds are sent again."""
 PATIENCE_S: Final = 60.0
-"""A child that is not under load by then never will be."""
+"""How long a child may take until it is under load."""
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class ChildFailed(Exception):
-    """The child has ended by itself, or has never begun."""
+    """The child has ended by itself, or was never under load."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What has happened over all rounds."""
+    """Counts of what has happened over all rounds."""
 
     rounds: int = 0
-    """Those that count."""
+    """The rounds that count."""
     kills: int = 0
     acked: int = 0
     unanswered: int = 0
@@ -72,7 +72,7 @@ class Tally:
     """Unanswered sends that were stored after all."""
     restarts: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
-    """What was promised, by kinds of entries."""
+    """Promised entries, by kind."""
     phases: Counter[str] = field(default_factory=Counter)
     """What the child was doing when it was killed."""
 
@@ -90,7 +90,7 @@ class Torture:
     """The rounds over one data directory. `seed` decides the load and when to kill."""
 
     def __init__(self, directory: Path, seed: str, *, child_options: Sequence[str] = ()) -> None:
-        """With options (`tests.crash.child`) a child does something wrong: it must be caught."""
+        """`child_options` (`tests.crash.child`) make a child do something wrong, to be caught."""
         self._child_options = child_options
         self.tally = Tally()
         self._ledger = Ledger(CAST)
@@ -100,7 +100,7 @@ class Torture:
         self._store_exists = False
 
     def round(self) -> list[str]:
-        """One life, one kill, one check; what is wrong."""
+        """Run one life, one kill and one check; return what is wrong."""
         self._round += 1
         random = Random(f"{self._seed}/{self._round}")
         answers_before = self._ledger.answers
@@ -118,7 +118,7 @@ class Torture:
         return self._faults() if self._store_exists else []
 
     def final_faults(self) -> list[str]:
-        """What takes too long to be looked at in every round: traces, and every page."""
+        """Faults whose check is too slow for every round: traces, and every page."""
         snapshot = read_snapshot(self._directory)
         return self._ledger.trace_faults(snapshot) + page_faults(self._directory)
 
@@ -130,7 +130,7 @@ class Torture:
         return faults
 
     def _live_and_be_killed(self, random: Random) -> str:
-        """Run a child and kill it; what it was doing then."""
+        """Run a child and kill it; return what it was doing then."""
         child = subprocess.Popen(
             [
                 *(sys.executable, "-m", "tests.crash.child"),
@@ -151,13 +151,13 @@ class Torture:
                 child.kill()
 
     def _again(self, random: Random) -> list[Sent]:
-        """What the next child sends first: what got no answer, and some of what did."""
+        """The sends that the next child repeats first: those without an answer, and some others."""
         promised = list(self._ledger.promises)
         keys = dict.fromkeys(random.sample(promised, min(REPEATS, len(promised))))
         return [self._ledger.sends[key] for key in self._ledger.open | keys]
 
     def _watch(self, child: subprocess.Popen[bytes], reports: IO[bytes], random: Random) -> str:
-        """Read what the child reports, kill it when its time has come, read the rest."""
+        """Read what the child reports, kill it at its time, read the rest."""
         if random.random() < OPENING_KILLS:
             anchor: type[Record] = Opening
             delay_s = OPENING_S_MAX * random.random()
@@ -224,7 +224,7 @@ def torture(
 
 
 def command(seed: str, rounds: int) -> str:
-    """What does it all again."""
+    """The command that repeats the run."""
     parts = ["python", "-m", "tests.crash.torture", "--rounds", str(rounds), "--seed", seed]
     return shlex.join(parts)
 
