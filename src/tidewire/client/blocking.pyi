@@ -81,20 +81,20 @@ class Client:
         ssl_context: ssl_module.SSLContext | None = None,
         moved: bool = False,
     ) -> Self:
-        """Be this user, however often the program is started: `with Client.open(…)`.
+        """Log in as this user, in every run of a program: `with Client.open(…)`.
 
-        With a login in the store that is used, without the server as well. Else this device is
-        logged in; if there is no such account, it is made (`register="if-missing"`), or that is an
-        error (`"never"`). `"always"` makes an account, and fails if there is one."""
+        If the store has a login, that is used, also while the server cannot be reached. Otherwise
+        this device logs in; if there is no such account, it is made (`register="if-missing"`), or
+        that is an error (`"never"`). `"always"` makes an account, and fails if there is one."""
 
     def logout(self) -> None:
         """End this login, on the server and here. The store keeps its messages."""
 
     def change_password(self, current: str, new: str) -> int:
-        """Change the password, and end all other logins; how many. This one stays.
+        """Change the password, and end all other logins; returns how many. This one stays.
 
         Raises RefusedByServer (INVALID_CREDENTIALS: the current one is wrong; VALIDATION_ERROR;
-        RATE_LIMITED). After ServerUnreachable it is not known which of the two holds."""
+        RATE_LIMITED). After ServerUnreachable it is not known which of the two is valid."""
 
     def sessions(self) -> list[SessionView]:
         """Where this person is logged in, the oldest login first."""
@@ -103,7 +103,7 @@ class Client:
         """End one of the person's own logins. Raises RefusedByServer (NOT_FOUND)."""
 
     def end_other_sessions(self) -> int:
-        """End all logins but this one, bots' aside; how many."""
+        """End all logins except this one and those of bots; returns how many."""
 
     def delete_account(self, password: str, *, erase_messages: bool = False) -> None:
         """Delete the account, for ever: it leaves its groups, and all its sessions end. Messages
@@ -121,15 +121,15 @@ class Client:
         """Our own id; None until the server has said it for the first time."""
 
     def ready(self, timeout_s: float | None = None) -> None:
-        """Wait until everything that the server has is here, names of chats included unless these
-        take long. Raises ClientClosed."""
+        """Wait until this device has everything that the server has, including the names of chats
+        unless these take long. Raises ClientClosed."""
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until nothing waits to be sent; what has failed does not count. What was sent is in
+        """Wait until nothing is left to send; failed messages do not count. What was sent is in
         `chat.messages()` then."""
 
     def reconnect(self) -> None:
-        """Try now, if the next try is being waited for."""
+        """Connect now, if the client is waiting for its next try."""
 
     def new_id(self) -> str:
         """A new `client_message_id`."""
@@ -138,7 +138,7 @@ class Client:
         """A chat by its id. Does not ask the server."""
 
     def known_chats(self) -> list[Chat]:
-        """The chats that this device knows the user to be in. Does not ask the server."""
+        """The chats of the user, as far as this device knows them. Does not ask the server."""
 
     def chats(self) -> list[Chat]:
         """All chats, the one with the newest activity first, with their names; asks the server."""
@@ -151,7 +151,7 @@ class Client:
 
     def me(self) -> AccountView: ...
     def users(self, *usernames: str) -> list[FoundUser]:
-        """The people with these user names, as far as there are any."""
+        """The users with these user names; names that no user has are left out."""
 
     def find(self, username: str) -> FoundUser:
         """A user by user name. Raises RefusedByServer (USER_NOT_FOUND)."""
@@ -160,14 +160,14 @@ class Client:
         """The id of a user who is named by user name or by id."""
 
     def user(self, user_id: str) -> UserView:
-        """A user by id: what others see."""
+        """The public view of a user, by id."""
 
     def confirm(self, event: Event) -> None:
-        """This event and all before it are done: they do not come again. The loop does this by
-        itself; after a `break` it is for the application to say."""
+        """Mark this event and all before it as done: they do not come again. The loop does this by
+        itself; after a `break` the application has to do it."""
 
     def reply_id(self, message: Message | _Message, part: int = 0) -> str:
-        """The id that our reply to this message has, in every run."""
+        """The `client_message_id` of our reply to this message, the same in every run."""
 
     def search(self, text: str, *, chat: Chat | None = None, limit: int = 50) -> list[Message]:
         """Messages in the store that contain a text, newest first. Does not ask the server."""
@@ -177,7 +177,7 @@ class Client:
         first."""
 
     def wait_closed(self, timeout_s: float | None = None) -> Status:
-        """Wait until the client is closed, for any reason; which."""
+        """Wait until the client is closed, for any reason; returns the status with it."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -187,10 +187,10 @@ class Client:
         trace: TracebackType | None,
     ) -> None: ...
     def close(self, linger_s: float = 0.0) -> None:
-        """End. What waits in the outbox is given so many seconds; the rest stays on the disk."""
+        """Close the client. The outbox gets `linger_s` to be sent; the rest stays on the disk."""
 
     def events(self, timeout_s: float | None = None) -> Iterator[Event]:
-        """As in the async client. Ends when nothing comes for so long, or the client is closed."""
+        """As in the async client. Ends if nothing comes for `timeout_s`, or the client closes."""
 
 class Chat:
     """See `tidewire.client.Chat`."""
@@ -199,7 +199,7 @@ class Chat:
     def chat_id(self) -> ChatId: ...
     @property
     def type(self) -> ChatType | None:
-        """None: nothing is known of this chat yet."""
+        """The kind of chat; None while nothing is known of it."""
 
     @property
     def name(self) -> str | None:
@@ -217,7 +217,7 @@ class Chat:
 
     @property
     def mentions_unread(self) -> int:
-        """How many of them mention the user, or all."""
+        """How many of the unread messages mention the user, or `@all`."""
 
     @property
     def last_sequence(self) -> int:
@@ -229,7 +229,7 @@ class Chat:
 
     @property
     def is_synced(self) -> bool:
-        """Everything that the server is known to have is held."""
+        """This device holds everything that the server is known to have."""
 
     def send(
         self,
@@ -243,16 +243,16 @@ class Chat:
         """Send a text; returns when it is on the disk, however long it takes to reach the server.
 
         `reply_to` is the message that it answers, or its sequence. `mentions` are members, by user
-        name or user id, and `@all` for those who may; one who is no member when the message arrives
-        is left out by itself. Only a name that was not looked up before needs the server.
+        name or user id, and `@all` if the user may use it; a user who is no member when the message
+        arrives is left out. Only a name that was not looked up before needs the server.
 
-        With a `client_message_id` that was used before nothing is sent: what became of that message
-        is returned. Raises InvalidMessage, MessageTooLarge, OutboxFull and ClientClosed."""
+        If the `client_message_id` was used before, nothing is sent, and the result is that of the
+        first message. Raises InvalidMessage, MessageTooLarge, OutboxFull and ClientClosed."""
 
     def reply(
         self, message: Message | _Message, text: str, *, mentions: Iterable[str] = (), part: int = 0
     ) -> Sent:
-        """Answer a message, once: the same answer again, in this run or another, sends nothing."""
+        """Reply to a message once: a second reply with the same `part`, in any run, is not sent."""
 
     def edit(
         self,
@@ -262,12 +262,12 @@ class Chat:
         base: int | None = None,
         client_message_id: str | None = None,
     ) -> Sent:
-        """Give an own message another text; a message, or the sequence of one. Returns when that is
-        on the disk, as `send` does, and works without a connection.
+        """Replace the text of an own message, given as such or by its sequence. Returns when the
+        edit is on the disk, as `send` does, and works without a connection.
 
         `base` is the sequence of the edit that was seen last (`message.now.edited_sequence`, 0 if
         there was none): if another one came first, this one fails with EditConflict. Without it the
-        later edit wins. What has not left yet is changed in place.
+        later edit wins. A message that has not left yet is changed in place.
 
         Raises MessageIsDeleted, InvalidMessage, MessageTooLarge, OutboxFull and ClientClosed."""
 
@@ -278,9 +278,9 @@ class Chat:
         reason: str | None = None,
         client_message_id: str | None = None,
     ) -> Sent:
-        """Delete a message for all: an own one, or, as an admin of the group, any. Its text goes
-        from the server and from the devices of all members. What was deleted already stays so, and
-        what has not left yet is dropped. Raises InvalidMessage, OutboxFull and ClientClosed."""
+        """Delete a message for all: an own one, or, as an admin of the group, any. Its text is
+        erased on the server and on the devices of all members. A deleted message stays deleted; one
+        that has not left yet is dropped. Raises InvalidMessage, OutboxFull and ClientClosed."""
 
     def react(
         self,
@@ -289,8 +289,7 @@ class Chat:
         *,
         client_message_id: str | None = None,
     ) -> Sent:
-        """Put an emoji on a message; it is there once, however often that is said. Raises as `edit`
-        does."""
+        """Put an emoji on a message; a second time changes nothing. Raises as `edit` does."""
 
     def unreact(
         self,
@@ -302,14 +301,14 @@ class Chat:
         """Take an own emoji back."""
 
     def pending(self) -> list[Sent]:
-        """What waits in the outbox for this chat, failed ones included, oldest first: messages, and
-        changes of messages (`amends`)."""
+        """The entries for this chat in the outbox, failed ones included, oldest first: messages,
+        and changes of messages (`amends`)."""
 
     def typing(self, is_typing: bool = True) -> None:
-        """Let the others know. Without a connection nothing happens."""
+        """Tell the others that the user types. Without a connection nothing happens."""
 
     def read(self, through: Message | _Message | int | None = None) -> None:
-        """The user has seen everything up to here; without an argument: all that is held."""
+        """Mark everything up to here as read; without an argument everything that is held."""
 
     def messages(
         self, *, before: int | None = None, after: int = 0, limit: int = ...
@@ -333,15 +332,15 @@ class Chat:
     ) -> list[Message]:
         """Messages oldest first, from the store as far as it reaches and from the server beyond.
 
-        `before` a sequence (or the end), `after` one, or `around` one: one of the three."""
+        Give at most one of `before`, `after` and `around`, a sequence; without one: the newest."""
 
     def changes(self, *, after: int, limit: int = ...) -> list[Change]:
-        """Edits, deletions and reactions above a sequence, in order: from the store as far down as
-        it reaches, else from the server."""
+        """Edits, deletions and reactions above a sequence, in order: from the store if it reaches
+        that far down, else from the server."""
 
     def members(self) -> Sequence[MemberView]: ...
     def add(self, who: str) -> None:
-        """Add a person to a group, by user name or user id. Who is in already stays in."""
+        """Add a person to a group, by user name or user id. A member just stays in."""
 
     def remove(self, who: str) -> None:
         """Take a person out of a group, by user name or user id (see `members`)."""
@@ -386,7 +385,7 @@ class Sent:
 
     @property
     def text(self) -> str:
-        """Of a message, or the new one of an edit."""
+        """The text of a message, or the new text of an edit."""
 
     @property
     def reply_to(self) -> int | None:
@@ -397,8 +396,8 @@ class Sent:
     @property
     def tick(self) -> Tick: ...
     def stored(self, timeout_s: float | None = None) -> int:
-        """Wait until the server has it for good; its sequence. `chat.messages()` has it then, too.
-        Raises MessageFailed, FateUnknown and ClientClosed."""
+        """Wait until the server has it for good; returns its sequence. `chat.messages()` has it
+        then, too. Raises MessageFailed, FateUnknown and ClientClosed."""
 
     def delivered(self, timeout_s: float | None = None) -> None:
         """Wait until it is on a device of every other member."""
@@ -407,18 +406,18 @@ class Sent:
         """Wait until every other member has read it."""
 
     def edit(self, text: str) -> Sent:
-        """Give this message another text: here, if it surely has not left, or by an edit that waits
-        for it. Returns what is on its way now. Raises as `Chat.edit` does."""
+        """Replace the text of this message: in the outbox if it surely has not left, else by an
+        edit that follows it. Returns what is on its way now. Raises as `Chat.edit` does."""
 
     def delete(self) -> Sent:
-        """Take this message back: here, if it surely has not left, or by a deletion that waits for
-        it. Raises as `Chat.delete` does."""
+        """Take this message back: drop it from the outbox if it surely has not left, else send a
+        deletion after it. Raises as `Chat.delete` does."""
 
     def retry(self) -> bool:
-        """Send a failed one again. False: it is not one."""
+        """Send it again, if it has failed or its fate is unknown; else False."""
 
     def drop(self) -> bool:
-        """Forget it. False: it is on its way, or was, and may arrive."""
+        """Remove it from the outbox. False: it is on its way, or was, and may arrive."""
 
 class Message:
     """See `tidewire.client.Message`."""
@@ -455,21 +454,21 @@ class Message:
     def now(self) -> MessageNow: ...
     @property
     def sender_name(self) -> str | None:
-        """What its author is called; None while that is not known."""
+        """The author's display name; None while it is not known."""
 
     @property
     def created_at(self) -> datetime:
-        """When the server stored it, in UTC. For people: the order is that of `sequence`."""
+        """When the server stored it, in UTC. For display only: `sequence` gives the order."""
 
     @property
     def is_edited(self) -> bool: ...
     @property
     def reactions(self) -> tuple[Reaction, ...]:
-        """Each has `emoji`, `count`, `is_own` and `users`: ids of some of those who have it."""
+        """Each has `emoji`, `count`, `is_own` and `users`: ids of some of the users who reacted."""
 
     @property
     def tick(self) -> Tick | None:
-        """What stands beside it; None beside messages of others."""
+        """The tick of an own message; None for messages of others."""
 
     def edit(self, text: str, *, base: int | None = None) -> Sent:
         """Give it another text; only its author can. See `Chat.edit`."""
