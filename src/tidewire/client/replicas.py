@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 CREATED: Final = "created"
 MEMBER_ADDED: Final = "member_added"
 MEMBER_REMOVED: Final = "member_removed"
+EARLY_CHATS_MAX: Final = 1_000
+"""How many chats that are not known yet may have an answer to an own entry."""
 _GONE: Final = frozenset({ErrorCode.NOT_A_MEMBER, ErrorCode.NOT_FOUND, ErrorCode.FORBIDDEN})
 
 Effects = list[Effect]
@@ -71,6 +73,9 @@ class Replicas:
         self._options = options
         self.by_chat: dict[ChatId, Replica] = {}
         """Every chat that this device knows of, also those that were left."""
+        # Chats that are not known yet, though the server has stored an entry of ours there: the
+        # sequence before the first such entry.
+        self._early: dict[ChatId, int] = {}
         for record in records:
             self._add(record)
         self.user_id = user_id
@@ -114,6 +119,7 @@ class Replicas:
         self._expect_digest()
         if not is_new_epoch:
             return []
+        self._early.clear()
         replicas = list(self.by_chat.values())
         for replica in replicas:
             replica.restart(replica.start)
@@ -206,6 +212,9 @@ class Replicas:
         """The server has stored an entry of ours: keep it like any other entry of the chat."""
         replica = self.by_chat.get(ack.chat_id)
         if replica is None:
+            # The push that announces this chat comes later, or was missed.
+            if len(self._early) < EARLY_CHATS_MAX:
+                self._early.setdefault(ack.chat_id, ack.prev_sequence)
             self.want_digest(now.ms)
             return []
         item = _own_item(entry, ack, self.user_id or "")
@@ -411,6 +420,10 @@ class Replicas:
         return []
 
     def _add(self, record: ReplicaRecord) -> Replica:
+        before = self._early.pop(record.chat_id, None)
+        if before is not None and before < record.start:
+            # The server counts an own entry as delivered, but this device does not hold it yet.
+            record.start = record.cursor = before
         replica = replica_from(record, waiting_max=self._options.waiting_max)
         self.by_chat[replica.chat_id] = replica
         return replica

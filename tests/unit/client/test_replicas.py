@@ -3,13 +3,23 @@
 from random import Random
 from typing import Any
 
-from tests.unit.client.stage import CHAT, ME, WALL_MS, chat_update, item, listed, push
-from tidewire.client.effects import PAUSE, RESUME, Keep, Now, Release, ReplicaChanged
+from tests.unit.client.stage import (
+    CHAT,
+    ME,
+    TIME,
+    WALL_MS,
+    chat_update,
+    entry,
+    item,
+    listed,
+    push,
+)
+from tidewire.client.effects import PAUSE, RESUME, Effect, Keep, Now, Release, ReplicaChanged
 from tidewire.client.options import ClientOptions
-from tidewire.client.replicas import Replicas
+from tidewire.client.replicas import EARLY_CHATS_MAX, Replicas
 from tidewire.domain.delivery import DigestEntry
-from tidewire.domain.ids import ChatId
-from tidewire.wire.server_frames import ChatDigestPayload
+from tidewire.domain.ids import ChatId, MessageId
+from tidewire.wire.server_frames import ChatDigestPayload, SendMessageAckPayload
 
 NOW = Now(1_000, WALL_MS)
 
@@ -24,6 +34,20 @@ def connected(*chats: DigestEntry, **options: Any) -> Replicas:
     made.connected(ME, "one", is_new_epoch=False)
     made.digest(page(*chats), NOW)
     return made
+
+
+def own_stored(made: Replicas, sequence: int, chat_id: ChatId = CHAT) -> list[Effect]:
+    sent = entry(sequence, chat_id)
+    answer = SendMessageAckPayload(
+        client_message_id=sent.client_message_id,
+        message_id=MessageId(f"msg_{sequence}"),
+        chat_id=chat_id,
+        sequence=sequence,
+        prev_sequence=sequence - 1,
+        created_at=TIME,
+        deduplicated=False,
+    )
+    return made.own_stored(sent, answer, NOW)
 
 
 def test_messages_on_their_way_to_the_disk_are_bounded() -> None:
@@ -95,6 +119,36 @@ def test_new_chat_starts_where_its_user_or_the_membership_began() -> None:
     here, there = ChatId("here"), ChatId("there")
     made = connected(listed(9, here, delivered=4, joined_sequence=6), listed(3, there, delivered=9))
     assert (made.by_chat[here].cursor, made.by_chat[there].cursor) == (6, 3)
+
+
+def test_chat_whose_first_news_is_an_own_message_starts_before_it() -> None:
+    made = connected()
+    assert own_stored(made, 8) == []
+    assert own_stored(made, 9) == []
+    assert made.take_digest(NOW.ms)
+    # The server moves an author's own position to what the author sends.
+    made.digest(page(listed(9, delivered=9)), NOW)
+    replica = made.by_chat[CHAT]
+    assert (replica.start, replica.cursor) == (7, 7)
+    assert made.take_pages(NOW.ms) == [replica]
+
+
+def test_own_messages_of_chats_that_stay_unknown_are_bounded() -> None:
+    made = connected()
+    for number in range(EARLY_CHATS_MAX + 5):
+        chat = ChatId(f"chat-{number}")
+        own_stored(made, 8, chat)
+    first, last = ChatId("chat-0"), ChatId(f"chat-{EARLY_CHATS_MAX}")
+    made.digest(page(listed(8, first, delivered=8), listed(8, last, delivered=8)), NOW)
+    assert (made.by_chat[first].start, made.by_chat[last].start) == (7, 8)
+
+
+def test_numbers_of_own_messages_mean_nothing_in_a_new_epoch() -> None:
+    made = connected()
+    own_stored(made, 8)
+    made.connected(ME, "two", is_new_epoch=True)
+    made.digest(page(listed(9, delivered=9)), NOW)
+    assert made.by_chat[CHAT].start == 9
 
 
 def test_messages_that_leave_are_counted_per_chat_and_the_chat_need_not_be_known() -> None:

@@ -27,6 +27,8 @@ import { firstRecord, type ReplicaRecord } from "./record.ts";
 import { Replica } from "./replica.ts";
 import { Syncs } from "./syncs.ts";
 
+/** How many chats that are not known yet may have an answer to an own entry. */
+export const EARLY_CHATS_MAX = 1000;
 const GONE = ["NOT_A_MEMBER", "NOT_FOUND", "FORBIDDEN"];
 
 export class Replicas {
@@ -44,6 +46,9 @@ export class Replicas {
   /** Chats that are behind since the connection began: it is ready when none is left. */
   private _behind = new Set<string>();
   private _unstored = 0;
+  // Chats that are not known yet, though the server has stored an entry of ours there: the sequence
+  // before the first such entry.
+  private _early = new Map<string, number>();
 
   /** `records` and `userId` are those of the last life, if there was one. */
   constructor(
@@ -75,6 +80,7 @@ export class Replicas {
     this._isLive = true;
     this._expectDigest();
     if (!isNewEpoch) return [];
+    this._early.clear();
     const replicas = [...this.byChat.values()];
     for (const replica of replicas) replica.restart(replica.start);
     return [{ do: "restart", replicas, epoch }];
@@ -179,8 +185,13 @@ export class Replicas {
 
   /** The server has something of ours: it is an entry of the chat like any other. */
   ownStored(entry: OutboxEntry, ack: SendMessageAckPayload, now: Now): Effect[] {
-    const replica = this.byChat.get(ack.chat_id);
+    const { chat_id } = ack;
+    const replica = this.byChat.get(chat_id);
     if (!replica) {
+      // The push that announces this chat comes later, or was missed.
+      const early = this._early;
+      if (early.size < EARLY_CHATS_MAX && !early.has(chat_id))
+        early.set(chat_id, ack.prev_sequence);
       this.wantDigest(now.ms);
       return [];
     }
@@ -358,8 +369,13 @@ export class Replicas {
   }
 
   private _add(record: ReplicaRecord): Replica {
+    const { chat_id, start } = record;
+    const before = this._early.get(chat_id) ?? start;
+    // The server counts an own entry as delivered, but this device does not hold it yet.
+    if (before < start) record.start = record.cursor = before;
+    this._early.delete(chat_id);
     const replica = new Replica(record, this._options.waitingMax);
-    this.byChat.set(replica.chat_id, replica);
+    this.byChat.set(chat_id, replica);
     return replica;
   }
 }

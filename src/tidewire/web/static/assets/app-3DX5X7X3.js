@@ -1,1 +1,0 @@
-import"./chunk-NAT6JFR6.js";

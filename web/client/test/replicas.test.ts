@@ -1,0 +1,71 @@
+// Where a device begins in a chat of which its first news is the answer to a message of its own.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Now } from "../src/core/effects.ts";
+import { DEFAULTS } from "../src/core/options.ts";
+import type { OutboxEntry } from "../src/core/outbox.ts";
+import { EARLY_CHATS_MAX, Replicas } from "../src/core/replicas.ts";
+import type { DigestEntry, SendMessageAckPayload } from "../src/wire/frames.ts";
+
+const NOW: Now = { ms: 1000, wallMs: 1_900_000_000_000 };
+
+const connected = (): Replicas => {
+  const made = new Replicas(DEFAULTS, () => 0.5, [], "user_own");
+  made.connected("user_own", "one", false);
+  digest(made);
+  return made;
+};
+
+const digest = (made: Replicas, ...chats: DigestEntry[]): void => {
+  made.digest({ digest_id: "d", page: 0, last: true, chats }, NOW);
+};
+
+const listed = (chat_id: string, head: number, delivered: number): DigestEntry => ({
+  chat_id,
+  chat_type: "group",
+  head,
+  membership_version: 1,
+  joined_sequence: 0,
+  delivered,
+  read: 0,
+  others_delivered: 0,
+  others_read: 0,
+  unread: 0,
+  mentions_unread: 0,
+});
+
+const ownStored = (made: Replicas, chat_id: string, sequence: number): void => {
+  const entry = { chat_id, kind: "message", body: { content: "x" } } as OutboxEntry;
+  const ack = { chat_id, sequence, prev_sequence: sequence - 1 } as SendMessageAckPayload;
+  assert.deepEqual(made.ownStored(entry, ack, NOW), []);
+};
+
+test("a chat whose first news is an own message starts before it", () => {
+  const made = connected();
+  ownStored(made, "chat", 8);
+  ownStored(made, "chat", 9);
+  assert.ok(made.takeDigest(NOW.ms));
+  // The server moves an author's own position to what the author sends.
+  digest(made, listed("chat", 9, 9));
+  const replica = made.byChat.get("chat");
+  assert.deepEqual([replica?.start, replica?.cursor], [7, 7]);
+  assert.deepEqual(made.takePages(NOW.ms), [replica]);
+});
+
+test("own messages of chats that stay unknown are bounded", () => {
+  const made = connected();
+  for (let n = 0; n < EARLY_CHATS_MAX + 5; n++) ownStored(made, `chat-${n}`, 8);
+  const last = `chat-${EARLY_CHATS_MAX}`;
+  digest(made, listed("chat-0", 8, 8), listed(last, 8, 8));
+  assert.equal(made.byChat.get("chat-0")?.start, 7);
+  assert.equal(made.byChat.get(last)?.start, 8);
+});
+
+test("numbers of own messages mean nothing in a new epoch", () => {
+  const made = connected();
+  ownStored(made, "chat", 8);
+  made.connected("user_own", "two", true);
+  digest(made, listed("chat", 9, 9));
+  assert.equal(made.byChat.get("chat")?.start, 9);
+});
