@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -28,6 +29,7 @@ class Conversation:
         self.transport = transport
         self.texts: list[bytes] = []
         self.pongs = 0
+        self.drains = 0
         self.is_lost = asyncio.Event()
         self.is_closed_by_peer = False
         self.heard = asyncio.Event()
@@ -40,6 +42,10 @@ class Conversation:
 
     def pong_received(self) -> None:
         self.pongs += 1
+        self.heard.set()
+
+    def drained(self) -> None:
+        self.drains += 1
         self.heard.set()
 
     def overrun(self) -> None:
@@ -99,9 +105,15 @@ def gateway() -> EchoGateway:
 
 @pytest.fixture
 async def server(gateway: EchoGateway) -> AsyncIterator[EdgeServer]:
+    async with edge_server(gateway, EdgeOptions(port=0)) as server:
+        yield server
+
+
+@asynccontextmanager
+async def edge_server(gateway: EchoGateway, options: EdgeOptions) -> AsyncIterator[EdgeServer]:
     logging.getLogger("tidewire.edge.websocket").setLevel(logging.CRITICAL)
     tasks = TaskSupervisor()
-    server = EdgeServer(hello_app, gateway=gateway, tasks=tasks, options=EdgeOptions(port=0))
+    server = EdgeServer(hello_app, gateway=gateway, tasks=tasks, options=options)
     await server.start()
     yield server
     await server.stop_accepting()

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import os
+import ssl
 import struct
 
 from tidewire.edge.server import EdgeServer
@@ -24,12 +25,14 @@ class RawPeer:
         self.writer = writer
 
     @classmethod
-    async def connect(cls, port: int) -> "RawPeer":
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def connect(cls, port: int, tls: ssl.SSLContext | None = None) -> "RawPeer":
+        return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=tls))
 
     @classmethod
-    async def upgraded(cls, port: int, more: str = "") -> "RawPeer":
-        peer = await cls.connect(port)
+    async def upgraded(
+        cls, port: int, more: str = "", tls: ssl.SSLContext | None = None
+    ) -> "RawPeer":
+        peer = await cls.connect(port, tls)
         head = await peer.upgrade(more)
         assert head.startswith(b"HTTP/1.1 101 "), head
         return peer

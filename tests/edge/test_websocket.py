@@ -2,16 +2,22 @@
 
 import gc
 import json
+import ssl
 import struct
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from socket import SO_LINGER, SOL_SOCKET
 
 import pytest
 
-from tests.edge.conftest import EchoGateway
+from tests.edge.conftest import EchoGateway, edge_server
 from tests.edge.raw import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, RawPeer, frame
+from tests.support.certificates import make_files
 from tidewire.domain.limits import FRAME_BYTES_MAX
+from tidewire.edge.options import EdgeOptions
 from tidewire.edge.server import EdgeServer
+from tidewire.wire.framing import frame_text
 
 OF_A_HANDSHAKE = {"HttpProtocol", "UpgradeProtocol", "Logger", "CIMultiDict", "WSUpgradeResponse"}
 
@@ -245,6 +251,36 @@ async def test_unsent_bytes_grow_when_the_peer_does_not_read(
         conversation.transport.write(b"x" * 65_536)
     assert conversation.transport.unsent_bytes() > 1_000_000
     await peer.end()
+
+
+@pytest.mark.parametrize("is_secured", [False, True], ids=["plain", "tls"])
+async def test_gateway_is_told_each_time_that_unsent_bytes_have_drained(
+    gateway: EchoGateway, tmp_path: Path, *, is_secured: bool
+) -> None:
+    """What waits for it (the next page of a sync) would wait for ever without it."""
+    options, tls = EdgeOptions(port=0), None
+    if is_secured:
+        ca, cert, key = make_files(tmp_path)
+        options, tls = replace(options, tls_cert=cert, tls_key=key), ssl.create_default_context()
+        tls.load_verify_locations(ca)
+    async with edge_server(gateway, options) as server:
+        peer = await RawPeer.upgraded(server.port, tls=tls)
+        peer.frame(TEXT, b"hi")
+        assert await peer.receive() == (TEXT, b"hi")
+        [conversation] = gateway.conversations
+        conversation.transport.tell_drained_below(50_000)
+        for count in (1, 2, 3):
+            conversation.heard.clear()
+            for _ in range(200):
+                conversation.transport.write(frame_text(b"x" * 65_536))
+            assert conversation.transport.unsent_bytes() > 1_000_000
+            assert conversation.drains == count - 1
+            for _ in range(200):
+                assert len((await peer.receive())[1]) == 65_536
+            await conversation.heard.wait()
+            assert conversation.drains == count
+            assert conversation.transport.unsent_bytes() <= 50_000
+        await peer.end()
 
 
 async def test_ping_of_ours_brings_a_pong(server: EdgeServer, gateway: EchoGateway) -> None:

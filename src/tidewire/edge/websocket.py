@@ -162,6 +162,9 @@ class Socket(WSListener):
     def unsent_bytes(self) -> int:
         return int(self._socket.get_write_buffer_size())
 
+    def tell_drained_below(self, unsent_bytes: int) -> None:
+        self._socket.set_write_buffer_limits(high=unsent_bytes, low=unsent_bytes)
+
     def ping(self) -> None:
         if not self._is_closing and not self._has_said_goodbye():
             self._transport.send_ping(b"")
@@ -210,8 +213,7 @@ class Socket(WSListener):
             else:
                 self._rare(frame, kind)
         except Exception as error:  # noqa: BLE001 - it concerns this connection alone
-            self._port.tasks.request_failed(RequestKind.CONNECTION, error)
-            self.close(WSCloseCode.INTERNAL_ERROR, "INTERNAL_ERROR")
+            self._fail(error)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         self._is_closing = True
@@ -226,8 +228,17 @@ class Socket(WSListener):
 
     def resume_writing(self) -> None:
         self._is_unread = False
-        if self._ping is not None:
-            self._send_pong()
+        try:
+            if self._ping is not None:
+                self._send_pong()
+            if self._listener is not None and not self._is_closing:
+                self._listener.drained()
+        except Exception as error:  # noqa: BLE001 - it concerns this connection alone
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._port.tasks.request_failed(RequestKind.CONNECTION, error)
+        self.close(WSCloseCode.INTERNAL_ERROR, "INTERNAL_ERROR")
 
     def _spend_slice(self) -> None:
         """Stop reading: for a turn of the loop, until the budget has caught up, or for good."""

@@ -150,6 +150,7 @@ class ConnectionDriver:
         self._pages_paid_at_ms = 0
         # The (chat, is_read) pairs that were acknowledged on this connection before.
         self._confirmed: set[tuple[ChatId, bool]] | None = None
+        transport.tell_drained_below(desk.options.drained_bytes_max)
 
     # From the edge (`ports.transport.SocketListener`).
 
@@ -189,6 +190,14 @@ class ConnectionDriver:
 
     def pong_received(self) -> None:
         self.core.heard(self._desk.clock.monotonic_ms())
+
+    def drained(self) -> None:
+        """Go on with the next page if the last one has gone out."""
+        is_written = self._page_bytes > 0 and self.out is None
+        if not is_written or self.unsent_bytes() > self._desk.options.drained_bytes_max:
+            return
+        self._page_bytes = 0
+        self._run(self.core.drained(), self._desk.clock.monotonic_ms())
 
     def overrun(self) -> None:
         self.end(CloseReason.RATE_LIMITED)
@@ -305,21 +314,11 @@ class ConnectionDriver:
         desk = self._desk
         desk.counters.bytes_sent += len(framed)
         unsent_bytes = transport.unsent_bytes()
-        if self._page_bytes and not self.check_drained():
-            desk.hub.watch_drain(self)
+        if self._page_bytes:
+            self.drained()
         unsent_bytes -= self._page_bytes
         if unsent_bytes >= desk.outbound_warning_bytes or self.core.is_backlogged:
             self._outbound(unsent_bytes)
-
-    def check_drained(self) -> bool:
-        """Go on with the next page if the last one has gone out; True if there is none to watch."""
-        if not self._page_bytes:
-            return True
-        if self._transport.unsent_bytes() > self._desk.options.drained_bytes_max:
-            return False
-        self._page_bytes = 0
-        self._run(self.core.drained(), self._desk.clock.monotonic_ms())
-        return True
 
     # What the core wants.
 

@@ -116,9 +116,6 @@ class Hub:
         self._wheel: Wheel[ConnectionDriver] = Wheel(clock.monotonic_ms())
         self._due: deque[ConnectionDriver] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        # A dict, because it keeps the order.
-        self._draining: dict[ConnectionDriver, None] = {}
-        self._drain_timer: asyncio.TimerHandle | None = None
 
     def use_registrar(self, registrar: Registrar, tasks: Tasks) -> None:
         """Register every route with the other processes, before the digest is read. Call this
@@ -313,11 +310,10 @@ class Hub:
         await self._is_empty.wait()
 
     def close(self) -> None:
-        """Stop the timers. Do not use the hub after this."""
-        for timer in (self._timer, self._drain_timer):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._drain_timer = None
+        """Stop the timer. Do not use the hub after this."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
 
     def acknowledged(self, events: Sequence[Acknowledged]) -> None:
         """Handle acknowledgements that moved no position (a subscriber of the bus)."""
@@ -362,17 +358,8 @@ class Hub:
         deadline_ms = driver.core.next_deadline_ms()
         driver.wheel_slot = -1 if deadline_ms is None else self._wheel.put(driver, deadline_ms)
 
-    def watch_drain(self, driver: ConnectionDriver) -> None:
-        """Have `check_drained` called every `drain_check_ms` until it returns True."""
-        self._draining[driver] = None
-        if self._drain_timer is None:
-            self._drain_timer = self._loop.call_later(
-                self._options.drain_check_ms / 1000, self._on_drain_timer
-            )
-
     def ended(self, driver: ConnectionDriver) -> None:
         """Forget a connection whose socket is gone."""
-        self._draining.pop(driver, None)
         self._open_count -= 1
         if self._open_count == 0:
             self._is_empty.set()
@@ -401,17 +388,6 @@ class Hub:
         self.tick()
         if self._open_count:
             self._start_timer()
-
-    def _on_drain_timer(self) -> None:
-        self._drain_timer = None
-
-        def look(driver: ConnectionDriver) -> None:
-            if driver.check_drained():
-                self._draining.pop(driver, None)
-
-        _each(list(self._draining), look)
-        if self._draining:
-            self.watch_drain(next(iter(self._draining)))
 
     # Inside.
 

@@ -95,9 +95,6 @@ class GatewayOptions:
     drained_bytes_max: int = 64 * 1024
     """The next page is read when no more than this is unsent."""
 
-    drain_check_ms: int = 20
-    """How often it is checked whether a page has drained."""
-
     page_bytes_max: int = PAGE_BYTES_MAX
     """How many bytes of content a sync page has at most."""
 

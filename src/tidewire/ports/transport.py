@@ -66,6 +66,11 @@ class SocketTransport(Protocol):
         """How many of the written bytes have not left this process yet."""
         ...
 
+    def tell_drained_below(self, unsent_bytes: int) -> None:
+        """Call `SocketListener.drained` each time the unsent bytes fall to this number after they
+        were above it."""
+        ...
+
     def ping(self) -> None:
         """Ask the peer for a pong."""
         ...
@@ -87,6 +92,10 @@ class SocketListener(Protocol):
 
     def pong_received(self) -> None:
         """The peer has sent a pong: a sign of life."""
+        ...
+
+    def drained(self) -> None:
+        """The peer has read so much that no more is unsent than `tell_drained_below` has set."""
         ...
 
     def overrun(self) -> None:

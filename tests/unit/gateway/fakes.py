@@ -1,7 +1,7 @@
 """What the tests of the gateway put around it: a clock, a socket, frames in short form."""
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,9 @@ from tidewire.ports.services import Identity
 from tidewire.ports.transport import Admission, SocketTransport
 from tidewire.wire import client_frames as client
 from tidewire.wire.server_frames import ServerFrame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WALL_MS = 1_800_000_000_000
 CHAT = ChatId("chat_1")
@@ -56,6 +59,8 @@ class FakeTransport:
         self.closed: tuple[int, str] | None = None
         self.is_reading = True
         self.stuck_bytes = 0
+        self.drained_bytes_max = 0
+        self.on_drained: Callable[[], None] | None = None
         self._seen = 0
 
     def write(self, framed: bytes) -> None:
@@ -67,6 +72,9 @@ class FakeTransport:
     def unsent_bytes(self) -> int:
         return self.stuck_bytes
 
+    def tell_drained_below(self, unsent_bytes: int) -> None:
+        self.drained_bytes_max = unsent_bytes
+
     def ping(self) -> None:
         self.pings += 1
 
@@ -76,7 +84,12 @@ class FakeTransport:
 
     def read_all(self) -> None:
         """The peer catches up."""
-        self.stuck_bytes = 0
+        self.read_down_to(0)
+
+    def read_down_to(self, unsent_bytes: int) -> None:
+        before, self.stuck_bytes = self.stuck_bytes, unsent_bytes
+        if unsent_bytes <= self.drained_bytes_max < before and self.on_drained is not None:
+            self.on_drained()
 
     def frames(self) -> list[dict[str, Any]]:
         """Every frame that was written so far, alone or in an array."""

@@ -236,6 +236,7 @@ class Stage:
         )
         driver = self.gateway.connected(admission, transport)
         assert isinstance(driver, ConnectionDriver)
+        transport.on_drained = driver.drained
         return Peer(self, driver, transport)
 
     async def connect(

@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tests.unit.gateway.stage import SETTLED, Stage, staged
 from tidewire.domain.errors import NotAMember, StoreUnavailable
 from tidewire.domain.ids import ChatId
 from tidewire.gateway import driver
-from tidewire.gateway.driver import CONFIRMED_CHATS_MAX
+from tidewire.gateway.driver import CONFIRMED_CHATS_MAX, ConnectionDriver
 from tidewire.gateway.effects import CLOSED, READY
 from tidewire.gateway.options import GatewayOptions
 from tidewire.wire.error_table import CloseReason
@@ -358,22 +357,35 @@ async def test_page_is_outside_the_budget_and_the_next_waits_until_it_has_draine
     give(small.hub, [ben], push(size=5_000))
     await turns(SETTLED)
     assert peer.driver.core.state is READY
-    small.hub._on_drain_timer()
+    peer.transport.read_down_to(small.options.drained_bytes_max + 1)
+    await turns(SETTLED)
     assert small.storage.reads.count("sync") == 1
-    peer.transport.read_all()
-    small.hub._on_drain_timer()
+    peer.transport.read_down_to(small.options.drained_bytes_max)
     await turns(SETTLED)
     assert small.storage.reads.count("sync") == 2
     assert peer.new_types() == ["message", "sync_response"]
 
 
-async def test_pushes_beside_a_page_are_bounded_all_the_same(tmp_path: Path) -> None:
-    # The hub does not look again during the test, so what it watches is known.
-    async with staged(tmp_path, replace(SMALL, drain_check_ms=60_000)) as small:
-        await _pushes_beside_a_page_are_bounded(small)
+async def test_page_that_is_still_to_be_written_has_not_drained(
+    small: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In that turn the peer may read what was written before it."""
+    _, ben, chat_id = await small.pair()
+    peer = await small.connect(ben)
+    mark, were_draining = small.hub.mark, []
+
+    def marked(driver: ConnectionDriver) -> None:
+        mark(driver)
+        driver.drained()
+        were_draining.append(driver.core._lane.is_draining)
+
+    monkeypatch.setattr(small.hub, "mark", marked)
+    await peer.asks("sync_request", "s1", chat_id=chat_id, last_acked_sequence=0)
+    assert were_draining == [True]
+    assert not peer.driver.core._lane.is_draining
 
 
-async def _pushes_beside_a_page_are_bounded(small: Stage) -> None:
+async def test_pushes_beside_a_page_are_bounded_all_the_same(small: Stage) -> None:
     ann, ben, chat_id = await small.pair()
     for _ in range(6):
         await small.world.send(chat_id, ann, "x" * 4_000)
@@ -384,9 +396,6 @@ async def _pushes_beside_a_page_are_bounded(small: Stage) -> None:
         give(small.hub, [ben], push(size=1_000))
         await turns()
     assert peer.closed == (1008, "slow_consumer")
-    assert small.hub._draining != {}
-    peer.goes()
-    assert small.hub._draining == {}
 
 
 async def test_lost_connection_is_forgotten_and_its_messages_are_stored(stage: Stage) -> None:
