@@ -23,6 +23,7 @@ from tidewire.engines.kafka.options import KafkaOptions
 from tidewire.engines.kafka.producer import KafkaEventLog
 from tidewire.fanout.consumer import LogConsumer
 from tidewire.fanout.options import FanoutOptions
+from tidewire.ports.event_log import LogRecord
 from tidewire.runtime.clock import SystemClock
 from tidewire.runtime.supervise import TaskSupervisor
 
@@ -164,6 +165,41 @@ async def test_reader_whose_client_has_given_up_on_the_brokers_reads_on_with_a_n
     assert reader.counters.partitions == 8
     await reader.close()
     assert await committed_offsets(options, reader) == len(sent)
+
+
+class Held(Consumer):
+    """A client without brokers: it notes its commits, and a test answers them."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__(settings)
+        self.answer = settings["on_commit"]
+        self.told: list[list[TopicPartition]] = []
+
+    def commit(self, *_: Any, offsets: Any = (), **__: Any) -> Any:
+        self.told.append(list(offsets))
+
+
+async def test_answer_of_a_client_that_was_replaced_does_not_count_for_the_new_one(
+    open_reader: OpenReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that is freed calls nothing back; one that is closed does. The reader frees it, but
+    a count that went below zero would keep all progress from being committed."""
+    monkeypatch.setattr(kafka_consumer, "Consumer", Held)
+    monkeypatch.setattr(kafka_consumer, "TELL_S", 0.0)
+    reader = open_reader(KafkaOptions(bootstrap_servers=("127.0.0.1:1",)))
+    record = LogRecord("tidewire.messages.persisted", 0, 4, 0, None, b"", ())
+
+    def commits() -> Held:
+        reader._hold({record.place})
+        reader._commit([record])
+        assert isinstance(reader._consumer, Held)
+        return reader._consumer
+
+    late = commits().answer
+    reader._renew()
+    late(None, [])
+    assert len(commits().told) == 1
+    reader._consumer = None
 
 
 async def read_all(reader: KafkaLogReader, count: int) -> None:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
@@ -46,6 +47,15 @@ class ReaderCounters:
     """
 
     partitions = commits = commits_failed = renewals = 0
+
+
+class Unanswered:
+    """How many commits of one client the brokers have not answered yet.
+
+    Each client has its own: an answer to an earlier client must not count for this one.
+    """
+
+    count = 0
 
 
 class LoopThread:
@@ -94,8 +104,7 @@ class KafkaLogReader:
         # The next offset by partition, of what is dealt with but not yet committed.
         self._progress: dict[Place, int] = {}
         self._told_s = 0.0
-        # Commits that the brokers have not answered yet.
-        self._unanswered = 0
+        self._unanswered = Unanswered()
         self._held: set[Place] = set()
         self._given_away: set[Place] = set()
         self._is_paused = False
@@ -153,6 +162,7 @@ class KafkaLogReader:
     def _joined(self) -> Consumer:
         if self._consumer is None:
             options = self._options
+            unanswered = self._unanswered = Unanswered()
             settings: dict[str, object] = {
                 **options.reader_settings(),
                 "client.id": self._reader_id,
@@ -171,7 +181,7 @@ class KafkaLogReader:
                 "queued.max.messages.kbytes": FETCH_KILOBYTES_MAX,
                 "statistics.interval.ms": STATISTICS_MS,
                 "stats_cb": self._told_statistics,
-                "on_commit": self._told_answer,
+                "on_commit": partial(self._told_answer, unanswered),
                 "error_cb": self._told_error,
             }
             self._consumer = Consumer(settings)
@@ -219,14 +229,13 @@ class KafkaLogReader:
         self.counters.renewals += 1
         self._is_given_up = False
         # Not closed, and freed on another thread: both may wait for brokers. Only the list refers
-        # to it now.
+        # to it now. A client that is freed calls nothing back.
         old, self._consumer = [self._consumer], None
         threading.Thread(target=old.clear, name="kafka-renewal", daemon=True).start()
         self._given_away |= self._held
         self._is_paused = False
         self._hold(set())
         self._progress.clear()
-        self._unanswered = 0
 
     def _pass_over(self, error: KafkaError) -> None:
         """Note an error from which the client recovers; raise a fatal one: it ends the process."""
@@ -244,7 +253,7 @@ class KafkaLogReader:
 
     def _tell_all_progress(self) -> None:
         # One commit at a time: progress made meanwhile goes with the next one.
-        if not self._unanswered:
+        if not self._unanswered.count:
             self._tell_progress(list(self._progress))
 
     def _tell_progress(self, places: Sequence[Place]) -> None:
@@ -257,7 +266,7 @@ class KafkaLogReader:
             return
         self._told_s = time.monotonic()
         self._joined().commit(offsets=offsets, asynchronous=True)
-        self._unanswered += 1
+        self._unanswered.count += 1
 
     def _stay(self) -> None:
         """Polls without fetching, so that the client answers the group and stays in it."""
@@ -307,9 +316,11 @@ class KafkaLogReader:
         self._held = held
         self.counters.partitions = len(held)
 
-    def _told_answer(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+    def _told_answer(
+        self, unanswered: Unanswered, error: KafkaError | None, offsets: list[TopicPartition]
+    ) -> None:
         """The answer to a commit; offsets that the brokers did not accept are committed again."""
-        self._unanswered -= 1
+        unanswered.count -= 1
         if error is not None:
             self.counters.commits_failed += 1
             _logger.warning("offsets could not be committed: %s", error.name())
