@@ -1,7 +1,5 @@
 """The core of a connection, rule by rule (docs/protocol.md)."""
 
-import dataclasses
-
 import pytest
 
 from tests.unit.gateway.fakes import (
@@ -29,7 +27,6 @@ from tidewire.domain.errors import (
     StoreUnavailable,
 )
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.domain.limits import LINE_CLOSED_MS
 from tidewire.domain.resync import ResyncReason
 from tidewire.gateway.effects import (
     CLOSING,
@@ -47,7 +44,6 @@ from tidewire.gateway.effects import (
     SendPage,
     Typing,
 )
-from tidewire.gateway.lines import LINES_MAX
 from tidewire.gateway.options import GatewayOptions
 from tidewire.wire.client_frames import ClientFrame
 from tidewire.wire.error_table import CloseCode
@@ -537,62 +533,3 @@ def test_connections_that_came_together_are_asked_to_come_back_one_by_one() -> N
     assert 39_000 < max(returns_ms) <= 40_000
     for second in range(30_000, 40_000, 1_000):
         assert 10 <= sum(second < one <= second + 1_000 for one in returns_ms) <= 80
-
-
-# Lines: what is sent after a refused message waits for it (B1).
-
-
-def after_of(effects: Wanted) -> tuple[str, object]:
-    payload = only_error(effects).payload
-    return payload.code, (payload.details or {}).get("after")
-
-
-@pytest.mark.parametrize("limit", ["rate", "busy", "store"])
-def test_refused_send_takes_the_later_ones_along_whoever_refuses(limit: str) -> None:
-    talk = Talk.ready(GatewayOptions(send_chat_burst=2, requests_waiting_max=3))
-    talk.receive(send("r1", key=1))
-    if limit == "rate":
-        talk.receive(send("r2", key=2))
-    elif limit == "busy":
-        talk.receive(sync("s1"))
-        talk.receive(sync("s2"))
-    refused = talk.receive(send("r3", key=3))
-    if limit == "store":
-        refused = talk.stored(send("r3", key=3), StoreUnavailable("away"))
-    code, after = after_of(refused)
-    assert after is None
-    key = send(key=3).payload.client_message_id
-    talk.stored(send("r1", key=1))
-    assert after_of(talk.receive(send("r4", key=4))) == (code, key)
-    assert after_of(talk.receive(send("r5", key=5))) == (code, key)
-    assert talk.receive(send("r6", key=6, chat_id="chat_2")) != NOTHING
-
-
-def test_send_that_is_refused_for_good_takes_nothing_along() -> None:
-    talk = Talk.ready()
-    talk.receive(send("r1", key=1))
-    talk.stored(send("r1", key=1), NotAMember())
-    assert talk.receive(send("r2", key=2)) == (Submit(send("r2", key=2), 2),)
-
-
-def test_answers_of_sends_that_were_taken_along_name_the_first() -> None:
-    talk = Talk.ready()
-    for key in (1, 2, 3):
-        talk.receive(send(f"r{key}", key=key))
-    away = StoreUnavailable("away")
-    assert after_of(talk.stored(send("r1", key=1), away))[1] is None
-    first = send(key=1).payload.client_message_id
-    assert after_of(talk.stored(send("r2", key=2), away)) == ("SERVICE_UNAVAILABLE", first)
-    assert after_of(talk.receive(send("r4", key=4)))[1] == first
-    talk.now_ms += LINE_CLOSED_MS
-    assert talk.receive(send("r5", key=5)) == (Submit(send("r5", key=5), 5),)
-
-
-def test_connection_with_too_many_closed_lines_ends() -> None:
-    options = GatewayOptions(send_user_burst=1, send_user_rate_per_second=1)
-    talk = Talk.ready(dataclasses.replace(options, throttled_frames_max=10**6))
-    talk.receive(send("r0"))
-    for number in range(LINES_MAX):
-        assert len(talk.receive(send(f"r{number + 1}", chat_id=f"chat_{number + 1}"))) == 1
-    ended = talk.receive(send("last", chat_id="chat_last"))
-    assert ending_of(ended)[0] == "rate_limited"
