@@ -367,6 +367,8 @@ class Connection:
             )
         if is_lingering and not self._sends_waiting:
             return answer, *self._close_lingering()
+        if not is_lingering and self._has_too_many_lines():
+            return answer, *self.end(CloseReason.RATE_LIMITED, now_ms, wall_ms)
         return (answer,)
 
     def page_fetched(self, outcome: MessagePage | TidewireError, wall_ms: int) -> Effects:
@@ -474,6 +476,10 @@ class Connection:
             self._lines = Lines()
         return self._lines.refused(send, number, now_ms, code=code, retry_after_ms=wait_ms)
 
+    def _has_too_many_lines(self) -> bool:
+        """Too many to remember which message waits for which; a new connection begins without."""
+        return self._lines is not None and len(self._lines) > LINES_MAX
+
     def _digest_failed(self, run: DigestRun, error: TidewireError, wall_ms: int) -> Effects:
         if self.state is CONNECTING:
             if error.code is ErrorCode.INTERNAL_ERROR:
@@ -525,11 +531,7 @@ class Connection:
         return self.end(CloseReason.PROTOCOL_ERROR, now_ms, wall_ms) if is_spent else NOTHING
 
     def _count_throttled(self, now_ms: int, wall_ms: int) -> Effects:
-        is_spent = self._offences_made().throttled(now_ms)
-        if self._lines is not None and len(self._lines) > LINES_MAX:
-            # Too many lines to remember which message waits for which; a new connection begins
-            # without any.
-            is_spent = True
+        is_spent = self._offences_made().throttled(now_ms) or self._has_too_many_lines()
         return self.end(CloseReason.RATE_LIMITED, now_ms, wall_ms) if is_spent else NOTHING
 
     def _offences_made(self) -> Offences:

@@ -69,6 +69,7 @@ class Lines:
         self._sweep_at = _SWEEP_MIN
 
     def __len__(self) -> int:
+        """How many there are. Above `LINES_MAX`, none had expired when the last one came."""
         return len(self._lines)
 
     def admit(
@@ -119,8 +120,8 @@ class Lines:
         return None
 
     def _sweep(self, now_ms: int) -> None:
-        """Forget expired lines, each time that their number has doubled."""
+        """Forget expired lines, each time that their number has doubled or is at its bound."""
         if len(self._lines) < self._sweep_at:
             return
         self._lines = {one: line for one, line in self._lines.items() if now_ms < line.until_ms}
-        self._sweep_at = max(_SWEEP_MIN, 2 * len(self._lines))
+        self._sweep_at = min(max(_SWEEP_MIN, 2 * len(self._lines)), LINES_MAX)

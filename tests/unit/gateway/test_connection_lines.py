@@ -9,7 +9,7 @@ from tests.unit.gateway.talk import Talk
 from tests.unit.gateway.test_connection import ending_of, only_error
 from tidewire.domain.errors import NotAMember, StoreUnavailable
 from tidewire.domain.limits import LINE_CLOSED_MS
-from tidewire.gateway.effects import NOTHING
+from tidewire.gateway.effects import NOTHING, READY, Send
 from tidewire.gateway.lines import LINES_MAX
 from tidewire.gateway.options import GatewayOptions
 
@@ -68,3 +68,33 @@ def test_connection_with_too_many_closed_lines_ends() -> None:
         assert len(talk.receive(send(f"r{number + 1}", chat_id=f"chat_{number + 1}"))) == 1
     ended = talk.receive(send("last", chat_id="chat_last"))
     assert ending_of(ended)[0] == "rate_limited"
+
+
+def test_connection_with_too_many_lines_that_the_store_has_closed_ends() -> None:
+    """The answers to its sends come first; those still under way are stored all the same."""
+    waiting = LINES_MAX + 2
+    talk = Talk.ready(
+        GatewayOptions(send_user_burst=waiting, requests_waiting_max=waiting, ping_interval_ms=0)
+    )
+    sends = [send(f"r{number}", chat_id=f"chat_{number}") for number in range(waiting)]
+    for one in sends:
+        talk.receive(one)
+    away = StoreUnavailable("away")
+    for one in sends[:LINES_MAX]:
+        assert len(talk.stored(one, away)) == 1
+    effects = talk.stored(sends[-2], away)
+    assert isinstance(effects[0], Send)
+    assert ending_of(effects)[0] == "rate_limited"
+    assert talk.stored(sends[-1], away) == NOTHING
+
+
+def test_lines_that_have_expired_end_no_connection() -> None:
+    """There are always as many as there may be, and each that comes is one more than that until
+    the one of 10 s ago is forgotten."""
+    talk = Talk.ready(GatewayOptions(requests_waiting_max=1, throttled_frames_max=10**6))
+    talk.receive(send("r0"))
+    for number in range(1, 3 * LINES_MAX):
+        talk.now_ms += LINE_CLOSED_MS // LINES_MAX
+        refused = talk.receive(send(f"r{number}", chat_id=f"chat_{number}"))
+        assert only_error(refused).payload.code == "SERVER_BUSY"
+        assert talk.core.state is READY
