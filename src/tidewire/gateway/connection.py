@@ -473,7 +473,7 @@ class Connection:
         self, send: SubmitPayload, number: int, now_ms: int, code: ErrorCode, wait_ms: int = 0
     ) -> ClosedLine | None:
         if self._lines is None:
-            self._lines = Lines()
+            self._lines = Lines(waiting_max=self._rules.options.requests_waiting_max)
         return self._lines.refused(send, number, now_ms, code=code, retry_after_ms=wait_ms)
 
     def _has_too_many_lines(self) -> bool:

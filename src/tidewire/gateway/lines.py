@@ -23,9 +23,6 @@ from tidewire.wire.client_frames import SubmitPayload
 LINES_MAX: Final = 1_000
 """How many lines of a connection are remembered. Lines with old refusals are forgotten; a
 connection with more recent ones than this is closed."""
-PLACES_MAX: Final = 256
-"""How many refused sends of a line keep their places; those refused first are forgotten first. Only
-sends under way can be refused again, and those are fewer (`requests_waiting_max`)."""
 _SWEEP_MIN: Final = 64
 
 
@@ -40,7 +37,8 @@ class ClosedLine(msgspec.Struct, eq=False):
     number: int = 0
     """The place of that send: its number when it was refused first."""
     places: dict[str, int] = {}
-    """The numbers of refused sends when they were refused first, by key in lower case."""
+    """The numbers of refused sends when they were refused first, by key in lower case; the one
+    refused last is at the end."""
     code: ErrorCode = ErrorCode.SERVICE_UNAVAILABLE
     retry_at_ms: int = 0
     until_ms: int = 0
@@ -51,10 +49,12 @@ class ClosedLine(msgspec.Struct, eq=False):
         key."""
         return self.key is not None and self.key.lower() == send.client_message_id.lower()
 
-    def place_of(self, send: SubmitPayload, number: int) -> int:
+    def place_of(self, send: SubmitPayload, number: int, places_max: int) -> int:
         """The place of a refused send in its line; remembered, so that a retry keeps it."""
-        place = self.places.setdefault(send.client_message_id.lower(), number)
-        if len(self.places) > PLACES_MAX:
+        key = send.client_message_id.lower()
+        place = self.places.pop(key, number)
+        self.places[key] = place
+        if len(self.places) > places_max:
             del self.places[next(iter(self.places))]
         return place
 
@@ -62,10 +62,14 @@ class ClosedLine(msgspec.Struct, eq=False):
 class Lines:
     """The lines of one connection; only those that had a refused send a short while ago."""
 
-    __slots__ = ("_lines", "_sweep_at")
+    __slots__ = ("_lines", "_places_max", "_sweep_at")
 
-    def __init__(self) -> None:
+    def __init__(self, *, waiting_max: int) -> None:
+        """`waiting_max`: how many sends of the connection may be under way."""
         self._lines: dict[ChatId, ClosedLine] = {}
+        # A send must keep its place until it is refused again. Others that are refused meanwhile:
+        # those under way at its first refusal, and those under way together with its retry.
+        self._places_max = 2 * waiting_max
         self._sweep_at = _SWEEP_MIN
 
     def __len__(self) -> int:
@@ -109,7 +113,7 @@ class Lines:
             line = self._lines[send.chat_id] = ClosedLine()
         elif number < line.first_number:
             return None
-        place = line.place_of(send, number)
+        place = line.place_of(send, number, self._places_max)
         if line.key is not None and line.number <= place:
             return None if line.waits_for(send) else line
         line.key = send.client_message_id

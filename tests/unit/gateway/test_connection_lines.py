@@ -98,3 +98,28 @@ def test_lines_that_have_expired_end_no_connection() -> None:
         refused = talk.receive(send(f"r{number}", chat_id=f"chat_{number}"))
         assert only_error(refused).payload.code == "SERVER_BUSY"
         assert talk.core.state is READY
+
+
+@pytest.mark.parametrize("waiting", [100, 1_000])
+def test_sends_that_come_again_keep_their_places_however_many_may_be_under_way(
+    waiting: int,
+) -> None:
+    """All are refused and come again; then all are refused once more: the first one, then the
+    others from the last one back."""
+    talk = Talk.ready(
+        GatewayOptions(
+            send_chat_burst=2 * waiting, send_user_burst=2 * waiting, requests_waiting_max=waiting
+        )
+    )
+    first = [send(f"first{key}", key=key) for key in range(waiting)]
+    again = [send(f"again{key}", key=key) for key in range(waiting)]
+    away = StoreUnavailable("away")
+    for one in first:
+        talk.receive(one)
+    for one in first:
+        talk.stored(one, away)
+    for one in again:
+        assert isinstance(talk.receive(one)[0], Submit)
+    assert after_of(talk.stored(again[0], away))[1] is None
+    for one in reversed(again[1:]):
+        assert after_of(talk.stored(one, away))[1] == again[0].payload.client_message_id

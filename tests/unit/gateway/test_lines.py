@@ -5,13 +5,14 @@ import msgspec
 from tidewire.domain.errors import ErrorCode
 from tidewire.domain.ids import ChatId, ClientMessageId
 from tidewire.domain.limits import LINE_CLOSED_MS
-from tidewire.gateway.lines import PLACES_MAX, ClosedLine, Lines
+from tidewire.gateway.lines import ClosedLine, Lines
 from tidewire.wire.client_frames import SendMessagePayload
 
 CHAT = ChatId("chat_1")
 OTHER = ChatId("chat_2")
 NOW_MS = 1_000_000
 BUSY = ErrorCode.SERVER_BUSY
+WAITING_MAX = 8
 
 
 def key(number: int) -> ClientMessageId:
@@ -28,7 +29,7 @@ class Bench:
     """Lines, and a connection's counter of sends."""
 
     def __init__(self) -> None:
-        self.lines = Lines()
+        self.lines = Lines(waiting_max=WAITING_MAX)
         self.count = 0
         self.now_ms = NOW_MS
 
@@ -179,12 +180,27 @@ def test_send_of_before_the_first_does_not_close_its_line() -> None:
 def test_places_that_are_remembered_have_a_bound() -> None:
     bench = Bench()
     bench.is_refused(1, bench.sends(1) or 0)
-    for number in range(2, 2 * PLACES_MAX):
+    for number in range(2, 5 * WAITING_MAX):
         assert bench.sends(number - 1) is not None
         bench.is_refused(number, bench.sends(number) or 0)
     line = bench.lines.admit(payload(0), bench.count, bench.now_ms)
     assert line is not None
-    assert len(line.places) == PLACES_MAX
+    assert len(line.places) == 2 * WAITING_MAX
+
+
+def test_send_that_is_refused_again_and_again_keeps_its_place_however_many_are_refused() -> None:
+    """Each time as many are under way as may be: it, the last one that was refused, new ones."""
+    bench = Bench()
+    first, last = bench.sends(0), 1
+    for number in range(2, 9 * WAITING_MAX, WAITING_MAX):
+        others = [last, *range(number, number + WAITING_MAX - 2)]
+        counts = [bench.sends(one) or 0 for one in others]
+        assert bench.is_refused(0, first or 0) is None
+        for one, count in zip(others, counts, strict=True):
+            behind = bench.is_refused(one, count)
+            assert behind is not None
+            assert behind.key == key(0)
+        first, last = bench.sends(0), others[-1]
 
 
 def test_equal_send_that_is_refused_too_is_not_behind_itself() -> None:
