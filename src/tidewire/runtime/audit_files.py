@@ -9,8 +9,9 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -149,46 +150,63 @@ def note_command(data_dir: Path, command: str, at_ms: int, *, chat_id: str | Non
 
 
 class TrailTail:
-    """Reads what is added to the files from now on, across rotations."""
+    """Reads what is added to the files from now on, across rotations, and also if another program
+    moves a file away or cuts it to nothing in its place."""
 
     def __init__(self, data_dir: Path) -> None:
-        self._files = [_file(data_dir, stem, 0) for stem in _STEMS]
-        # By file: its inode, and the offset up to which it was read.
-        self._read: dict[Path, tuple[int, int]] = {}
-        for file in self._files:
-            if file.exists():
+        self._data_dir = data_dir
+        # By kind: the inode of the newest file, and the offset up to which it was read.
+        self._read = dict.fromkeys(_STEMS, (0, 0))
+        for stem in _STEMS:
+            for file in _files(data_dir, stem)[-1:]:
                 stat = file.stat()
-                self._read[file] = (stat.st_ino, stat.st_size)
+                self._read[stem] = (stat.st_ino, stat.st_size)
 
     def more(self) -> list[AuditRecord]:
         """The records that were added since the last call, in order of time. Raises OSError."""
-        found = [record for file in self._files for record in self._more_of(file)]
+        found = [record for stem in _STEMS for record in self._more_of(stem)]
         found.sort(key=lambda record: record.at_ms)
         return found
 
-    def _more_of(self, file: Path) -> list[AuditRecord]:
+    def _more_of(self, stem: str) -> list[AuditRecord]:
         found: list[AuditRecord] = []
-        inode, offset = self._read.get(file, (0, 0))
+        with contextlib.ExitStack() as stack:
+            known, offset = self._read[stem]
+            for file in reversed(_unread(self._data_dir, stem, known, stack)):
+                stat = os.fstat(file.fileno())
+                begins_at = offset if stat.st_ino == known and stat.st_size >= offset else 0
+                lines = _lines_from(file, begins_at)
+                self._read[stem] = (stat.st_ino, begins_at + len(lines))
+                found += records_of(lines)
+        return found
+
+
+def _unread(data_dir: Path, stem: str, known: int, stack: contextlib.ExitStack) -> list[BinaryIO]:
+    """The files of a kind, open, from the newest back to the one with the inode `known`."""
+    opened: dict[int, BinaryIO] = {}
+    newest: list[BinaryIO] = []
+    for number in count():
         try:
-            now_inode = file.stat().st_ino
+            file = stack.enter_context(_file(data_dir, stem, number).open("rb"))
         except FileNotFoundError:
-            return found
-        if inode and now_inode != inode:
-            # The file was rotated: first read the lines that were added before that.
-            aside = _file(file.parent, file.name.removesuffix(".jsonl"), 1)
-            if aside.exists() and aside.stat().st_ino == inode:
-                found += records_of(_lines_from(aside, offset))
-            offset = 0
-        lines = _lines_from(file, offset)
-        self._read[file] = (now_inode, offset + len(lines))
-        return [*found, *records_of(lines)]
+            if number:
+                break
+            continue
+        # A rotation at this moment shows a file a second time.
+        inode = os.fstat(file.fileno()).st_ino
+        opened.setdefault(inode, file)
+        if inode == known:
+            return list(opened.values())
+        if not number:
+            newest = [file]
+    # The known file was moved away or deleted: the numbered ones are older, and were read.
+    return newest if known else list(opened.values())
 
 
-def _lines_from(file: Path, offset: int) -> bytes:
+def _lines_from(file: BinaryIO, offset: int) -> bytes:
     """Whole lines only: the last one may not be written completely yet."""
-    with file.open("rb") as opened:
-        opened.seek(offset)
-        lines, newline, _ = opened.read().rpartition(b"\n")
+    file.seek(offset)
+    lines, newline, _ = file.read().rpartition(b"\n")
     return lines + newline
 
 

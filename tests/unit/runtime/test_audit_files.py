@@ -1,5 +1,6 @@
 """The trail's files: bounded, private, readable while they are written, and whole after a crash."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,48 @@ def test_tail_reads_what_is_added_across_rotations(tmp_path: Path) -> None:
     ]
     assert len(found) == 2 * 39
     assert tail.more() == []
+
+
+@pytest.mark.parametrize("before", [0, 20])
+def test_tail_reads_across_several_rotations_between_two_looks(tmp_path: Path, before: int) -> None:
+    files = AuditFiles(tmp_path, AuditOptions(file_kib_max=1, files_max=20))
+    for number in range(before):
+        files.write([login(number)])
+    tail = TrailTail(tmp_path)
+    for first in (before, before + 50):
+        added = [login(number) for number in range(first, first + 50)]
+        for record in added:
+            files.write([record])
+        assert tail.more() == added
+    assert len(files_of(tmp_path)) > 6
+    assert tail.more() == []
+
+
+def test_tail_reads_on_after_the_newest_file_was_moved_away(tmp_path: Path) -> None:
+    """The numbered files are older than the one that is gone, and were read."""
+    files = AuditFiles(tmp_path, AuditOptions(file_kib_max=1))
+    for number in range(20):
+        files.write([login(number)])
+    tail = TrailTail(tmp_path)
+    assert files_of(tmp_path) == ["audit.1.jsonl", "audit.jsonl"]
+    (tmp_path / "audit.jsonl").rename(tmp_path / "audit.jsonl-20300101")
+    assert tail.more() == []
+    files.write([login(20)])
+    assert tail.more() == [login(20)]
+
+
+def test_tail_reads_what_is_added_after_a_file_was_cut_to_nothing_in_its_place(
+    tmp_path: Path,
+) -> None:
+    """As logrotate does with copytruncate."""
+    files = AuditFiles(tmp_path, AuditOptions())
+    files.write([login(1), login(2)])
+    tail = TrailTail(tmp_path)
+    os.truncate(tmp_path / "audit.jsonl", 0)
+    files.write([login(3)])
+    assert tail.more() == [login(3)]
+    files.write([login(4)])
+    assert tail.more() == [login(4)]
 
 
 def test_tail_waits_for_the_end_of_a_line(tmp_path: Path) -> None:
