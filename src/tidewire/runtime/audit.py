@@ -57,8 +57,14 @@ class AuditRecorder:
         self._is_failing = False
         self.counts: Counter[AuditAction] = Counter()
         """How many records were reported, by action."""
-        self.lost_count = 0
+        # Each is counted by one thread alone: `+=` of two threads loses counts.
+        self._refused_count = 0
+        self._failed_count = 0
+
+    @property
+    def lost_count(self) -> int:
         """How many records are in no file, because they could not be written."""
+        return self._refused_count + self._failed_count
 
     def record(
         self, action: AuditAction, *, actor: str | None, **fields: Unpack[AuditFields]
@@ -99,7 +105,7 @@ class AuditRecorder:
     def write(self, record: AuditRecord) -> None:
         """Queue the record for the thread that writes the files; count it as lost if that fails."""
         if self._is_closed or self._waiting.qsize() >= WAITING_MAX:
-            self.lost_count += 1
+            self._refused_count += 1
             return
         self._waiting.put(record)
         if self._thread is None:
@@ -124,7 +130,7 @@ class AuditRecorder:
         try:
             self._files.write(records)
         except OSError as error:
-            self.lost_count += len(records)
+            self._failed_count += len(records)
             if not self._is_failing:
                 _logger.warning("the audit trail cannot be written: %s", error)
             self._is_failing = True

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.logs import our_lines
 from tests.unit.accounts.parts import ManualClock
-from tidewire.domain.audit import OPERATOR, AuditAction
+from tidewire.domain.audit import OPERATOR, AuditAction, AuditRecord
 from tidewire.domain.ids import ChatId, SessionId
 from tidewire.ports.audit import ORIGIN, Origin
 from tidewire.runtime import audit
@@ -97,6 +97,23 @@ def test_disk_that_fails_is_told_once_and_counted(
     assert len(warnings) == 1
     assert "cannot be written" in warnings[0].message
     assert trail.lost_count == 2
+
+
+def test_record_that_is_lost_while_the_thread_counts_others_is_counted_too(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """The interpreter may run the loop's thread whenever the other one calls a function."""
+    trail = AuditRecorder(tmp_path / "is not there", clock=clock, options=AuditOptions())
+    trail.close()
+    login = AuditRecord(at_ms=1, action=AuditAction.LOGIN)
+
+    class Batch(list[AuditRecord]):
+        def __len__(self) -> int:
+            trail.write(login)
+            return super().__len__()
+
+    trail._write(Batch([login, login]))
+    assert trail.lost_count == 3
 
 
 def test_records_that_wait_for_the_disk_are_bounded(
