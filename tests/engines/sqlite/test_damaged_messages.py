@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 
 from tests.engines.sqlite.inspected import edited
@@ -16,6 +17,8 @@ from tests.support.world import PLENTY, World
 from tidewire.domain.errors import CounterMissing, StoreDamaged
 from tidewire.domain.ids import ChatId, UserId, placed
 from tidewire.domain.messages import Appended, Message, SendMessage
+from tidewire.engines.sqlite import storage as sqlite_storage
+from tidewire.engines.sqlite.storage import DamageLog
 
 COUNT = 6
 
@@ -273,6 +276,21 @@ async def test_damaged_message_is_told_once_with_its_place_and_without_its_text(
     assert (vars(record)["chat_id"], vars(record)["sequence"]) == (damaged.chat, 3)
     assert "secret" not in caplog.text
     assert store_of(damaged.world).sqlite.damage.messages_damaged == 1
+
+
+async def test_damaged_messages_are_counted_once_up_to_as_many_as_are_remembered(
+    damaged: Damaged, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those beyond are logged, each time that they are read, but not counted."""
+    monkeypatch.setattr(sqlite_storage, "DAMAGED_KNOWN_MAX", 4)
+    await damaged.open()
+    messages = [msgspec.structs.replace(one, is_damaged=True) for one in await damaged.synced()]
+    log = DamageLog()
+    for known, counted in ((3, 3), (3, 3), (4, 4), (COUNT, 4), (COUNT, 4)):
+        log.note_messages(messages[:known])
+        assert log.messages_damaged == counted
+    told = [vars(one)["sequence"] for one in caplog.records if "is damaged" in one.getMessage()]
+    assert set(told) == set(range(1, COUNT + 1))
 
 
 @pytest.mark.parametrize(

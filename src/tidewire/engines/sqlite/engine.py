@@ -21,7 +21,7 @@ gauge durability_commit_batch_size writer.counters.last_writes : Writes in the l
 gauge durability_writes_waiting writer.waiting_count : Writes that wait.
 gauge sqlite_memory_bytes memory_bytes : What SQLite holds, mostly page caches.
 counter store_messages_damaged damage.messages_damaged
-  : Stored messages that were found damaged, each counted once. Any is an alarm.
+  : Stored messages that were found damaged, each counted once, up to 10000. Any is an alarm.
 counter store_requests_damaged damage.requests_failed
   : Requests that failed because stored bytes could not be read. Any is an alarm.
 gauge sqlite_wal_size_bytes checkpointer.wal_bytes : The write-ahead log.

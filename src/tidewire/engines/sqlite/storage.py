@@ -48,8 +48,9 @@ from tidewire.ports.inspection import CounterEvidence, NewCounter
 from tidewire.ports.storage import EXIT_STORE_IN_DOUBT, AppendDone, ChatStore, MessageStore, Storage
 
 _logger: Final = logging.getLogger(__name__)
-_DAMAGED_KNOWN_MAX: Final = 10_000
-"""How many damaged messages are remembered; with more, all are logged again when read again."""
+DAMAGED_KNOWN_MAX: Final = 10_000
+"""How many damaged messages are remembered and counted. With more, all are logged again when they
+are read again, but not counted."""
 _CHAT_OF: Final = attrgetter("chat_id")
 
 
@@ -74,7 +75,7 @@ class DamageLog:
 
     def __init__(self) -> None:
         self.messages_damaged = 0
-        """Messages found damaged since the start; each once, up to `_DAMAGED_KNOWN_MAX`."""
+        """Messages found damaged since the start; each once, up to `DAMAGED_KNOWN_MAX`."""
         self.requests_failed = 0
         """How many requests failed because of damage."""
         self._known: set[tuple[str, int]] = set()
@@ -92,10 +93,11 @@ class DamageLog:
         place = (chat_id, sequence)
         if place in self._known:
             return
-        if len(self._known) >= _DAMAGED_KNOWN_MAX:
+        if len(self._known) >= DAMAGED_KNOWN_MAX:
             self._known.clear()
         self._known.add(place)
-        self.messages_damaged += 1
+        # Once they do not all fit, it is not known which of them were counted.
+        self.messages_damaged = max(self.messages_damaged, len(self._known))
         _logger.error(
             "a stored message is damaged; it is shown as such, without its text",
             extra={"chat_id": chat_id, "sequence": sequence},
