@@ -61,38 +61,37 @@ class Launch:
 
 
 class Process:
-    """A server's process, ours or the sketch's, as /proc shows it."""
+    """A server's process, ours or the sketch's, and its children, as /proc shows them.
+
+    Each number is the sum over all of them: the parent of a server of several processes does no
+    work, so that alone it shows nothing.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
 
     def cpu_s(self) -> float:
-        """Processor time of all its threads since it began, those of its children included."""
+        """Processor time of all threads since they began."""
         return sum(map(_cpu_s, self._all()))
 
     def rss_bytes(self) -> int:
-        """If the server has several processes, pages that they share count for each."""
+        """Pages that processes share count for each."""
         return sum(map(_rss_bytes, self._all()))
+
+    def highest_rss_bytes(self) -> int:
+        """The highest of each process, also if they had it at different times."""
+        return sum(_status(pid, "VmHWM") * 1024 for pid in self._all())
+
+    def threads(self) -> int:
+        return sum(_status(pid, "Threads") for pid in self._all())
+
+    def files(self) -> int:
+        """How many are open, sockets included. One that processes share counts for each."""
+        return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in self._all())
 
     def _all(self) -> list[int]:
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
         return [self.pid, *map(int, children.split())]
-
-    def highest_rss_bytes(self) -> int:
-        return self._status("VmHWM") * 1024
-
-    def threads(self) -> int:
-        return self._status("Threads")
-
-    def files(self) -> int:
-        """How many it has open, sockets included."""
-        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
-
-    def _status(self, name: str) -> int:
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        found = re.search(rf"^{name}:\s+([0-9]+)", status, re.MULTILINE)
-        assert found is not None
-        return int(found[1])
 
 
 def _cpu_s(pid: int) -> float:
@@ -102,6 +101,13 @@ def _cpu_s(pid: int) -> float:
 
 def _rss_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+
+def _status(pid: int, name: str) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(rf"^{name}:\s+([0-9]+)", status, re.MULTILINE)
+    assert found is not None
+    return int(found[1])
 
 
 @dataclass(slots=True)
