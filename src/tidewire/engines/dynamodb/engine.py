@@ -24,7 +24,8 @@ _METRICS: Final = """
 counter dynamodb_requests counts.requests : Requests to the database.
 counter dynamodb_retries{reason} throttled=counts.throttled
   conflict=counts.conflicts answer_lost=counts.answers_lost
-  : Requests that got no answer.
+  : Requests that were throttled, met another write of the same rows, or got no answer; most are
+  sent again.
 counter durability_fences_failed counts.fences_failed
   : Commits that another process was faster than.
 counter durability_sequence_gaps counts.sequences_skipped
