@@ -13,6 +13,7 @@ class ResyncReason(StrEnum):
     DIGEST_INCOMPLETE = "digest_incomplete"
     """The digest of a new connection could not be completed."""
     PUSHES_LOST = "pushes_lost"
-    """A push was lost, or may have been: between the servers of a cluster, or by a failure."""
+    """A push was lost, or may have been, between the servers of a cluster; or it could not be made:
+    by a failure, or because this server does not know the event."""
     LOG_BEHIND = "log_behind"
     """Pushes of a cluster are late, but will come. Repeated as long as they are late."""
