@@ -9,7 +9,7 @@ from tidewire.domain.chats import ChatType, CreateDirect, Role
 from tidewire.domain.delivery import DeliverySummary, Lowest, Positions
 from tidewire.domain.errors import NotAMember, SequenceAboveHead
 from tidewire.domain.ids import ChatId, UserId
-from tidewire.domain.limits import UNREAD_MAX
+from tidewire.domain.limits import UNREAD_MAX, UNREAD_SCAN_MAX
 
 # Floors.
 
@@ -302,6 +302,20 @@ async def test_unread_is_counted_up_to_its_bound(world: World) -> None:
     assert (await world.entry(ben, chat)).unread == UNREAD_MAX
     await world.send_many(chat, anna, 20)
     assert (await world.entry(ben, chat)).unread == UNREAD_MAX
+
+
+async def test_unread_of_one_who_is_far_behind_is_that_of_the_last_messages(world: World) -> None:
+    """Own messages above the position are looked at too; what is before the last ones is not."""
+    anna, ben = await world.people(2)
+    chat = await world.direct(anna, ben)
+    await world.send_many(chat, anna, 5)
+    for _ in range(2):
+        await world.send_many(chat, ben, UNREAD_SCAN_MAX // 2)
+    await world.send(chat, anna)
+    await world.store(world.draft(chat, anna, mentions=(ben,)))
+    entry = await world.entry(ben, chat)
+    assert (entry.read, entry.head) == (0, UNREAD_SCAN_MAX + 7)
+    assert (entry.unread, entry.mentions_unread) == (2, 1)
 
 
 # Digest.

@@ -71,8 +71,8 @@ REASON_CHARACTERS_MAX: Final = 200
 UNREAD_MAX: Final = 100
 """Unread messages are counted up to here; a client shows more as 99+."""
 UNREAD_SCAN_MAX: Final = 1_000
-"""How many messages an unread count looks at. If more would have to be looked at, for example after
-so many own ones, the count is a lower bound."""
+"""How many messages an unread count looks at, from the last one down. If more would have to be
+looked at, for example after so many own ones, the count is a lower bound."""
 
 APPEND_SENDS_MAX: Final = 512
 """Sends in one append: one transaction, one sync."""

@@ -21,8 +21,9 @@ class Counting(Part):
     async def _unread(
         self, chat: Chat, user_id: UserId, above: int, *, last_mention: int = 0
     ) -> Unread:
-        """Count messages of others above a position, up to a limit. Amendments are in another
-        table. After UNREAD_MAX messages only mentions are counted, up to the last one."""
+        """Count messages of others above a position, from the last one down, up to a limit.
+        Amendments are in another table. After UNREAD_MAX messages only mentions are counted, from
+        the last one down."""
         meant = {user_id, MENTION_ALL}
         messages = mentions = scanned = 0
         through = chat.head
@@ -32,6 +33,7 @@ class Counting(Part):
                 schema.MESSAGES,
                 chat.chat_id,
                 between=(above + 1, through),
+                ascending=False,
                 limit=limit,
                 fields="#sequence, #sender_id, #deleted_by, #mentions",
             )
@@ -43,7 +45,7 @@ class Counting(Part):
             if len(found) < limit or mentions >= UNREAD_MAX:
                 break
             scanned += limit
-            above = found[-1]["sequence"]
+            through = found[-1]["sequence"] - 1
             if messages >= UNREAD_MAX:
                 through = min(through, last_mention)
         return Unread(min(UNREAD_MAX, messages), min(UNREAD_MAX, mentions))
