@@ -236,6 +236,11 @@ async def test_failed_message_can_be_dropped(people: People) -> None:
         await sent.stored()
     assert await sent.drop()
     assert alice.outbox() == []
+    # There is nothing left to send, so nothing would end a wait.
+    assert not await sent.retry()
+    assert (sent.tick, sent.code) == (Tick.FAILED, "MESSAGE_DELETED")
+    with pytest.raises(MessageFailed):
+        await sent.stored()
 
 
 async def test_groups_have_members_and_names(people: People) -> None:

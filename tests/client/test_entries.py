@@ -267,6 +267,20 @@ async def test_refused_edit_that_is_dropped_at_once_stays_dropped(people: People
     assert again.outbox() == []
 
 
+async def test_retry_of_a_change_that_is_over_leaves_it_failed(people: People) -> None:
+    """A deletion and a reaction that were refused are in no outbox: there is nothing to retry."""
+    _, bob, chat = await people.pair()
+    await said(chat, "of alice")
+    await told_of(bob, chat)
+    sent = await bob.chat(chat.chat_id).delete(1)
+    with pytest.raises(MessageFailed):
+        await sent.stored()
+    assert not await sent.retry()
+    assert (sent.tick, sent.code) == (Tick.FAILED, "FORBIDDEN")
+    with pytest.raises(MessageFailed):
+        await sent.stored()
+
+
 # Without a connection.
 
 

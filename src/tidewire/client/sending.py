@@ -261,6 +261,7 @@ class Sending:
         if not entries:
             return False
         self._number += len(entries)
+        self.handle_of(entries[0])._requeue()
         driver = self._driver
         await driver.store.do(lambda tables: tables.save_entries(entries))
         driver.apply(driver.core.resubmit(entries[0], driver.now()))

@@ -169,7 +169,6 @@ class Sent:
 
     async def retry(self) -> bool:
         """Send it again, if it has failed or its fate is unknown; else False."""
-        self._fault = self.code = self.reason = None
         return await self._driver.sending.retry(self.client_message_id)
 
     async def drop(self) -> bool:
@@ -184,6 +183,9 @@ class Sent:
 
     def _rewrite(self, body: MessageBody) -> None:
         self._body = body
+
+    def _requeue(self) -> None:
+        self._fault = self.code = self.reason = None
 
     def _refuse(self, code: str | None, reason: str | None) -> None:
         self.code, self.reason = code, reason
