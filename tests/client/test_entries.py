@@ -221,6 +221,7 @@ async def test_mention_of_one_who_left_is_dropped_and_the_text_arrives(people: P
     found = await group.message(sequence)
     assert found is not None
     assert (found.text, found.mentions) == ("hello both", (bob.user_id,))
+    assert sent.mentions == (bob.user_id,)
     assert (await got(bob)).mentions == (bob.user_id,)
     with pytest.raises(MessageFailed) as refusal:
         await (await bob.chat(group.chat_id).send("all", mentions=[MENTION_ALL])).stored()

@@ -1,10 +1,11 @@
-"""What `stored` and `flush` wait for, against the server that the conformance kit plays."""
+"""What own entries show and wait for, against the server that the conformance kit plays."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
+from tidewire.terminal.state import TerminalState
 from tidewire_conformance.connection import Heard
 from tidewire_conformance.sdk import SdkAdapter
 from tidewire_conformance.server import PlayedServer
@@ -76,3 +77,28 @@ async def test_stored_does_not_wait_for_a_connection_that_is_gone(
     async with asyncio.timeout(stage.patience_s):
         await asyncio.gather(*waits)
     assert sent.sequence == 2
+
+
+async def test_change_of_a_message_on_its_way_is_shown_on_it_once_it_is_stored(
+    stage: Stage, adapter: SdkAdapter
+) -> None:
+    server = stage.server
+    (played,) = await stage.begin()
+    chat = adapter.client.chat(played.chat_id)
+    server.hold("send_message_ack")
+    sent = await chat.send("own")
+    await stage.until(lambda: bool(server.of("send_message")), "it did not send")
+    edit = await sent.edit("own, better")
+    assert edit.amends is not None
+    assert edit.amends.target == 0
+    server.release("send_message_ack")
+    async with asyncio.timeout(stage.patience_s):
+        assert await sent.stored() == 1
+    assert edit.amends.target == 1
+    # The played server answers no edit, so this one stays on its way.
+    assert chat.pending() == [edit]
+    state = TerminalState(adapter.client, now_ms=lambda: 0)
+    state.enter(chat)
+    await state.fill()
+    (row,) = state.rows()
+    assert (row.text, row.is_edited) == ("own, better", True)

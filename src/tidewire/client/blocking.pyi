@@ -372,13 +372,16 @@ class Sent:
     @property
     def chat_id(self) -> ChatId: ...
     @property
-    def amends(self) -> Amendment | None: ...
-    @property
     def sequence(self) -> int | None: ...
     @property
     def code(self) -> str | None: ...
     @property
     def reason(self) -> str | None: ...
+    @property
+    def amends(self) -> Amendment | None:
+        """What it changes, and how; None for a message. Its `target` is 0 until the sequence of the
+        target is known."""
+
     @property
     def kind(self) -> EntryKind:
         """`message`, `edit`, `delete` or `react`."""

@@ -114,7 +114,7 @@ class Sending:
             base=draft.base,
             target_key=draft.target_key,
         )
-        handle = Sent(driver, key, draft.chat_id, draft.body, draft.amends)
+        handle = Sent(driver, entry)
         self.handles[key] = handle
         entered = driver.writing.enter(entry)
         self._entering[key] = entry, entered
@@ -239,8 +239,8 @@ class Sending:
         entry = self._outbox.rewrite(key, content)
         if entry is None:
             return None
+        # Kept from here on, so that it is told if the entry leaves meanwhile.
         handle = self.handle_of(entry)
-        handle._rewrite(entry.body)
         # Queued before all later jobs of the store, also before the mark that it leaves.
         await self._driver.store.do(lambda tables: tables.save_entries([entry]))
         return handle
@@ -248,9 +248,7 @@ class Sending:
     def handle_of(self, entry: OutboxEntry) -> Sent:
         handle = self.handles.get(entry.client_message_id)
         if handle is None:
-            handle = Sent(
-                self._driver, entry.client_message_id, entry.chat_id, entry.body, entry.amends
-            )
+            handle = Sent(self._driver, entry)
             if entry.state not in (QUEUED, FLYING):
                 handle._refuse(entry.code, entry.reason)
             self.handles[entry.client_message_id] = handle
@@ -311,7 +309,6 @@ class Sending:
         """An entry has failed, or was dropped because it has no effect any more."""
         handle = self.handles.get(entry.client_message_id)
         if handle is not None and handle.sequence is None:
-            handle._rewrite(entry.body)
             handle._refuse(entry.code, entry.reason)
             self._driver.waits.changed(entry.client_message_id)
 

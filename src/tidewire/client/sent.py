@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from tidewire.client.errors import ClientError, FateUnknown, closed_for, message_failed
 from tidewire.domain.delivery import Tick
-from tidewire.domain.messages import EntryKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidewire.client.driver import Driver
+    from tidewire.client.outbox import OutboxEntry
     from tidewire.client.replica import Replica
     from tidewire.domain.ids import ChatId, UserId
-    from tidewire.domain.messages import Amendment, MessageBody
+    from tidewire.domain.messages import Amendment, EntryKind
 
 Waiter = tuple["Callable[[], bool]", "asyncio.Future[None]"]
 
@@ -75,49 +75,45 @@ class Sent:
 
     client_message_id: str
     chat_id: ChatId
-    amends: Amendment | None
-    """What it changes, and how; None for a message. Its `target` is 0 if the sequence of the target
-    was not known when the change was made."""
     sequence: int | None
     """Its place in the chat, once the server has stored it."""
     code: str | None
     reason: str | None
     """Why it failed, if it did."""
 
-    def __init__(
-        self,
-        driver: Driver,
-        client_message_id: str,
-        chat_id: ChatId,
-        body: MessageBody,
-        amends: Amendment | None = None,
-    ) -> None:
-        self.client_message_id = client_message_id
-        self.chat_id = chat_id
-        self.amends = amends
+    def __init__(self, driver: Driver, entry: OutboxEntry) -> None:
+        self.client_message_id = entry.client_message_id
+        self.chat_id = entry.chat_id
         self.sequence = self.code = self.reason = None
         self._driver = driver
-        self._body = body
+        # The one in the outbox, which changes it: a new text, the target's sequence.
+        self._entry = entry
         self._fault: ClientError | None = None
+
+    @property
+    def amends(self) -> Amendment | None:
+        """What it changes, and how; None for a message. Its `target` is 0 until the sequence of the
+        target is known."""
+        return self._entry.amends
 
     @property
     def kind(self) -> EntryKind:
         """`message`, `edit`, `delete` or `react`."""
-        return EntryKind.MESSAGE if self.amends is None else self.amends.kind
+        return self._entry.kind
 
     @property
     def text(self) -> str:
         """The text of a message, or the new text of an edit."""
-        return self._body.content
+        return self._entry.body.content
 
     @property
     def reply_to(self) -> int | None:
         """The sequence of the message that this one answers."""
-        return self._body.reply_to
+        return self._entry.body.reply_to
 
     @property
     def mentions(self) -> tuple[UserId, ...]:
-        return self._body.mentions
+        return self._entry.body.mentions
 
     @property
     def tick(self) -> Tick:
@@ -180,9 +176,6 @@ class Sent:
     def _settle(self, sequence: int) -> None:
         self.sequence = sequence
         self._fault = None
-
-    def _rewrite(self, body: MessageBody) -> None:
-        self._body = body
 
     def _requeue(self) -> None:
         self._fault = self.code = self.reason = None
