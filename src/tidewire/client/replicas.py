@@ -87,6 +87,7 @@ class Replicas:
         # chats were held when it began and have not been mentioned since.
         self._is_digest_coming = False
         self._digest_from_ms: int | None = None
+        self._has_digest_failed = False
         self._unheard: dict[ChatId, None] = {}
         # Chats that have been behind since the connection began: it is ready when none is left.
         self._behind: dict[ChatId, None] = {}
@@ -136,7 +137,10 @@ class Replicas:
     # What to ask for.
 
     def want_digest(self, from_ms: int) -> None:
-        """A push may have been missed: request a digest at this time, or earlier if planned so."""
+        """A push may have been missed: request a digest at this time, or earlier if planned so. If
+        the last request failed, the time of the next one stands."""
+        if self._has_digest_failed:
+            return
         if self._digest_from_ms is None or from_ms < self._digest_from_ms:
             self._digest_from_ms = from_ms
 
@@ -151,7 +155,8 @@ class Replicas:
     def digest_failed(self, again_at_ms: int) -> None:
         self._is_digest_coming = False
         self._unheard.clear()
-        self.want_digest(again_at_ms)
+        self._digest_from_ms = again_at_ms
+        self._has_digest_failed = True
 
     def take_pages(self, now_ms: int) -> list[Replica]:
         """Chats of which a page is to be requested now; they then count as requested."""
@@ -165,6 +170,7 @@ class Replicas:
 
     def _expect_digest(self) -> None:
         self._is_digest_coming = True
+        self._has_digest_failed = False
         self._digest_from_ms = None
         self._unheard = {one.chat_id: None for one in self.by_chat.values() if one.is_member}
 

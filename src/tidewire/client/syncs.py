@@ -27,12 +27,13 @@ class Syncs:
         self._failures.clear()
 
     def want(self, replica: Replica, from_ms: int) -> None:
-        """Request a page of this chat, at this time at the earliest; only one at a time."""
+        """Request a page of this chat, at this time at the earliest; only one at a time. The wait
+        after a failure stands: a push does not say that the server can answer by now."""
         chat_id = replica.chat_id
         if chat_id in self._asked:
             return
         known = self._wanted.get(chat_id)
-        if known is None or from_ms < known[1]:
+        if known is None or (from_ms < known[1] and chat_id not in self._failures):
             self._put(replica, from_ms)
 
     def forget(self, chat_id: ChatId) -> None:
@@ -66,7 +67,7 @@ class Syncs:
         self._failures.pop(chat_id, None)
 
     def failed(self, replica: Replica, now_ms: int, retry_after_ms: int) -> None:
-        """Ask again after a wait, even if an earlier time was planned before."""
+        """Ask again after a wait, even if an earlier time was planned before or is wanted then."""
         failures = self._failures[replica.chat_id] = self._failures.get(replica.chat_id, 0) + 1
         wait_ms = backoff_ms(failures, self._random, self._options)
         self._put(replica, now_ms + max(wait_ms, retry_after_ms))

@@ -160,7 +160,28 @@ def test_sync_waits_as_long_as_the_server_says() -> None:
     (asked,) = syncs(stage.connect(listed(5)))
     stage.receive(error("RATE_LIMITED", asked.request_id, retry_after_seconds=9))
     assert syncs(stage.wait(8_000)) == []
+    # A push says nothing of the server's load, and neither does a digest.
+    assert syncs(stage.receive(push(7), digest(listed(8)))) == []
     assert len(syncs(stage.wait(1_500))) == 1
+
+
+def test_pushes_do_not_make_a_sync_that_keeps_failing_more_frequent() -> None:
+    stage = Stage(replicas=[record(3)])
+    asked = syncs(stage.connect(listed(5)))
+    asks = 0
+    for number in range(7, 107):
+        refusals = [error("SERVICE_UNAVAILABLE", one.request_id) for one in asked]
+        asked = syncs(stage.receive(*refusals) + stage.wait(100) + stage.receive(push(number)))
+        asks += len(asked)
+    assert 2 <= asks <= 4
+
+
+def test_sync_that_failed_is_tried_at_once_on_the_next_connection() -> None:
+    stage = Stage(replicas=[record(3)])
+    (asked,) = syncs(stage.connect(listed(5)))
+    stage.receive(error("RATE_LIMITED", asked.request_id, retry_after_seconds=9))
+    stage.lose()
+    assert len(syncs(stage.connect(listed(5)))) == 1
 
 
 @pytest.mark.parametrize("code", ["NOT_A_MEMBER", "FORBIDDEN", "NOT_FOUND"])

@@ -99,6 +99,28 @@ def test_digest_is_asked_for_at_the_earliest_wish_and_one_at_a_time() -> None:
     assert made.next_deadline_ms() == 700
 
 
+def test_digest_that_failed_is_not_asked_for_before_its_time_again() -> None:
+    made = connected()
+    made.want_digest(0)
+    assert made.take_digest(0)
+    # Wanted while it was on its way, and after it failed.
+    made.want_digest(5)
+    made.digest_failed(700)
+    made.message(push(1).payload, Now(10, WALL_MS))
+    assert made.next_deadline_ms() == 700
+    assert not made.take_digest(699)
+    assert made.take_digest(700)
+    made.digest(page(), NOW)
+    made.want_digest(710)
+    assert made.take_digest(710)
+    made.digest_failed(1_700)
+    made.disconnected()
+    made.connected(ME, "one", is_new_epoch=False)
+    made.digest(page(), NOW)
+    made.want_digest(720)
+    assert made.take_digest(720)
+
+
 def test_only_chats_that_were_held_and_not_heard_of_are_gone() -> None:
     a, b, c = ChatId("a"), ChatId("b"), ChatId("c")
     made = connected(listed(1, a), listed(1, b), listed(1, c))

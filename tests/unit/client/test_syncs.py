@@ -72,6 +72,24 @@ def test_failures_wait_longer_until_one_succeeds() -> None:
     made.clear()
 
 
+def test_wait_after_a_failure_is_not_cut_short_until_its_end() -> None:
+    made, here = syncs(), replica()
+    made.want(here, 500)
+    made.failed(here, 0, 9_000)
+    made.want(here, 10)
+    assert made.next_deadline_ms() == 9_000
+    assert made.take(8_999) == []
+    assert made.take(9_000) == [here]
+    # The next failure has a wait of its own; a chat that was left and is back has none.
+    made.answered(here.chat_id)
+    made.failed(here, 9_000, 20_000)
+    made.want(here, 9_010)
+    assert made.next_deadline_ms() == 29_000
+    made.forget(here.chat_id)
+    made.want(here, 9_020)
+    assert made.take(9_020) == [here]
+
+
 def test_next_deadline_is_never_after_what_is_wanted_first() -> None:
     made = syncs()
     late, early = replica(1), replica(2)
