@@ -1,2 +1,2 @@
-"use strict";(()=>{var r=["assets/chunk-JFH4ELSS.js"];var{src:c}=document.currentScript,t=new URL(c).origin;for(let e of["assets/widget-T5SE2Y2X.js",...r]){let n=document.createElement("link");n.rel="modulepreload",n.href=`${t}/${e}`,document.head.append(n)}import(`${t}/assets/widget-T5SE2Y2X.js`).then(({define:e})=>e(t));})();
+"use strict";(()=>{var r=["assets/chunk-NKE4ITAB.js"];var{src:c}=document.currentScript,t=new URL(c).origin;for(let e of["assets/widget-UQOKUTHQ.js",...r]){let n=document.createElement("link");n.rel="modulepreload",n.href=`${t}/${e}`,document.head.append(n)}import(`${t}/assets/widget-UQOKUTHQ.js`).then(({define:e})=>e(t));})();
 //terser 5.51.2 {"ecma":2020,"module":true,"compress":{"passes":2,"ecma":2020,"module":true}}

@@ -42,6 +42,7 @@ export class Replicas {
   // began and were not heard of since.
   private _isDigestComing = false;
   private _digestFromMs: number | null = null;
+  private _hasDigestFailed = false;
   private _unheard = new Set<string>();
   /** Chats that are behind since the connection began: it is ready when none is left. */
   private _behind = new Set<string>();
@@ -96,9 +97,10 @@ export class Replicas {
 
   // What to ask for.
 
-  /** Something may have been missed: ask, at this time or earlier if that was wanted. */
+  /** Something may have been missed: ask, at this time or earlier if that was wanted. If the last
+   * request failed, the time of the next one stands. */
   wantDigest(fromMs: number): void {
-    this._digestFromMs = earliest(this._digestFromMs, fromMs);
+    if (!this._hasDigestFailed) this._digestFromMs = earliest(this._digestFromMs, fromMs);
   }
 
   /** Whether to ask for a digest now, one at a time; it counts as asked for then. */
@@ -112,7 +114,8 @@ export class Replicas {
   digestFailed(againAtMs: number): void {
     this._isDigestComing = false;
     this._unheard.clear();
-    this.wantDigest(againAtMs);
+    this._digestFromMs = againAtMs;
+    this._hasDigestFailed = true;
   }
 
   /** Chats of which a page is to be asked for now; they count as asked for then. */
@@ -135,6 +138,7 @@ export class Replicas {
 
   private _expectDigest(): void {
     this._isDigestComing = true;
+    this._hasDigestFailed = false;
     this._digestFromMs = null;
     this._unheard.clear();
     for (const replica of this.byChat.values())

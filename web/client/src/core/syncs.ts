@@ -20,11 +20,13 @@ export class Syncs {
     this._failures.clear();
   }
 
-  /** Ask for a page of this chat, at this time at the earliest. Once is enough. */
+  /** Ask for a page of this chat, at this time at the earliest. Once is enough. The wait after a
+   * failure stands: a push does not say that the server can answer by now. */
   want(replica: Replica, fromMs: number): void {
     const id = replica.chat_id;
     const known = this._wanted.get(id);
-    if (!this._asked.has(id) && (!known || fromMs < known[1])) this._put(replica, fromMs);
+    if (this._asked.has(id)) return;
+    if (!known || (fromMs < known[1] && !this._failures.has(id))) this._put(replica, fromMs);
   }
 
   forget(chatId: string): void {

@@ -1,0 +1,1 @@
+import"./chunk-ZIW7S23E.js";
