@@ -17,7 +17,6 @@ export class Sent {
   readonly mentions: readonly string[];
   readonly createdAt: Date;
   private _sequence: number | null = null;
-  private _isDropped = false;
 
   /** @internal */
   constructor(
@@ -72,11 +71,7 @@ export class Sent {
    * @throws MessageFailed, FateUnknown, ClientClosed */
   async stored(): Promise<number> {
     const client = this._client;
-    await client._until(
-      this.clientMessageId,
-      () => this._sequence !== null || this._hasFailed || this._isDropped,
-    );
-    if (this._isDropped) throw new MessageFailed("DROPPED", "it was dropped");
+    await client._until(this.clientMessageId, () => this._sequence !== null || this._hasFailed);
     if (this._sequence === null) {
       const { code, reason } = this._entry;
       if (code !== null) throw new MessageFailed(code, reason ?? "");
@@ -154,6 +149,7 @@ export class Sent {
   /** @internal */
   _left(sequence: number | null): void {
     this._sequence = sequence;
-    this._isDropped = sequence === null;
+    if (sequence === null)
+      this._became({ ...this._entry, state: "failed", code: "DROPPED", reason: "it was dropped" });
   }
 }

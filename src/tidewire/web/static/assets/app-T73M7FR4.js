@@ -1,0 +1,1 @@
+import"./chunk-7G7H6AV5.js";

@@ -1,1 +1,0 @@
-import"./chunk-ZIW7S23E.js";
