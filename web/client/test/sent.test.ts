@@ -40,6 +40,20 @@ const alone = async (): Promise<Client> => {
   return client;
 };
 
+test("a change of what was on its way knows its message when that has been stored", async () => {
+  const client = await alone();
+  const edit = { kind: "edit", body: { content: "better" }, target_id: "key_1" } as const;
+  client._tell({ outbox: [entry(1), entry(2, edit), entry(3)] });
+  const [, change, other] = client.outbox();
+  assert.equal(change!.target, null);
+  client._tell({ left: [["key_1", 41]] });
+  assert.deepEqual([change!.target, other!.target], [41, null]);
+  assert.deepEqual(
+    client._changesOf("chat_1", 41).map(({ number }) => number),
+    [2],
+  );
+});
+
 test("what was dropped is not shown as on its way", async () => {
   const client = await alone();
   client._tell({ outbox: [entry(1)] });

@@ -462,10 +462,14 @@ export class Client {
   }
 
   private _leftOutbox(id: string, sequence: number | null): void {
-    const entry = this._view.outbox.get(id);
-    this._view.outbox.delete(id);
+    const { outbox } = this._view;
+    const entry = outbox.get(id);
+    outbox.delete(id);
     this._handles.get(id)?._left(sequence);
     this._handles.delete(id);
+    // The core has set it in its own entries; if another tab leads, these are copies.
+    for (const one of outbox.values())
+      if (one.target_id === id && sequence) one.body.target = sequence;
     if (entry) this._outboxMoved(entry);
   }
 

@@ -1,0 +1,1 @@
+import"./chunk-S6UQEN4V.js";

@@ -1,1 +1,0 @@
-import"./chunk-7G7H6AV5.js";

@@ -1,1 +1,0 @@
-import{R as a,S as e}from"./chunk-D2GYCZM6.js";export{a as TidewireChat,e as define};
