@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -31,8 +31,11 @@ from tidewire.client import (
     Tick,
     Typing,
 )
+from tidewire.client.effects import Effect, Now
+from tidewire.client.transport import Received
 from tidewire.domain import errors
 from tidewire.domain.chats import ChatType
+from tidewire.wire.server_frames import ChatUpdateFrame
 
 pytestmark = pytest.mark.slow  # each talks to a real server
 
@@ -96,6 +99,29 @@ async def test_what_is_stored_can_be_read_at_once(people: People) -> None:
         sequence = await (await chat.send(f"found {number}")).stored()
         assert [one.sequence for one in await alice.search(f"found {number}")][:1] == [sequence]
     other.cancel()
+
+
+@pytest.mark.parametrize("waits_for", ["message", "all"])
+async def test_what_is_stored_in_a_chat_that_was_not_heard_of_can_be_read_at_once(
+    people: People, monkeypatch: pytest.MonkeyPatch, waits_for: str
+) -> None:
+    """In a cluster the push that announces a chat may be slower than the answer to a message."""
+    alice, bob, _ = await people.pair()
+    core = bob.driver.core
+    receive = core.receive
+
+    def receive_no_change(frame: Received, now: Now) -> Sequence[Effect]:
+        return () if isinstance(frame, ChatUpdateFrame) else receive(frame, now)
+
+    monkeypatch.setattr(core, "receive", receive_no_change)
+    group = await alice.group("team", (await bob.me()).username)
+    theirs = bob.chat(group.chat_id)
+    sent = await theirs.send("first")
+    async with asyncio.timeout(PATIENCE_S):
+        await (sent.stored() if waits_for == "message" else bob.flush())
+    assert texts(await theirs.messages()) == ["first"]
+    await group.send("second")
+    assert await synced(theirs, 2) == ["first", "second"]
 
 
 async def test_id_is_one_whatever_its_case(people: People) -> None:

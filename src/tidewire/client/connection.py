@@ -20,7 +20,7 @@ The connection routes: each part keeps one thing, gets the inputs for it and ret
 An entry without an answer is sent again on the next connection, after its chat is synced.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidewire.client.acks import Acks
@@ -145,6 +145,11 @@ class Connection:
     def replicas(self) -> dict[ChatId, Replica]:
         """Every chat that this device knows of, also those that were left."""
         return self._replicas.by_chat
+
+    @property
+    def awaited_chats(self) -> Collection[ChatId]:
+        """Chats that are not known yet, and in which the server has stored entries of ours."""
+        return self._replicas.awaited_chats
 
     @property
     def user_id(self) -> str | None:

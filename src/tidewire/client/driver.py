@@ -239,6 +239,7 @@ class Driver:
         keys = [entry.client_message_id for entry in effect.entries]
         for entry in effect.entries:
             self.sending.refused(entry)
+            self.waits.changed(entry.chat_id)
         self.writing.write(lambda tables: tables.drop_entries(keys))
         self.waits.changed()
 
@@ -344,9 +345,9 @@ class Driver:
     @property
     def is_flushed(self) -> bool:
         """The outbox is empty, and this device holds the entries that were in it."""
-        return self.is_outbox_empty and not any(
-            replica.is_own_missing for replica in self.core.replicas.values()
-        )
+        core = self.core
+        is_all_held = not any(replica.is_own_missing for replica in core.replicas.values())
+        return self.is_outbox_empty and is_all_held and not core.awaited_chats
 
     # The socket.
 

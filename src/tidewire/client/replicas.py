@@ -9,15 +9,17 @@ it began and were neither listed nor changed meanwhile.
 Every input returns its effects.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from tidewire.client.effects import (
     PAUSE,
     RESUME,
     ChatChanged,
+    Dropped,
     Effect,
     Erased,
     Keep,
@@ -60,6 +62,17 @@ _GONE: Final = frozenset({ErrorCode.NOT_A_MEMBER, ErrorCode.NOT_FOUND, ErrorCode
 Effects = list[Effect]
 
 
+class _Early(msgspec.Struct):
+    """Own entries that the server has stored in a chat that is not known yet."""
+
+    before: int
+    """The sequence before the first of them."""
+    through: int
+    """The last of them."""
+    entries: list[OutboxEntry] = []
+    """Those that are told of if the chat turns out to be none of ours; bounded."""
+
+
 class Replicas:
     def __init__(
         self,
@@ -73,9 +86,8 @@ class Replicas:
         self._options = options
         self.by_chat: dict[ChatId, Replica] = {}
         """Every chat that this device knows of, also those that were left."""
-        # Chats that are not known yet, though the server has stored an entry of ours there: the
-        # sequence before the first such entry.
-        self._early: dict[ChatId, int] = {}
+        # Chats that are not known yet, though the server has stored an entry of ours there.
+        self._early: dict[ChatId, _Early] = {}
         for record in records:
             self._add(record)
         self.user_id = user_id
@@ -103,6 +115,12 @@ class Replicas:
     def is_full(self) -> bool:
         """The disk is far behind the network: no more pages are requested."""
         return self._unstored >= self._options.unstored_max
+
+    @property
+    def awaited_chats(self) -> Collection[ChatId]:
+        """Chats that are not known yet, and in which the server has stored entries of ours. Without
+        a connection none is awaited."""
+        return self._early.keys() if self._is_live else frozenset()
 
     def is_open(self, chat_id: ChatId) -> bool:
         """Whether entries for this chat may leave: it is synced, or by the digest none of ours."""
@@ -187,7 +205,15 @@ class Replicas:
             self._unheard = {}
             self._is_digest_coming = False
             self.is_digest_complete = True
+            if self._early and self._digest_from_ms is None:
+                effects.append(self._give_up_early())
         return effects
+
+    def _give_up_early(self) -> Effect:
+        """A digest that is younger than all answers has ended: a chat that is still not known is
+        none of ours any more, and this device will hold nothing of it."""
+        early, self._early = self._early, {}
+        return Dropped([entry for one in early.values() for entry in one.entries])
 
     def _listed(self, entry: DigestEntry, now: Now) -> Effects:
         self._unheard.pop(entry.chat_id, None)
@@ -219,8 +245,7 @@ class Replicas:
         replica = self.by_chat.get(ack.chat_id)
         if replica is None:
             # The push that announces this chat comes later, or was missed.
-            if len(self._early) < EARLY_CHATS_MAX:
-                self._early.setdefault(ack.chat_id, ack.prev_sequence)
+            self._note_early(entry, ack)
             self.want_digest(now.ms)
             return []
         item = _own_item(entry, ack, self.user_id or "")
@@ -235,6 +260,17 @@ class Replicas:
             replica.head = max(replica.head, ack.sequence)
             return self._progress(replica, now)
         return self._keep(replica, replica.offer(item), now)
+
+    def _note_early(self, entry: OutboxEntry, ack: SendMessageAckPayload) -> None:
+        early = self._early.get(ack.chat_id)
+        if early is None:
+            if len(self._early) >= EARLY_CHATS_MAX:
+                return
+            early = self._early[ack.chat_id] = _Early(ack.prev_sequence, ack.sequence)
+        early.before = min(early.before, ack.prev_sequence)
+        early.through = max(early.through, ack.sequence)
+        if len(early.entries) < self._options.waiting_max:
+            early.entries.append(entry)
 
     def page(self, replica: Replica, page: SyncResponsePayload, now: Now) -> Effects:
         """The answer to `take_pages`."""
@@ -426,11 +462,15 @@ class Replicas:
         return []
 
     def _add(self, record: ReplicaRecord) -> Replica:
-        before = self._early.pop(record.chat_id, None)
-        if before is not None and before < record.start:
+        early = self._early.pop(record.chat_id, None)
+        if early is not None and early.before < record.start:
             # The server counts an own entry as delivered, but this device does not hold it yet.
-            record.start = record.cursor = before
+            record.start = record.cursor = early.before
         replica = replica_from(record, waiting_max=self._options.waiting_max)
+        if early is not None:
+            replica.head = max(replica.head, early.through)
+            if self._is_live:
+                replica.own_through = early.through
         self.by_chat[replica.chat_id] = replica
         return replica
 

@@ -139,7 +139,9 @@ class Sent:
     def _is_held(self, sequence: int) -> bool:
         """This device has the entry, or will not get it on this connection."""
         replica = self._replica
-        return replica is None or not replica.cursor < sequence <= replica.own_through
+        if replica is None:
+            return self.chat_id not in self._driver.core.awaited_chats
+        return not replica.cursor < sequence <= replica.own_through
 
     async def delivered(self) -> None:
         """Wait until it is on a device of every other member."""
