@@ -108,8 +108,26 @@ async def held(chat: Chat, count: int) -> list[tuple[int | None, str]]:
     async def are_there() -> bool:
         return len(await chat.messages(limit=1_000)) >= count
 
-    await once(are_there, f"{chat} has less than {count} messages")
+    try:
+        await once(are_there, f"{chat} has less than {count} messages")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {await told_of_it(chat)}") from None
     return [(one.sequence, one.text) for one in await chat.messages(limit=1_000)]
+
+
+async def told_of_it(chat: Chat) -> str:
+    """What a client knows of a chat, for a failure: the numbers that it lacks, and why it may."""
+    driver = chat._client.driver
+    numbers = {one.sequence for one in await chat.messages(limit=1_000)}
+    lacking = sorted({*range(1, max(numbers, default=0) + 1)} - numbers)
+    known = driver.core.replicas.get(chat.chat_id)
+    replica = {name: getattr(known, name, None) for name in ("start", "cursor", "head", "stored")}
+    waiting = [] if known is None else sorted(known.waiting)
+    return (
+        f"{driver.core.user_id} is {driver.status}, holds {len(numbers)}, lacks {lacking} and what "
+        f"comes after {max(numbers, default=0)}; {replica}, waiting {waiting}, "
+        f"pending {chat.pending()}"
+    )
 
 
 async def say_all(chats: list[Chat], word: str, count: int) -> list[Sent]:
