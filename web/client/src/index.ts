@@ -1,7 +1,7 @@
 /**
  * The Tidewire client for browsers: one person on one device, with a store that outlives the page.
  *
- * In Node import `@tidewire/client/node`, which has the same names and a store in a file.
+ * In Node import `@tidewire/client/node`: it has the same names, and keeps its store in a file.
  *
  * @example
  * const me = await Client.open("https://chat.example.org", { username: "ann", password: "…" });
@@ -31,7 +31,7 @@ Client._platform = {
       console.warn("tidewire: there is no IndexedDB here; nothing outlives this page", error);
     }
     const { MemoryBackend, openInSession } = await rare();
-    // Without even a session's storage a reload is another login.
+    // Without `sessionStorage` too, each reload needs a new login.
     return openInSession(name).catch(() => new MemoryBackend());
   },
 };

@@ -1,4 +1,4 @@
-/** All that the package gives out, wherever it runs. */
+/** All names that the package exports, in browsers and in Node. */
 
 export { Chat } from "./shell/chat.ts";
 export { Client } from "./shell/client.ts";
@@ -19,7 +19,7 @@ export { Message } from "./shell/message.ts";
 export { Sent } from "./shell/sent.ts";
 export type * from "./types.ts";
 
-/** What stands beside an own message, in letters. */
+/** A text mark for each `tick` of an own message, for programs without icons. */
 export const TICK_MARKS = {
   sending: "○",
   sent: "✓",

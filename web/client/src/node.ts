@@ -1,7 +1,8 @@
 /**
- * The Tidewire client for Node 20 and later: the names of `@tidewire/client`, with a store in a file.
+ * The Tidewire client for Node 20 and later: the names of `@tidewire/client`, with a store in a
+ * file, if `store` names one; the default is `:memory:`, which keeps nothing.
  *
- * It connects by `ws`, if that is installed, else by the global WebSocket of Node 22 and later.
+ * It connects with `ws`, if that is installed, else with the global WebSocket of Node 22 and later.
  *
  * @module
  */

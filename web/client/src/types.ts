@@ -1,4 +1,4 @@
-/** What an application is shown, and what it may say: the names that `index.ts` gives out. */
+/** The types of options, values and events of the client; `index.ts` exports them. */
 
 import type { Status } from "./core/effects.ts";
 import type { EntryKind } from "./core/outbox.ts";
@@ -12,15 +12,15 @@ export type { ChatType, Role } from "./wire/types.gen.ts";
 
 export interface Reaction {
   readonly emoji: string;
-  /** How many people; derived from the entries, never counted up and down. */
+  /** How many people have set it, waiting own reactions included. */
   readonly count: number;
   readonly isOwn: boolean;
-  /** Who, as far as it is known here: at least those whose reaction this device has seen. */
+  /** Users who have set it, as far as this device knows; there may be more (`count`). */
   readonly userIds: readonly string[];
 }
 
 export interface ClientOptions {
-  /** The first wait after a failure; it doubles up to `backoffMsMax`, ± a quarter. */
+  /** The wait before the next try after a failure; it doubles up to `backoffMsMax`, ± a quarter. */
   backoffMs?: number;
   backoffMsMax?: number;
   handshakeMsMax?: number;
@@ -32,28 +32,29 @@ export interface ClientOptions {
   ackIntervalMs?: number;
   gapGraceMs?: number;
   outboxMax?: number;
-  /** How many messages of a chat may be on their way at once. */
+  /** How many messages of a chat may be sent before the first is answered; by default 1. */
   window?: number;
 }
 
 export interface OpenOptions {
-  /** Who, if the store has no login yet, or to make sure that it is this user's. */
+  /** The user to log in, with `password`, if the store has no login yet. A store that belongs to
+   * another user is then refused. */
   username?: string;
   password?: string;
-  /** `if-missing` (the default) makes the account if there is none, `never` only logs in, `always`
-   * only registers. */
+  /** `if-missing` (the default) logs in, and makes the account if there is none; `never` only logs
+   * in; `always` only registers. */
   register?: "if-missing" | "never" | "always";
   displayName?: string;
   invite?: string;
-  /** Gives an access token of the operator's own identity provider; asked again before it ends. */
+  /** Returns an access token of your own identity provider; called again before it expires. */
   getToken?: () => string | Promise<string>;
-  /** The name of this device's database for this server; `:memory:` keeps nothing. In Node: a
-   * file. One store is one person on one device; all tabs of a browser share it. */
+  /** The IndexedDB database, by default `tidewire`, which all tabs share; in Node a file, by
+   * default `:memory:`, which keeps nothing. One store is for one user on one server. */
   store?: string;
-  /** The server has a new address, and the store is to follow it. */
+  /** The server has a new address: use the store, although it names another one. */
   moved?: boolean;
   options?: ClientOptions;
-  /** What connects, where there is no global `WebSocket` or another one is wanted. */
+  /** The WebSocket class to connect with, instead of the default one. */
   webSocket?: typeof WebSocket;
 }
 
@@ -77,7 +78,7 @@ export interface Member {
   readonly joinedAt: Date;
 }
 
-/** Where this person is logged in. */
+/** A login of this user, on this device or another. */
 export interface Session {
   readonly sessionId: string;
   readonly deviceId: string | null;
@@ -92,22 +93,22 @@ export interface Session {
 }
 
 export interface SendOptions {
-  /** A message of the same chat that this one answers. */
+  /** The message of the same chat that this one answers, or its sequence. */
   replyTo?: Message | number;
-  /** Ids of people who are named in it; `@all` for admins of a group. */
+  /** User ids of members to mention, or `@all`, which is for owners and admins of a group. */
   mentions?: readonly string[];
-  /** With one that was used before nothing is sent: what became of that message is returned. */
+  /** A UUIDv4; by default a new one. If it was used before, the earlier message is returned. */
   clientMessageId?: string;
-  /** How far its author had read when writing; what was shown, unless told. */
+  /** Up to where the author had read; by default what `events()` gave out last, or `lastRead`. */
   seen?: number;
 }
 
-// Events. Those with a position are stored, and come again until they are confirmed.
+// Events. Those with a position are stored, and `events()` repeats them until they are confirmed.
 
 interface Stored {
   /** Its number in the store; 0 if it is not stored, and so never comes again. */
   readonly position: number;
-  /** An earlier life may have handed it out already, without its being confirmed. */
+  /** The application may have got it in an earlier run, but did not confirm it. */
   readonly redelivered: boolean;
 }
 
@@ -117,26 +118,28 @@ export interface MessageReceived extends Stored {
   readonly message: Message;
 }
 
-/** A message of our own, written here or elsewhere: the server has it. */
+/** A message of our own, written here or on another device: the server has it. */
 export interface MessageStored extends Stored {
   readonly type: "MessageStored";
   readonly message: Message;
 }
 
-/** A message was edited, deleted or reacted to. `before` of a deletion has no text. */
+/** A message was edited or deleted, or got a reaction, here or elsewhere. */
 export interface MessageChanged extends Stored {
   readonly type: "MessageChanged";
   readonly chatId: string;
   readonly kind: Exclude<EntryKind, "message">;
-  /** The entry's own sequence, and who made it. */
+  /** The sequence of the change itself; `senderId` made the change. */
   readonly sequence: number;
   readonly senderId: string;
+  /** The message before the change; null: it is not held here. Before a deletion: without text. */
   readonly before: Message | null;
-  /** null: the message itself is not held here. */
+  /** The message after the change; null: it is not held here. */
   readonly after: Message | null;
 }
 
-/** Something of ours was refused for good, or (`code` null) its fate is unknown. */
+/** A message of ours, or a change of one, was refused for good, or (`code` null) it is unknown
+ * whether the server has it. */
 export interface MessageRefused extends Stored {
   readonly type: "MessageRefused";
   readonly chatId: string;
@@ -148,7 +151,7 @@ export interface MessageRefused extends Stored {
 }
 
 /** Something happened to a chat: `created`, `renamed`, `member_added`, `member_removed`,
- * `role_changed`, or what a newer server calls it. */
+ * `role_changed`, or a name that a newer server uses. */
 export interface ChatUpdated extends Stored {
   readonly type: "ChatUpdated";
   readonly chatId: string;
@@ -158,25 +161,25 @@ export interface ChatUpdated extends Stored {
   readonly changedBy: string;
 }
 
-/** Fleeting: numbers of a chat moved, or its name is known. Look at the chat. */
+/** Not stored: ticks, counts or name of a chat have changed. Read them from the chat. */
 export interface TicksMoved extends Stored {
   readonly type: "TicksMoved";
   readonly chatId: string;
 }
 
-/** Fleeting: what waits to be sent to a chat is other than before. Look at `chat.pending()`. */
+/** Not stored: the outbox of a chat has changed. Read `chat.pending()`. */
 export interface OutboxMoved extends Stored {
   readonly type: "OutboxMoved";
   readonly chatId: string;
 }
 
-/** Fleeting: names of people were learned. */
+/** Not stored: display names of users have become known. Read `nameOf`. */
 export interface NamesMoved extends Stored {
   readonly type: "NamesMoved";
   readonly userIds: readonly string[];
 }
 
-/** Fleeting. */
+/** Not stored: a user types, or has stopped. */
 export interface Typing extends Stored {
   readonly type: "Typing";
   readonly chatId: string;
@@ -184,7 +187,7 @@ export interface Typing extends Stored {
   readonly isTyping: boolean;
 }
 
-/** Fleeting: the connection is in another state. */
+/** Not stored: the connection is in another state. */
 export interface StatusMoved extends Stored {
   readonly type: "StatusMoved";
   readonly status: Status;

@@ -1,10 +1,10 @@
 /**
- * When the server is told what this device holds and its user has read. PURE.
+ * Decides when to tell the server what this device has stored and its user has read. PURE.
  *
- * At once in a chat in which nothing was told for a while, so that a tick takes no longer than the
- * way there and back; after that some entries or some time are gathered. Never above what is on the
- * disk; in bundles that stay below the server's limits. A new connection tells everything again: an
- * acknowledgement that was lost with the old one is healed by that.
+ * A chat that has sent no acknowledgement for a while sends one at once, so that a tick takes no
+ * longer than a round trip; after that it gathers some entries or waits some time. Acknowledgements
+ * never go above what is on the disk, and leave in bundles that stay below the server's limits. A
+ * new connection acknowledges everything again: an acknowledgement may be lost with the old one.
  */
 
 import type { ClientFrame } from "../wire/frames.ts";
@@ -13,7 +13,7 @@ import type { Replica } from "./replica.ts";
 
 type AckFrame = Extract<ClientFrame, { type: "ack" | "read" }>;
 
-/** What is to be told of one chat, and when. */
+/** The acknowledgement that is due for one chat, and when. */
 interface Due {
   replica: Replica;
   atMs: number;
@@ -25,13 +25,13 @@ export class Acks {
   private _due = new Map<string, Due>();
   private _notBeforeMs = 0;
 
-  /** `isDurable` false: the store forgets, so only what was shown is acknowledged. */
+  /** `isDurable` false: the store is lost with the page, so only shown entries are acknowledged. */
   constructor(
     private _options: Options,
     private _isDurable = true,
   ) {}
 
-  /** A new connection knows nothing of what the last one was told. */
+  /** Acknowledge everything again: what the last connection sent may be lost. */
   reconnected(replicas: Iterable<Replica>, nowMs: number): void {
     this._due.clear();
     for (const replica of replicas) {
@@ -40,7 +40,7 @@ export class Acks {
     }
   }
 
-  /** So many entries more are on the disk. */
+  /** `count` more entries are on the disk. */
   stored(replica: Replica, count: number, nowMs: number): void {
     if (!count) return;
     const due = this._tell(replica, this._fromMs(replica, nowMs));
@@ -48,22 +48,22 @@ export class Acks {
     if (due.entries >= this._options.ackMessages) this._tell(replica, nowMs);
   }
 
-  /** The application was shown more; where the store forgets, that is what is acknowledged. */
+  /** The application got more entries. If the store is not durable, they are acknowledged now. */
   shown(replica: Replica, nowMs: number): void {
     if (!this._isDurable) this._tell(replica, this._fromMs(replica, nowMs));
   }
 
-  /** The user has read on: that is told at once. */
+  /** The user has read further; this is told at once. */
   read(replica: Replica, nowMs: number): void {
     this._tell(replica, nowMs);
   }
 
-  /** The server wants fewer of these. */
+  /** Send nothing before this time: the server wants fewer acknowledgements. */
   wait(untilMs: number): void {
     this._notBeforeMs = Math.max(this._notBeforeMs, untilMs);
   }
 
-  /** What is to be told now. `isLast`: all of it, because the connection is about to end. */
+  /** Take what is due now. `isLast` takes all, because the connection is about to end. */
   flush(nowMs: number, isLast = false): ClientFrame[] {
     const deadlineMs = this.nextDeadlineMs();
     const frames: ClientFrame[] = [];
@@ -76,7 +76,7 @@ export class Acks {
         frames.push(...this._told(due.replica, nowMs));
       }
     }
-    // The same rate for small bundles and full ones.
+    // The pause grows with the bundle, so small and full bundles have the same rate.
     this.wait(nowMs + Math.ceil((ackIntervalMs * frames.length) / ackFramesMax));
     return frames;
   }
@@ -102,13 +102,13 @@ export class Acks {
     return frames;
   }
 
-  /** When one entry more is told of, if no further ones come. */
+  /** When to acknowledge one more entry, if no others follow. */
   private _fromMs(replica: Replica, nowMs: number): number {
     const { ackMs, ackDirectMs } = this._options;
-    // Read before it was on the disk: that was to be told at once.
+    // The user read it before it was on the disk, and a read is told at once.
     if (Math.min(replica.read, replica.stored) > replica.readTold) return nowMs;
-    // Only own ones are new: the server knows that their author has them, and as a rule somebody
-    // answers before.
+    // Only own ones are new: the server knows that their author has them. Usually another user's
+    // reply comes before this time, and one acknowledgement covers both.
     if (replica.othersThrough <= replica.acked) return nowMs + 6 * ackMs;
     if (replica.toldAtMs === null) return nowMs;
     const waitMs = replica.chat_type === "direct" ? Math.min(ackDirectMs, ackMs) : ackMs;
@@ -125,13 +125,13 @@ export class Acks {
     return due;
   }
 
-  /** What the server has not been told of this replica on this connection. */
+  /** The acknowledgements of this replica that this connection has not sent yet. */
   private _frames(replica: Replica): AckFrame[] {
     const { chat_id, start } = replica;
     const held = this._isDurable ? replica.stored : Math.min(replica.stored, replica.shown);
     const last_read_sequence = Math.min(replica.read, held);
     const isRead = last_read_sequence > replica.readTold;
-    // What this device did not store itself is for others to acknowledge.
+    // Entries up to `start` are not stored here: another device has to acknowledge them.
     const last_acked_sequence = held > start ? held : 0;
     const frames: AckFrame[] = [];
     if (isRead) frames.push({ type: "read", payload: { chat_id, last_read_sequence } });

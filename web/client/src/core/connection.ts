@@ -1,24 +1,24 @@
 /**
  * One device's conversation with the server, over as many sockets as it takes. PURE.
  *
- * Events go in as calls, effects come out as values, and nothing is done here. What a server sends
- * never throws.
+ * Calls report events and return effects as values; the module itself does no I/O. No input from
+ * the server throws an exception.
  *
  *     offline      no socket; `nextDeadlineMs` says when the next try is
- *     connecting   a socket is being opened, or has been and the server has not introduced itself
+ *     connecting   a socket is being opened, or is open and the server has not introduced itself
  *     syncing      the digest is being read, or chats are behind
- *     ready        everything that the digest told of is held
- *     closed       for good, for a reason
+ *     ready        this device holds everything that the digest listed
+ *     closed       closed for good; the status has the reason
  *
- * The connection routes: each part keeps one thing, gets what concerns it and returns effects.
+ * The connection routes: each part keeps one thing, gets the inputs for it and returns effects.
  *
  *     Link         the socket: its state, heartbeats, waits between tries
  *     Replicas     what is held of each chat, and what is missing
  *     Outbox       what waits to be sent, and in which order it leaves
- *     Acks         what the server is yet to be told of what is held and read
- *     Requests     which questions are open, and until when an answer is waited for
+ *     Acks         what is held and read, but not told to the server yet
+ *     Requests     which requests are open, and when their answers are overdue
  *
- * What was sent and not answered is sent again on the next connection, after the chat was synced.
+ * An entry without an answer is sent again on the next connection, after its chat is synced.
  */
 
 import type { ClientFrame, ErrorPayload, ServerFrame } from "../wire/frames.ts";
@@ -38,7 +38,7 @@ const DIGEST = "digest";
 /** What a request asks for: a page of a chat, to store an entry, or the digest. */
 type Subject = { page: Replica } | { entry: OutboxEntry } | typeof DIGEST;
 
-/** What was asked on this connection and is not answered. */
+/** The requests of this connection that are not answered yet. */
 class Requests {
   private _made = 0;
   /** Oldest first, so the first one's answer is the first to be overdue. */
@@ -50,14 +50,14 @@ class Requests {
     return String(++this._made);
   }
 
-  /** The id of a new request. */
+  /** Open a request; returns its id. */
   ask(subject: Subject, now: Now): string {
     const id = this.newId();
     this._open.set(id, [subject, now.ms + this._answerMsMax]);
     return id;
   }
 
-  /** What this is the answer to, if it is one to a request of this kind. */
+  /** Close the request that this answers, if it is of this kind; returns its subject. */
   answered<T>(
     id: string | null | undefined,
     pick: (subject: Subject) => T | undefined,
@@ -68,7 +68,7 @@ class Requests {
     return subject;
   }
 
-  /** The digest may come unasked and in pages, so its request's id tells nothing. */
+  /** Close requests for a digest. It may come unasked and in pages, so ids tell nothing. */
   digestAnswered(): void {
     for (const [id, [subject]] of this._open) if (subject === DIGEST) this._open.delete(id);
   }
@@ -77,7 +77,7 @@ class Requests {
     this._open.clear();
   }
 
-  /** Until when the first answer has to be here. */
+  /** When the first answer is overdue. */
   nextDeadlineMs(): number | null {
     for (const [, expiresAtMs] of this._open.values()) return expiresAtMs;
     return null;
@@ -100,7 +100,7 @@ export class Connection {
   private _acks: Acks;
   private _requests: Requests;
 
-  /** `memory`: what the last life has left, if there was one. */
+  /** `memory`: the state that the last run left, if there was one. */
   constructor(
     private _options: Options,
     random: Random,
@@ -123,7 +123,7 @@ export class Connection {
     return this._replicas.byChat;
   }
 
-  /** Who we are; null until the server has said it for the first time. */
+  /** Our own user id; null until the server has sent it for the first time. */
   get userId(): string | null {
     return this._replicas.userId;
   }
@@ -135,19 +135,19 @@ export class Connection {
 
   // The socket.
 
-  /** Begin, or try again at once if a try is being waited for. */
+  /** Start, or try again at once if the next try is still to come. */
   start(now: Now): Effect[] {
     return this._finish(this._link.start(now), now);
   }
 
-  /** The network may be back, or a person wants to send: do not wait for longer than need be. */
+  /** The network may be back, or a person sends: do not wait for the next try. See `Link.hurry`. */
   hurry(now: Now, pauseMs = 0): Effect[] {
     const [effects, isAsked] = this._link.hurry(now, pauseMs);
     if (isAsked) effects.push(this._heartbeat(now));
     return this._finish(effects, now);
   }
 
-  /** The socket is open. Nothing is said before the server has introduced itself (CL-03). */
+  /** The socket is open. Nothing is sent before the server has introduced itself (CL-03). */
   opened(now: Now): Effect[] {
     this._link.heard(now);
     return this._finish([], now);
@@ -158,19 +158,19 @@ export class Connection {
     return this._finish(this._link.refused(refusal, now), now);
   }
 
-  /** The socket is gone, or never came about. Told again, it means nothing. */
+  /** The socket is gone, or could not be opened. A second call does nothing. */
   lost(now: Now, code: number | null = null, reason = "lost"): Effect[] {
     if (this._link.hasSocket) this._forgetSocket();
     return this._finish(this._link.lost(now, code, reason), now);
   }
 
-  /** There is a new token: change to a connection of its own, when all answers are here. */
+  /** There is a new token: once all sends are answered, change to a connection with it. */
   renew(now: Now): Effect[] {
     this._link.renew(now);
     return this._finish([], now);
   }
 
-  /** Close for good, after telling what is on the disk (AK-04). */
+  /** Close for good, after acknowledging what is on the disk (AK-04). */
   stop(now: Now, reason: string): Effect[] {
     const effects = this._link.isEstablished ? this._acksDue(now, true) : [];
     this._forgetSocket();
@@ -194,7 +194,7 @@ export class Connection {
     return earliest(
       link.nextDeadlineMs(),
       link.isEstablished ? this._requests.nextDeadlineMs() : null,
-      // What may not be said now is not waited for either, or waiting would never end.
+      // Only while sending is allowed: else these stay due, and the timer fires for ever.
       ...(link.maySend
         ? [
             this._replicas.nextDeadlineMs(),
@@ -213,18 +213,18 @@ export class Connection {
     return this.resubmit(entry, now);
   }
 
-  /** An entry is in the queue again, because its user wants it to be. */
+  /** An entry is in the queue again, because the user retries it. */
   resubmit(entry: OutboxEntry, now: Now): Effect[] {
     if (this._replicas.isOpen(entry.chat_id)) this.outbox.release(entry.chat_id);
     return this._finish([], now);
   }
 
-  /** It is on the disk that these are about to leave. */
+  /** The disk has the mark that these are about to leave. */
   marked(entries: readonly OutboxEntry[], leftAtMs: number, now: Now): Effect[] {
     return this._finish(this._sends(this.outbox.marked(entries, leftAtMs), now), now);
   }
 
-  /** What a `Keep` asked for is on the disk. */
+  /** The store has carried out a `Keep`: its entries are on the disk. */
   stored(keep: Keep, now: Now): Effect[] {
     const { replica, generation } = keep;
     this._replicas.stored(replica, keep.through, keep.items.length, generation);
@@ -232,7 +232,7 @@ export class Connection {
     return this._finish([], now);
   }
 
-  /** Everything up to here was handed to the application. */
+  /** The application has got everything up to here. */
   shown(chatId: string, sequence: number, now: Now): Effect[] {
     const replica = this.replicas.get(chatId);
     if (replica && sequence > replica.shown) {
@@ -242,7 +242,7 @@ export class Connection {
     return this._finish([], now);
   }
 
-  /** The user has seen everything up to here. Never above what is held. */
+  /** The user has seen everything up to here. The position never goes above what is held. */
   read(chatId: string, sequence: number, now: Now): Effect[] {
     const effects: Effect[] = [];
     const replica = this.replicas.get(chatId);
@@ -263,7 +263,7 @@ export class Connection {
     );
   }
 
-  /** A chat that was just made or found by other means than the socket. */
+  /** Add a chat that was just made or found, but not over the socket. */
   adopt(record: ReplicaRecord, now: Now): Effect[] {
     return this._finish(this._replicas.adopt(record, now), now);
   }
@@ -319,7 +319,7 @@ export class Connection {
         replicas.wantDigest(now.ms + frame.payload.delay_ms);
         return [];
       case "connection_closing": {
-        // Nothing new is said from here on; what is on the disk is told (CL-05, AK-04).
+        // Acknowledge what is on the disk; from here on send nothing new (CL-05, AK-04).
         const effects = link.isEstablished ? this._acksDue(now, true) : [];
         link.closing = [frame.payload.reason, frame.payload.reconnect_delay_ms];
         return effects;
@@ -343,7 +343,7 @@ export class Connection {
     this._requests.ask(DIGEST, now);
     return [
       ...this._replicas.connected(user_id, epoch, isNewEpoch),
-      // After the restart: a store with the new epoch and old cursors would keep those.
+      // After `restart`: a store that gets the new epoch first would keep its old cursors.
       { do: "introduced", user_id, epoch, features },
       ...link.established(payload.heartbeat_interval_ms, now),
     ];
@@ -375,7 +375,7 @@ export class Connection {
     if (!sent) return [];
     this._replicas.ownAnswered(sent.chat_id);
     const entry = this.outbox.stored(sent.client_message_id, payload.sequence);
-    // A page was quicker to bring the message than this is to bring its answer.
+    // A page has brought the entry before its answer came.
     if (!entry) return [];
     return [
       { do: "settled", entry, sequence: payload.sequence },
@@ -417,7 +417,7 @@ export class Connection {
 
   // Saying.
 
-  /** Route what concerns other parts, then say everything that can be said now. */
+  /** Route effects to other parts, then send everything that can be sent now. */
   private _finish(effects: Effect[], now: Now): Effect[] {
     const routed: Effect[] = [];
     for (const effect of effects) {
@@ -436,7 +436,7 @@ export class Connection {
     return routed;
   }
 
-  /** Something of ours that came back is stored, whatever became of the answer. */
+  /** Take out of the outbox entries of ours that came back, even if their answer is lost. */
   private _ownArrived(keep: Keep): Effect[] {
     const effects: Effect[] = [];
     for (const { sender_id, is_damaged, client_message_id, sequence } of keep.items) {

@@ -1,4 +1,4 @@
-/** What a connection's core wants to be done, as values; the driver does it. PURE. */
+/** Effects: what a connection's core wants done, as values; the driver carries them out. PURE. */
 
 import type {
   ChatUpdatePayload,
@@ -9,7 +9,7 @@ import type {
 import type { OutboxEntry } from "./outbox.ts";
 import type { Replica } from "./replica.ts";
 
-/** An instant: `ms` of a clock that only goes forward, `wallMs` of the calendar's. */
+/** An instant: `ms` on a monotonic clock, `wallMs` on the wall clock. */
 export interface Now {
   ms: number;
   wallMs: number;
@@ -17,14 +17,15 @@ export interface Now {
 
 export type ConnectionState = "offline" | "connecting" | "syncing" | "ready" | "closed";
 
-/** Where a connection stands; `reason` is why it is offline or closed. */
+/** The state of a connection; `reason` is why it is offline or closed. */
 export interface Status {
   readonly state: ConnectionState;
   readonly reason: string | null;
 }
 
-/** Store entries, and that everything up to `through` is held. Told by `stored`. `is_complete`: the
- * server has nothing above `through`; what is held above is from before a restore. */
+/** Store entries, and that everything up to `through` is held. Then `stored` is called.
+ * `is_complete`: the server has nothing above `through`; what is held above is from before a
+ * restore. */
 export interface Keep {
   do: "keep";
   replica: Replica;
@@ -35,34 +36,34 @@ export interface Keep {
 }
 
 export type Effect =
-  /** Open a connection; with a token that is not the last one, if that was refused. */
+  /** Open a connection; `withNewToken`: get another token first, the last one is not valid. */
   | { do: "connect"; withNewToken: boolean }
   | { do: "send"; frame: ClientFrame }
-  /** Close the socket, and hear nothing more of it. */
+  /** Close the socket. `lost` is not called for it: the core has forgotten it already. */
   | { do: "disconnect"; code: number }
   | Keep
-  /** The server's store is another one: these replicas begin again. Before any later Keep. */
+  /** The server's store is another one: these replicas begin again. Stored before later Keeps. */
   | { do: "restart"; replicas: readonly Replica[]; epoch: string | null }
-  /** Note on the disk that these are about to leave. Told by `marked`. */
+  /** Note on the disk that these are about to leave. Then `marked` is called. */
   | { do: "mark"; entries: readonly OutboxEntry[] }
-  /** What waits in the outbox for this chat may leave. Routed by the connection itself. */
+  /** Entries of this chat in the outbox may leave. The connection itself handles this effect. */
   | { do: "release"; chat_id: string }
-  /** Refused for good, or nothing can tell whether the server has it. */
+  /** An entry was refused for good, or it cannot be known whether the server has it. */
   | { do: "failed"; entry: OutboxEntry }
-  /** Something of ours is in the server's store. */
+  /** The server has stored an entry of ours. */
   | { do: "settled"; entry: OutboxEntry; sequence: number }
-  /** Numbers or facts of a chat are other than before: to be stored, and to be shown. */
+  /** Numbers or facts of a chat have changed: store and show them. */
   | { do: "replica"; replica: Replica }
-  /** What is unread is to be counted in the store, if everything is held. */
+  /** Count the unread messages in the store, if all of them are held. */
   | { do: "recount"; replica: Replica }
   | { do: "chat"; update: ChatUpdatePayload }
   | { do: "typed"; typing: TypingIndicatorPayload }
   | { do: "status"; status: Status }
-  /** A frame was not understood: it is newer than we are, or broken. To be logged (EH-02). */
+  /** A frame is not known, because it is newer than we are, or it is broken: log it (EH-02). */
   | { do: "ignored"; type: string; error: unknown }
   | { do: "introduced"; user_id: string; epoch: string; features: readonly string[] };
 
-/** Why no connection came about: the answer to the request to upgrade. */
+/** Why there is no connection: the server's answer to the request to upgrade. */
 export interface Refusal {
   status: number;
   error: string;

@@ -1,25 +1,25 @@
 /**
- * What people see is a function of a chat's entries in their order: a message as it is now. PURE.
+ * What people see of a message: a function of the entries about it, in their order. PURE.
  *
- * Every part of a row names the sequence that it is of, and the higher one wins; so entries may be
- * folded onto what a history page told, in whichever order the two come. Stale row + entries = fresh
- * row. A row may begin as a stub: something was said about a message that is not held (yet).
+ * Every part of a row has the sequence of its entry, and for each part the higher sequence counts.
+ * So an old row and the entries since then give the current row, and a history page and entries may
+ * come in any order. A row may begin as a stub, if an entry is about a message not held here (yet).
  */
 
 import type { EntryItem, HistoryItem } from "../wire/frames.ts";
 
 /** One emoji on one message. */
 export interface Reactions {
-  /** How many people. */
+  /** How many people have it. */
   count: number;
-  /** The last entry about it. */
+  /** The entry that `count` comes from. */
   sequence: number;
-  /** By user: the entry that counts, and whether it put the emoji there. Of entry 0 only the
-   * outcome is known, from a page. */
+  /** By user: the user's last entry with this emoji, and whether that put the emoji there or took
+   * it back. Entry 0: the state is known from a page, and the entry is not. */
   users: Record<string, [sequence: number, isOn: boolean]>;
 }
 
-/** A message as it is now. Without `message_id`: a stub. */
+/** The current state of a message. Without `message_id` it is a stub. */
 export interface Row {
   chat_id: string;
   sequence: number;
@@ -39,15 +39,15 @@ export interface Row {
 
 export const ALL = "@all";
 
-/** Whether an entry is one that is shown by itself. */
+/** Whether an entry is a message, which is shown by itself; others change a message. */
 export const isMessage = (item: { kind?: string | null }): boolean =>
   !item.kind || item.kind === "message";
 
-/** Whether somebody is among those who are mentioned. */
+/** Whether a user is among the mentioned ones, by id or by `@all`. */
 export const names = (mentions: readonly string[] | null | undefined, userId: string): boolean =>
   !!mentions && (mentions.includes(userId) || mentions.includes(ALL));
 
-/** The message of an entry, with what a history page says of its present. */
+/** The row of a message, with its current state (`now`) if it comes from a history page. */
 export const rowOf = (
   chat_id: string,
   item: EntryItem & Pick<HistoryItem, "now">,
@@ -80,7 +80,7 @@ export const rowOf = (
   return row;
 };
 
-/** Something is known about a message that is not held. */
+/** An empty row for a message that is not held, so that entries about it can be folded into it. */
 export const stubOf = (chat_id: string, sequence: number): Row => ({
   chat_id,
   sequence,
@@ -90,7 +90,7 @@ export const stubOf = (chat_id: string, sequence: number): Row => ({
   content: "",
 });
 
-/** A tombstone: nothing of what its author said is left. */
+/** A deleted message: the text and everything else that its author gave is removed. */
 const erased = (row: Row, deletedSequence?: number | null): Row => {
   const { mentions, edited_sequence, reactions, ...rest } = row;
   const gone: Row = { ...rest, content: "", is_deleted: true };
@@ -105,7 +105,7 @@ export const folded = (row: Row, entry: EntryItem): Row => {
     case "delete":
       return row.deleted_sequence ? row : erased(row, sequence);
     case "edit":
-      // The text of an edit whose message was deleted is erased, too: the deletion follows.
+      // The server erases the text of an edit whose message was deleted: the deletion follows.
       if (row.is_deleted || entry.is_deleted || sequence <= (row.edited_sequence ?? 0)) return row;
       row = { ...row, content: entry.content ?? "", edited_sequence: sequence };
       if (entry.is_damaged) row.is_damaged = true;
@@ -130,7 +130,7 @@ const reacted = (row: Row, entry: EntryItem, emoji: string): Row => {
     reactions: {
       ...row.reactions,
       [emoji]: {
-        // An own entry comes back without a count; whether we were among them is always known.
+        // The answer to an own entry has no count here; our own state before is always known.
         count: isLast
           ? (entry.count ?? known.count + Number(isOn) - Number(before?.[1] ?? false))
           : known.count,
@@ -141,9 +141,9 @@ const reacted = (row: Row, entry: EntryItem, emoji: string): Row => {
   };
 };
 
-/** What is held of a message, and what a page has brought: the higher of each part. */
+/** Join the stored row of a message with the one of a page: the higher sequence of each part. */
 export const merged = (held: Row, told: Row): Row => {
-  // A copy that is whole is not replaced by a damaged one.
+  // A damaged copy does not replace a whole one.
   const base = held.message_id && (told.is_damaged || !told.message_id) ? held : told;
   const row: Row = { ...base };
   const isDeleted = held.is_deleted || told.is_deleted;

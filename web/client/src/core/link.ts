@@ -1,41 +1,41 @@
 /**
- * The state of the socket: when to connect, when to come back, when to give up, when to end. PURE.
+ * The state of the socket: when to connect, when to reconnect, when to give up, when to end. PURE.
  *
- * It knows nothing of messages. What it returns are effects; its owner forgets what belonged to a
- * socket when that is gone.
+ * It knows nothing of messages. Its methods return effects; its owner forgets what belonged to
+ * a socket when that socket is gone.
  */
 
 import type { ConnectionState, Effect, Now, Refusal, Status } from "./effects.ts";
 import { backoffMs, earliest, type Options, type Random, varied } from "./options.ts";
 
 const NORMAL_CLOSE = 1000;
-/** A browser's own pages may not say 1001 ("gone away"). */
+/** For a connection that is given up. Not 1001 ("going away"): a page may not send that code. */
 const GIVEN_UP = 4001;
 const HEARTBEAT_MS_MIN = 100;
-/** Reasons of a closing after which a client stays away. */
+/** Reasons for a close after which a client does not reconnect. */
 const FINAL = ["duplicate_connection", "session_revoked"];
 
 export class Link {
   status: Status = { state: "offline", reason: null };
-  /** The token is a new one, and the connection is about to be changed. */
+  /** There is a new token, and a connection with it is about to replace this one. */
   isRenewing = false;
-  /** Why the server is about to close, and when to come back. */
+  /** Why the server is about to close, and after how many ms to come back. */
   closing: [reason: string, delayMs: number] | null = null;
   needsNewToken = false;
   roundTripMs: number | null = null;
   private _effects: Effect[] = [];
   private _failures = 0;
   private _hadNewToken = false;
-  /** When the next try is due, or the introduction overdue, or the renewal has to be done. */
+  /** When the next try is due, the server's introduction is overdue, or the renewal is due. */
   private _deadlineMs: number | null = null;
-  /** The server has said when to come back: nothing makes that earlier. */
+  /** The server has said when to come back: `hurry` does not connect before that time. */
   private _isTold = false;
   private _triedAtMs = Number.NEGATIVE_INFINITY;
   private _intervalMs = 30_000;
   private _heartbeatAtMs: number | null = null;
   private _asked: [id: string, atMs: number] | null = null;
   private _heardAtMs = 0;
-  /** A connection that may be dead shows a sign of life until then. */
+  /** When a connection that may be dead is given up, unless it shows a sign of life before. */
   private _probedByMs: number | null = null;
 
   constructor(
@@ -48,7 +48,7 @@ export class Link {
     return this.status.state === "syncing" || this.status.state === "ready";
   }
 
-  /** There is one, or it is being opened. */
+  /** A socket is open, or is being opened. */
   get hasSocket(): boolean {
     return this.isEstablished || this.status.state === "connecting";
   }
@@ -59,15 +59,15 @@ export class Link {
 
   // What happens to it.
 
-  /** Connect now, if a try is being waited for. */
+  /** Connect now, if the next try is still to come. */
   start(now: Now): Effect[] {
     if (this.status.state === "offline") this._connect(now);
     return this._done();
   }
 
-  /** The network may be back, or a person wants to send: do not wait any longer than need be.
-   * `pauseMs`: not if it was tried so lately; a connection that stands is not doubted then. True: ask
-   * for a sign of life. */
+  /** The network may be back, or a person sends: reconnect without waiting for the next try, but
+   * not within `pauseMs` of the last try. With a `pauseMs` above 0, a connection that stands is not
+   * doubted; otherwise true is returned: send a heartbeat, to ask for a sign of life. */
   hurry(now: Now, pauseMs: number): [Effect[], boolean] {
     const isLate = now.ms - this._triedAtMs >= pauseMs;
     const { state } = this.status;
@@ -78,7 +78,7 @@ export class Link {
       isLate &&
       now.ms - this._triedAtMs >= this._options.probeMs
     ) {
-      // It may have begun in a network that is gone.
+      // This try may have begun in a network that is gone.
       this._effects.push({ do: "disconnect", code: GIVEN_UP });
       this._connect(now);
     }
@@ -91,7 +91,7 @@ export class Link {
   refused(refusal: Refusal, now: Now): Effect[] {
     const { status, error, reason } = refusal;
     if (this.status.state !== "connecting") {
-      // Too late to matter.
+      // It is too late: this socket is not being opened any more.
     } else if (status === 401) {
       if (error === "token_revoked") this._set("closed", "session_revoked");
       else if (reason === "device_mismatch") this._set("closed", reason);
@@ -108,7 +108,7 @@ export class Link {
     return this._done();
   }
 
-  /** The socket is gone, or never came about. Told again, it means nothing. */
+  /** The socket is gone, or could not be opened. A second call does nothing. */
   lost(now: Now, code: number | null, reason: string): Effect[] {
     if (!this.hasSocket) return this._done();
     const { closing } = this;
@@ -136,14 +136,14 @@ export class Link {
     return this._done();
   }
 
-  /** Everything is held. Only this ends a row of failures. */
+  /** This device holds everything. Only this resets the count of failures. */
   ready(): Effect[] {
     this._failures = 0;
     this._set("ready");
     return this._done();
   }
 
-  /** There is a new token; the connection is changed when `finishRenewal` says so. */
+  /** There is a new token; `finishRenewal` changes to a connection with it later. */
   renew(now: Now): void {
     if (this.isEstablished && !this.isRenewing) {
       this.isRenewing = true;
@@ -158,10 +158,10 @@ export class Link {
     return this._done();
   }
 
-  /** This connection leads nowhere: its end is not waited for. */
+  /** Drop a connection that does not work, without waiting for its end. */
   giveUp(now: Now, reason: string): Effect[] {
     this._effects.push({ do: "disconnect", code: GIVEN_UP });
-    // The server had said why it goes, and died before it went: that counts all the same.
+    // The server said why it closes, and died before it did: its reason counts all the same.
     if (this.closing) return this.lost(now, null, reason);
     if (this._probedByMs !== null && this.isEstablished) {
       this._set("offline", reason);
@@ -198,7 +198,7 @@ export class Link {
     }
   }
 
-  /** The next try is due, or the introduction overdue, or the renewal has to be done. */
+  /** The next try is due, the server's introduction is overdue, or the renewal is due. */
   isDue(now: Now): boolean {
     return this._deadlineMs !== null && this._deadlineMs <= now.ms;
   }
@@ -241,12 +241,12 @@ export class Link {
     this._effects.push({ do: "connect", withNewToken: this._hadNewToken });
   }
 
-  /** Come back later: when the server said, or ever more slowly. */
+  /** Reconnect later: when the server said, or after a wait that grows with each failure. */
   private _wait(now: Now, reason: string, toldMs: number, atLeastMs = 0): void {
     this._failures++;
     this._isTold = toldMs + atLeastMs > 0;
     const waitMs = toldMs
-      ? // Up to a quarter later than the server said: never earlier, and not all at once.
+      ? // Up to a quarter later than the server said: never earlier, and not all clients at once.
         toldMs + Math.round((toldMs / 4) * this._random())
       : backoffMs(this._failures, this._random, this._options);
     this._set("offline", reason);

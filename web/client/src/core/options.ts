@@ -1,36 +1,36 @@
-/** What an application may tune about a client, and the waits that follow from it. PURE. */
+/** The options of a client, and the waits computed from them. PURE. */
 
-/** A number from 0 up to 1. */
+/** Returns a number from 0 up to 1, 1 excluded. */
 export type Random = () => number;
 
 export interface Options {
-  /** The wait after the first failure; it doubles with each further one. */
+  /** How long to wait after the first failure; it doubles with each further one. */
   backoffMs: number;
   backoffMsMax: number;
   /** How long connecting may take, until the server has introduced itself. */
   handshakeMsMax: number;
   /** How long an answer may take; after that the connection is given up. */
   answerMsMax: number;
-  /** How long a connection whose token ends soon waits for its answers before it is changed. */
+  /** How long a connection whose token ends soon waits for its answers before it is replaced. */
   renewGraceMs: number;
-  /** How long a connection that may be dead is given to show a sign of life. */
+  /** How long to wait for a sign of life from a connection that may be dead. */
   probeMs: number;
   pageMessages: number;
   /** How many chats are synced at the same time. */
   syncsMax: number;
-  /** How many entries of a chat may wait for one that is missing before them. */
+  /** How many entries of a chat may wait for one that is missing before them; more are dropped. */
   waitingMax: number;
-  /** How many entries may be on their way to the disk; beyond it no page is asked for. */
+  /** How many entries may be on their way to the disk; beyond it no page is requested. */
   unstoredMax: number;
-  /** How long a gap may be open while the answer to an own message may still fill it. */
+  /** How long to wait before a gap is synced, while the answer to an own message may fill it. */
   gapGraceMs: number;
-  /** After how many stored entries of a chat the server is told, whenever it was told last. */
+  /** After so many stored entries a chat is acknowledged, however recent the last one was. */
   ackMessages: number;
   /** The least time between two acknowledgements of a direct chat with fewer messages. */
   ackDirectMs: number;
   /** The same in a group, where many acknowledge each message. */
   ackMs: number;
-  /** The least time after a full bundle of acknowledgements; less after a smaller one. */
+  /** The least time after a full bundle of acknowledgements; it is shorter after a smaller one. */
   ackIntervalMs: number;
   ackFramesMax: number;
   outboxMax: number;
@@ -40,7 +40,7 @@ export interface Options {
   sendsMax: number;
   /** How often a message is sent again after an error of the server itself. */
   triesMax: number;
-  /** One that left longer ago, and whose fate is unknown, is not sent again by itself. */
+  /** A message that left longer ago and whose fate is unknown is not sent again automatically. */
   fateMsMax: number;
 }
 
@@ -68,7 +68,7 @@ export const DEFAULTS: Options = {
   fateMsMax: 6 * 24 * 3_600_000,
 };
 
-/** The wait, a random part longer or shorter, so that not all clients come back at once (CL-06). */
+/** The wait, a random part longer or shorter: clients must not all come back at once (CL-06). */
 export const varied = (waitMs: number, random: Random, variation = 0.25): number =>
   Math.round(waitMs * (1 - variation + 2 * variation * random()));
 

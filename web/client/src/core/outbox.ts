@@ -1,19 +1,19 @@
 /**
- * What waits to be sent: in which order, when, how often, and what became of it. PURE.
+ * The entries that wait to be sent: their order, their times, their retries, their outcome. PURE.
  *
- * Per chat entries leave in the order in which they were written; by default one is on its way at a
- * time, so that the order survives failures. An entry leaves the outbox when it is known to be
- * stored. One that was refused for good stays as failed, one whose fate cannot be found out stays as
- * unknown, until the user retries or drops it. Neither holds back what was written after it.
+ * Per chat, entries leave in the order in which they were written; by default one is on its way at
+ * a time, so that the order survives failures. An entry leaves the outbox when it is known to be
+ * stored. An entry that was refused for good stays as failed, one whose fate cannot be found out
+ * stays as unknown, until the user retries or drops it. Neither holds back later entries.
  *
- * The server stores what a connection sends to a chat in the order of sending: a refusal that may be
- * retried takes the later ones along. So after one nothing leaves until all that is on its way has
- * been answered; then everything leaves again, in the order of writing. One that is given up is not
- * waited for: the next one says so (`is_first`).
+ * The server stores the entries of a connection for a chat in the order of sending: if it refuses
+ * one that may be retried, it refuses the later ones too. So after such a refusal nothing leaves
+ * until all entries on their way are answered; then they leave again, in the order of writing. If
+ * one is given up, the next one tells the server not to wait for it (`is_first`).
  *
- * An edit, a deletion or a reaction may be about a message that is in the outbox itself
- * (`target_id`): it leaves when that one's sequence is known, and fails with it. A deletion takes the
- * edits of its message along that have not left.
+ * An edit, a deletion or a reaction may be about a message that is still in the outbox
+ * (`target_id`): it waits until that message's sequence is known, and fails if the message fails. A
+ * deletion removes the edits of its message that have not left.
  */
 
 import type { ClientFrame, SendPayload } from "../wire/frames.ts";
@@ -22,14 +22,14 @@ import { backoffMs, type Options, type Random } from "./options.ts";
 export type SendState = "queued" | "flying" | "failed" | "unknown";
 export type EntryKind = "message" | "edit" | "delete" | "react";
 
-/** What its author says with an entry. */
+/** The content of an entry, as its author gave it. */
 export type Body = Pick<
   SendPayload,
   "content" | "reply_to" | "mentions" | "target" | "base" | "emoji" | "is_on" | "reason"
 >;
 
-/** `number` orders the entries. `left_at_ms` is when it may first have left this device, as it is on
- * the disk; null: surely not yet. `is_doubtful`: it left, and the answer was never heard. */
+/** `number` orders the entries. `left_at_ms` is when it may first have left this device, as noted
+ * on the disk; null: surely not yet. `is_doubtful`: it left, and no final answer came. */
 export interface OutboxEntry {
   client_message_id: string;
   chat_id: string;
@@ -63,7 +63,7 @@ export const frameOf = (entry: OutboxEntry, request_id: string): ClientFrame => 
   return { type: FRAMES[kind], request_id, payload };
 };
 
-/** How the codes of docs/protocol.md begin that say no for good. One that is not known may pass. */
+/** Prefixes of the codes in docs/protocol.md that are final; an unknown code may be retried. */
 const FINAL =
   /^(INVALID_|MESSAGE_|IDEMPOTENCY_|CURSOR_|FORBIDDEN|NOT_|DEVICE_|BAD_|METHOD_|VALIDATION_|CHAT_FULL|USER_NOT|CONFLICT|ALREADY_|PAYLOAD_|UNPROCESSABLE_|TARGET_|EDIT_|TOO_MANY_)/;
 const PASSING = /^(UNAUTHORIZED|RATE_LIMITED|SLOW_CONSUMER|SERVER_BUSY|SERVICE_UNAVAILABLE)$/;
@@ -79,14 +79,14 @@ interface Lane {
   failures: number;
   retryAtMs: number | null;
   isHeld: boolean;
-  /** One was refused, and what left after it has not been answered yet. */
+  /** An entry was refused, and those that left after it are not all answered yet. */
   isRefused: boolean;
 }
 
 const isOnItsWay = (entry?: OutboxEntry): boolean =>
   entry?.state === "queued" || entry?.state === "flying";
 
-/** What an entry is about, stored or not. */
+/** The message that an entry is about: its sequence, or its key while it is in the outbox. */
 const aboutOf = ({ body, target_id }: OutboxEntry) => body.target ?? target_id;
 
 const byNumber = (a: OutboxEntry, b: OutboxEntry): number => a.number - b.number;
@@ -98,17 +98,17 @@ export class Outbox {
   /** Lanes that may have something to send, in the order of their turns. */
   private _ready = new Set<Lane>();
   private _paused = new Set<Lane>();
-  /** Chats for which the server may wait for an entry that does not come again. */
+  /** Chats in which the server may wait for an entry that will not be sent again. */
   private _givenUp = new Set<string>();
 
-  /** `entries`: those of earlier lives, in their order. */
+  /** `entries`: those of earlier runs, in their order. */
   constructor(
     private _options: Options,
     private _random: Random,
     entries: Iterable<OutboxEntry> = [],
   ) {
     for (const entry of entries) {
-      // Whatever was on its way when that life ended has left, and its answer was lost.
+      // An entry that was on its way when that run ended has left, and its answer was lost.
       entry.is_doubtful = entry.left_at_ms !== null;
       if (entry.state === "flying") entry.state = "queued";
       this._entries.set(entry.client_message_id, entry);
@@ -133,17 +133,18 @@ export class Outbox {
 
   // In.
 
-  /** Take in an entry that is on the disk. A chat's first one waits for `release`. */
+  /** Add an entry that is on the disk. The first entry of a chat waits for `release`. */
   add(entry: OutboxEntry): void {
     this._entries.set(entry.client_message_id, entry);
     this._queue(entry);
   }
 
-  /** Send a failed or unknown one again, behind what waits already. Null: it is not one. */
+  /** Queue a failed or unknown entry again, behind all that wait already. Null: it is neither, or
+   * the message that it is about has not been retried. */
   retry(id: string, number: number): OutboxEntry | null {
     const entry = this._entries.get(id);
     if (!entry || isOnItsWay(entry)) return null;
-    // What it is about has to go first.
+    // The message that it is about has to be sent first.
     if (entry.target_id && !isOnItsWay(this._entries.get(entry.target_id))) return null;
     entry.state = "queued";
     entry.code = entry.reason = entry.left_at_ms = null;
@@ -154,7 +155,7 @@ export class Outbox {
     return entry;
   }
 
-  /** Forget one that is not on its way, and what is about it. Empty: there is none such. */
+  /** Remove an entry that is not on its way, and those about it. Empty: there is no such entry. */
   drop(id: string): OutboxEntry[] {
     const entry = this._entries.get(id);
     if (!entry || entry.state === "flying" || (entry.state === "queued" && entry.is_doubtful))
@@ -164,7 +165,7 @@ export class Outbox {
     return dropped;
   }
 
-  /** A message is to be deleted: edits of it that surely have not left are forgotten. Those. */
+  /** The user deletes a message: remove edits of it that surely have not left; returns them. */
   dropEdits(deletion: OutboxEntry): OutboxEntry[] {
     return this.entries(deletion.chat_id)
       .filter(({ kind }) => kind === "edit" && deletion.kind === "delete")
@@ -172,8 +173,8 @@ export class Outbox {
       .flatMap((edit) => this.drop(edit.client_message_id));
   }
 
-  /** A message was deleted: what waits to change its text is forgotten, and what is on its way has
-   * no text any more. Those that are forgotten. */
+  /** A message was deleted: remove edits of it; one that is on its way stays, without its text.
+   * Returns those that were removed. */
   erase(chatId: string, target: number): OutboxEntry[] {
     const about = this.entries(chatId).filter(
       (entry) => entry.body.target === target && entry.body.content,
@@ -185,7 +186,7 @@ export class Outbox {
     return about.filter((entry) => !this._entries.has(entry.client_message_id));
   }
 
-  /** Whether a message has surely not left, so that it may be changed in place. */
+  /** Whether an entry has surely not left, so that it may be changed in place. */
   isHere(id: string): boolean {
     const entry = this._entries.get(id);
     return !!entry && entry.state !== "flying" && entry.left_at_ms === null;
@@ -193,7 +194,7 @@ export class Outbox {
 
   // Out.
 
-  /** The chat is as far as the server: what waits for it may leave. */
+  /** The chat is in sync with the server: its entries may leave. */
   release(chatId: string): void {
     const lane = this._lanes.get(chatId);
     if (lane) {
@@ -207,8 +208,8 @@ export class Outbox {
     return [...this._lanes.keys()];
   }
 
-  /** What leaves now, and what does not leave because only its user can know whether it may. What
-   * leaves is flying from here on. */
+  /** Take the entries that leave now, and those that do not because only the user can decide. The
+   * first ones are "flying" from here on, the others "unknown". */
   take(nowMs: number, wallMs: number): [leaving: OutboxEntry[], doubtful: OutboxEntry[]] {
     for (const lane of this._paused) {
       if (lane.retryAtMs === null || lane.retryAtMs <= nowMs) {
@@ -221,7 +222,7 @@ export class Outbox {
     const doubtful: OutboxEntry[] = [];
     for (const lane of this._ready) {
       if (this.flyingCount >= this._options.sendsMax) break;
-      // Taking turns: one entry a chat, then the chat goes to the end.
+      // Chats take turns: each sends one entry, then goes to the end.
       this._ready.delete(lane);
       const entry = lane.queued.shift()!;
       if (entry.is_doubtful && this._isTooOld(entry, wallMs)) {
@@ -242,11 +243,11 @@ export class Outbox {
     return [leaving, doubtful];
   }
 
-  /** It is on the disk that these are about to leave; those of them that still want to. */
+  /** The disk has the mark that these are about to leave. Returns those that still have to. */
   marked(entries: Iterable<OutboxEntry>, leftAtMs: number): OutboxEntry[] {
     const leaving: OutboxEntry[] = [];
     for (const entry of entries) {
-      // The connection may have been lost meanwhile, or a page have brought the message.
+      // Meanwhile the connection may have been lost, or a page may have brought the message.
       const isWaiting = entry.state === "flying" && this._entries.has(entry.client_message_id);
       if (entry.left_at_ms === null && isWaiting) leaving.push(entry);
       entry.left_at_ms = leftAtMs;
@@ -261,7 +262,8 @@ export class Outbox {
 
   // What became of it.
 
-  /** It is in the server's store, as an answer or a page says. What is about it knows where. */
+  /** Remove an entry that the server has stored, as an answer or an entry of a page says. Entries
+   * about it get its sequence. */
   stored(id: string, sequence: number): OutboxEntry | null {
     const entry = this._entries.get(id);
     if (!entry) return null;
@@ -277,9 +279,9 @@ export class Outbox {
     return entry;
   }
 
-  /** The server said no: it is tried again if the code says so, else it has failed. `after`: only
-   * because this one was refused before it, which has to be sent again first. Those that have
-   * failed, it and what is about it. */
+  /** The server refused an entry. It is sent again if the code allows it, else it has failed.
+   * `after`: it was refused only because this earlier one was, which has to be sent again first.
+   * Returns the entries that have failed: this one, and those about it. */
   refused(
     id: string,
     code: string,
@@ -304,7 +306,7 @@ export class Outbox {
     } else {
       if (isRetryable(code)) {
         this._givenUp.add(lane.chat_id);
-        // What left after it is being refused because of it, and goes first.
+        // The server refuses those that left after it, and they have to go first.
         lane.isRefused = lane.flying.size > 0;
       }
       failed.push(entry, ...this._about(id));
@@ -319,7 +321,8 @@ export class Outbox {
     return failed;
   }
 
-  /** Some who are mentioned are no members: the same text goes again, at once, without them. */
+  /** Some of the mentioned users are no members: queue the same text again at once, without these
+   * mentions. False: none of them is in it, or it is not on its way. */
   unmention(id: string, userIds: readonly unknown[]): boolean {
     const entry = this._entries.get(id);
     const { mentions } = entry?.body ?? {};
@@ -353,7 +356,7 @@ export class Outbox {
     this._givenUp.clear();
   }
 
-  /** Nothing leaves for this chat for a while, each time for longer. */
+  /** Let nothing leave for this chat for a while, longer after each failure. */
   private _pause(lane: Lane, nowMs: number, retryAfterMs: number, isFailure: boolean): void {
     if (isFailure || !lane.failures) lane.failures++;
     const waitMs = backoffMs(lane.failures, this._random, this._options);
@@ -362,14 +365,14 @@ export class Outbox {
     this._paused.add(lane);
   }
 
-  /** Whether the one that the server waits for is on its way, or will be. */
+  /** Whether the entry that the server waits for is on its way, or waits to be sent. */
   private _isComing(lane: Lane, id: string): boolean {
     const key = id.toLowerCase();
     return lane.flying.has(key) || lane.queued.some((one) => one.client_message_id === key);
   }
 
   private _mayRetry(entry: OutboxEntry, code: string): boolean {
-    // An error of the server itself, or a code that is newer than we are: a few more tries.
+    // After an error of the server itself, or a code that is newer than we are: a few more tries.
     return PASSING.test(code) || (isRetryable(code) && entry.tries < this._options.triesMax);
   }
 
@@ -377,7 +380,7 @@ export class Outbox {
     return entry.left_at_ms !== null && wallMs - entry.left_at_ms >= this._options.fateMsMax;
   }
 
-  /** What is about an entry that is in the outbox itself. */
+  /** The entries about an entry that is in the outbox itself. */
   private _about(id: string): OutboxEntry[] {
     return [...this._entries.values()].filter((entry) => entry.target_id === id);
   }

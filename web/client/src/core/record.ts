@@ -1,4 +1,4 @@
-/** What is known of a chat in numbers: what the store keeps of a replica, and ticks. PURE. */
+/** The numbers of a chat: what the store keeps of a replica, and ticks. PURE. */
 
 import type { ChatType } from "../wire/frames.ts";
 
@@ -6,7 +6,7 @@ export const UNREAD_MAX = 100;
 
 export type Tick = "sending" | "sent" | "delivered" | "read" | "failed";
 
-/** What stands beside an own entry that the server has. */
+/** The tick of an own message that the server has. */
 export const tickOf = (
   sequence: number,
   others: { others_delivered: number; others_read: number },
@@ -24,9 +24,9 @@ export interface ReplicaRecord {
   name: string | null;
   membership_version: number;
   is_member: boolean;
-  /** Where this device began: what is older is fetched on demand and never counts. */
+  /** Where this device began: older messages are fetched on demand and never count. */
   start: number;
-  /** The end of what is held without a hole. In the store: of what is stored. */
+  /** Everything from `start` up to here is held. In the store: everything up to here is stored. */
   cursor: number;
   /** The last entry that the server is known to have. */
   head: number;
@@ -40,8 +40,8 @@ export interface ReplicaRecord {
   hidden_through: number | null;
 }
 
-/** A chat that this device hears of for the first time: it holds nothing above `start`, which is
- * where its user had got to on any device, or joined. What is older comes on demand. */
+/** A chat that is new to this device: it holds nothing above `start`, which is the position that
+ * the user had reached on any device, or joined at. Older messages are fetched on demand. */
 export const firstRecord = (
   chat_id: string,
   chat_type: ChatType,

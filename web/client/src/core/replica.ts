@@ -1,9 +1,9 @@
 /**
  * What a device knows of one chat: how far it holds everything, and everyone's positions. PURE.
  *
- * The chain: an entry continues what is held if `prev_sequence` ≤ cursor < `sequence`. A hole in the
- * numbers means nothing; an entry whose predecessor is not held waits, and what is missing is
- * fetched. So `offer` always gives out the next part of a complete, ordered prefix.
+ * The chain: an entry continues what is held if `prev_sequence` ≤ cursor < `sequence`. A hole in
+ * the numbers means nothing; an entry whose predecessor is not held waits until the missing entries
+ * are fetched. So `offer` always returns the next part of a complete, ordered prefix.
  */
 
 import type { ChatType, DigestEntry, EntryItem, StatusUpdatePayload } from "../wire/frames.ts";
@@ -30,23 +30,23 @@ export class Replica implements ReplicaRecord {
   mentions_unread!: number;
   hidden_through!: number | null;
 
-  /** The end of what is on the disk; at most `cursor`, the end of what was received. */
+  /** Everything up to here is on the disk; at most `cursor`, up to which it was received. */
   stored: number;
-  /** What the application was shown: what a reply written now has seen. */
+  /** The last entry that the user has read on this device. */
   seen: number;
-  /** What was handed to the application: all that is acknowledged of a store that forgets. */
+  /** The last entry that the application got; without a disk nothing above it is acknowledged. */
   shown: number;
   /** Entries up to here are in `unread` already, if they are unread. */
   countedThrough: number;
   /** Entries whose predecessor is missing, by sequence. */
   waiting = new Map<number, EntryItem>();
-  /** The server may have less than is held here: only a sync can tell. */
+  /** The server may have fewer entries than this device: only a sync can tell. */
   isInDoubt = false;
   /** Rises when the replica begins again; what is stored for an earlier one does not count. */
   generation = 0;
   /** The last entry of another user that was received. */
   othersThrough = 0;
-  /** When the server was last told what is held. */
+  /** When the last acknowledgement was sent. */
   toldAtMs: number | null = null;
   // What this connection has done so far.
   acked = 0;
@@ -54,7 +54,7 @@ export class Replica implements ReplicaRecord {
   isListed = false;
   isCaughtUp = false;
   sendsFlying = 0;
-  /** The last own entry that was answered, held here or not yet. */
+  /** The last own entry that the server has answered, whether it is held here yet or not. */
   ownThrough = 0;
 
   constructor(
@@ -72,7 +72,7 @@ export class Replica implements ReplicaRecord {
     this.sendsFlying = this.ownThrough = 0;
   }
 
-  /** What of it is on the disk, or may be written there. */
+  /** The part of it that may be written to the disk, with the cursor that is stored there. */
   record(): ReplicaRecord {
     const record = firstRecord(this.chat_id, this.chat_type, 0, 0);
     for (const name of Object.keys(record)) Object.assign(record, { [name]: this[name as "name"] });
@@ -82,17 +82,17 @@ export class Replica implements ReplicaRecord {
 
   // The chain.
 
-  /** A sync is needed: there are entries that are not held, or there may be a difference. */
+  /** A sync is needed: entries are missing here, or may be missing on the server. */
   get isBehind(): boolean {
     return this.cursor < this.head || this.isInDoubt;
   }
 
-  /** The server has something of ours, and one entry before it is on its way to us. */
+  /** The server has an entry of ours, and an entry before it is missing here. */
   get isOwnMissing(): boolean {
     return this.ownThrough > this.cursor;
   }
 
-  /** Take one entry; what of it and of what waited continues the prefix, in order. */
+  /** Add one entry; returns those of it and the waiting ones that continue the prefix. */
   offer(item: EntryItem): EntryItem[] {
     const { sequence } = item;
     if (sequence <= this.cursor) return [];
@@ -105,8 +105,8 @@ export class Replica implements ReplicaRecord {
     return [item, ...this._continued()];
   }
 
-  /** Take a page that says that it is complete up to `through`; what continues the prefix. A page
-   * whose own entries are no chain is taken up to its first hole. */
+  /** Add a page that says it is complete up to `through`; returns what continues the prefix. A page
+   * whose own entries are no chain is taken up to the first missing entry. */
   offerPage(items: readonly EntryItem[], through: number): EntryItem[] {
     const taken: EntryItem[] = [];
     let isWhole = true;
@@ -146,7 +146,7 @@ export class Replica implements ReplicaRecord {
     this.countedThrough = head;
     this.waiting.clear();
     this.ownThrough = 0;
-    // Also if there is nothing to fetch, the server's answer tells what it has lost.
+    // Sync even if there is nothing to fetch: the answer tells what the server has lost.
     this.isInDoubt = true;
     this.generation++;
   }
@@ -159,7 +159,7 @@ export class Replica implements ReplicaRecord {
     this.stopSyncing();
   }
 
-  /** Take what is held for all there is. */
+  /** Treat the entries that are held as complete. */
   stopSyncing(): void {
     this.head = this.cursor;
     this.isInDoubt = false;
@@ -176,7 +176,7 @@ export class Replica implements ReplicaRecord {
     this.delivered = max(this.delivered, entry.delivered);
     this._mergeOthers(entry);
     if (entry.read >= this.read) {
-      // A read of ours that the server has not got yet makes its count old news.
+      // Otherwise the server does not know our last read yet, and its count is too old.
       this.read = entry.read;
       this.unread = entry.unread;
       this.mentions_unread = entry.mentions_unread ?? 0;
@@ -184,7 +184,7 @@ export class Replica implements ReplicaRecord {
     this.countedThrough = max(this.countedThrough, entry.head);
   }
 
-  /** True if another device has read on. */
+  /** True if the status has a read position of ours, and it is not below the known one. */
   mergeStatus(status: StatusUpdatePayload): boolean {
     this._mergeOthers(status);
     this.delivered = max(this.delivered, status.own_delivered ?? 0);
@@ -201,7 +201,7 @@ export class Replica implements ReplicaRecord {
     this.others_read = max(this.others_read, others.others_read);
   }
 
-  /** Count what was just received, and continues what is held. */
+  /** Count entries that were just received and continue what is held. */
   countUnread(items: readonly EntryItem[], ownId: string): void {
     for (const item of items) {
       const isOwn = item.sender_id === ownId;

@@ -1,11 +1,11 @@
 /**
  * What this device holds of all chats, and what it is missing. PURE.
  *
- * Entries come pushed, in pages and as answers to own ones; what continues the prefix of its chat
- * goes to the disk, the rest waits while what is missing is asked for. The digest tells the state of
- * all chats. It merges, and never overrules: an entry of it that is older than what is known is
- * ignored, and at its end only those chats are gone that were held before it began and were neither
- * listed nor changed meanwhile.
+ * Entries come as pushes, in pages and as answers to own entries. An entry that continues the
+ * prefix of its chat goes to the disk; the others wait until the missing ones are fetched. The
+ * digest tells the state of all chats. It is merged and never overrules: an entry of it that is
+ * older than what is known is ignored, and at its end the user counts as removed only from chats
+ * that were held before it began and were neither listed nor changed meanwhile.
  *
  * Every input returns its effects.
  */
@@ -34,24 +34,24 @@ const GONE = ["NOT_A_MEMBER", "NOT_FOUND", "FORBIDDEN"];
 export class Replicas {
   /** Every chat that this device knows of, also those that were left. */
   byChat = new Map<string, Replica>();
-  /** The whole state of all chats was told on this connection. */
+  /** This connection has received a whole digest. */
   isDigestComplete = false;
   private _isLive = false;
   private _syncs: Syncs;
-  // The digest: is one coming, from when on is another one wanted, and which chats were held when it
-  // began and were not heard of since.
+  // The digest: whether one is coming, from what time on another one is wanted, and which chats
+  // were held when it began and have not been mentioned since.
   private _isDigestComing = false;
   private _digestFromMs: number | null = null;
   private _hasDigestFailed = false;
   private _unheard = new Set<string>();
-  /** Chats that are behind since the connection began: it is ready when none is left. */
+  /** Chats that have been behind since the connection began: it is ready when none is left. */
   private _behind = new Set<string>();
   private _unstored = 0;
   // Chats that are not known yet, though the server has stored an entry of ours there: the sequence
   // before the first such entry.
   private _early = new Map<string, number>();
 
-  /** `records` and `userId` are those of the last life, if there was one. */
+  /** `records` and `userId` are those of the last run, if there was one. */
   constructor(
     private _options: Options,
     random: Random,
@@ -62,12 +62,12 @@ export class Replicas {
     this._syncs = new Syncs(_options, random);
   }
 
-  /** Everything that the digest told of is held. */
+  /** This device holds everything that the digest listed. */
   get isComplete(): boolean {
     return this.isDigestComplete && !this._behind.size;
   }
 
-  /** Whether what waits for this chat may leave: it is synced, or none of ours to know. */
+  /** Whether entries for this chat may leave: it is synced, or by the digest none of ours. */
   isOpen(chatId: string): boolean {
     const replica = this.byChat.get(chatId);
     return replica?.is_member ? replica.isCaughtUp : this.isDigestComplete;
@@ -97,13 +97,13 @@ export class Replicas {
 
   // What to ask for.
 
-  /** Something may have been missed: ask, at this time or earlier if that was wanted. If the last
-   * request failed, the time of the next one stands. */
+  /** A push may have been missed: request a digest at this time, or earlier if planned so. If the
+   * last request failed, the time of the next one stands. */
   wantDigest(fromMs: number): void {
     if (!this._hasDigestFailed) this._digestFromMs = earliest(this._digestFromMs, fromMs);
   }
 
-  /** Whether to ask for a digest now, one at a time; it counts as asked for then. */
+  /** Whether to request a digest now, one at a time; it then counts as requested. */
   takeDigest(nowMs: number): boolean {
     const isDue = this._digestFromMs !== null && this._digestFromMs <= nowMs;
     if (!isDue || this._isDigestComing) return false;
@@ -118,12 +118,12 @@ export class Replicas {
     this._hasDigestFailed = true;
   }
 
-  /** Chats of which a page is to be asked for now; they count as asked for then. */
+  /** Chats of which a page is to be requested now; they then count as requested. */
   takePages(nowMs: number): Replica[] {
     return this._isFull ? [] : this._syncs.take(nowMs);
   }
 
-  /** When there is something to ask for. */
+  /** When the next request is due. */
   nextDeadlineMs(): number | null {
     return earliest(
       this._isFull ? null : this._syncs.nextDeadlineMs(),
@@ -131,7 +131,7 @@ export class Replicas {
     );
   }
 
-  /** The disk is far behind the network: nothing more is asked for. */
+  /** The disk is far behind the network: no more pages are requested. */
   private get _isFull(): boolean {
     return this._unstored >= this._options.unstoredMax;
   }
@@ -147,7 +147,7 @@ export class Replicas {
 
   // What the server says.
 
-  /** One page of it. */
+  /** One page of the digest. */
   digest(payload: ChatDigestPayload, now: Now): Effect[] {
     const effects = payload.chats.flatMap((entry) => this._listed(entry, now));
     if (payload.last) {
@@ -176,18 +176,18 @@ export class Replicas {
     return effects;
   }
 
-  /** A message, or another entry, was pushed. */
+  /** A message or another entry was pushed. */
   entry(item: PushedEntry, now: Now): Effect[] {
     const replica = this.byChat.get(item.chat_id);
     if (!replica?.is_member) {
-      // A push was missed that told of this chat.
+      // The push that announced this chat was missed.
       this.wantDigest(now.ms);
       return [];
     }
     return this._keep(replica, replica.offer(item), now);
   }
 
-  /** The server has something of ours: it is an entry of the chat like any other. */
+  /** The server has stored an entry of ours: keep it like any other entry of the chat. */
   ownStored(entry: OutboxEntry, ack: SendMessageAckPayload, now: Now): Effect[] {
     const { chat_id } = ack;
     const replica = this.byChat.get(chat_id);
@@ -201,7 +201,7 @@ export class Replicas {
     }
     const item = ownItem(entry, ack, this.userId ?? "");
     if (ack.sequence <= replica.cursor) {
-      // Of an earlier life, and below where this device began: it is shown all the same.
+      // Sent in an earlier run, and below the start of this device: it is shown all the same.
       this._unstored++;
       const { cursor: through, generation } = replica;
       return [{ do: "keep", replica, items: [item], through, generation, is_complete: false }];
@@ -222,7 +222,7 @@ export class Replicas {
       replica.isInDoubt = false;
     }
     const effects = this._keep(replica, taken, now, isComplete, true);
-    // The page brought nothing: ask again later, not at once and for ever.
+    // The page brought nothing: ask again after a wait, not at once in an endless loop.
     if (replica.isBehind && replica.cursor === before) this._syncs.failed(replica, now.ms, 0);
     return effects;
   }
@@ -245,7 +245,7 @@ export class Replicas {
       this._syncs.failed(replica, now.ms, retryAfterMs);
       return [];
     }
-    // It will not get better by asking again; the next digest will tell.
+    // Another request would be refused too; the next digest tells more.
     replica.stopSyncing();
     return this._progress(replica, now);
   }
@@ -286,7 +286,7 @@ export class Replicas {
 
   // What the device does.
 
-  /** A chat that was just made or found by other means than the socket. */
+  /** Add a chat that was just made or found, but not over the socket. */
   adopt(record: ReplicaRecord, now: Now): Effect[] {
     let replica = this.byChat.get(record.chat_id);
     if (!replica) {
@@ -301,7 +301,7 @@ export class Replicas {
     return [{ do: "replica", replica }, ...this._progress(replica, now)];
   }
 
-  /** Something of ours has left for this chat. */
+  /** An entry of ours has left for this chat. */
   ownSent(chatId: string): void {
     const replica = this.byChat.get(chatId);
     if (replica) replica.sendsFlying++;
@@ -312,13 +312,13 @@ export class Replicas {
     if (replica?.sendsFlying) replica.sendsFlying--;
   }
 
-  /** What a `Keep` asked for is on the disk. */
+  /** The store has carried out a `Keep`: its entries are on the disk. */
   stored(replica: Replica, through: number, count: number, generation: number): void {
     this._unstored -= count;
     if (generation === replica.generation) replica.stored = Math.max(replica.stored, through);
   }
 
-  /** The chat is not the user's any more. What is held stays. */
+  /** The user is not in the chat any more. What is held stays. */
   leave(chatId: string): Effect[] {
     const replica = this.byChat.get(chatId);
     if (!replica) return [];
@@ -326,14 +326,14 @@ export class Replicas {
     this._syncs.forget(chatId);
     this._behind.delete(chatId);
     const effects: Effect[] = [{ do: "replica", replica }];
-    // What waits for it is for the server to refuse, not for us (EH-03).
+    // The server has to refuse entries that wait for it, not this client (EH-03).
     if (this.isDigestComplete) effects.push({ do: "release", chat_id: chatId });
     return effects;
   }
 
   // Entries.
 
-  /** What continues the prefix goes to the disk; what is behind it is asked for. */
+  /** Send entries that continue the prefix to the disk; request those that are missing. */
   private _keep(
     replica: Replica,
     items: readonly EntryItem[],
@@ -353,12 +353,12 @@ export class Replicas {
     return effects.concat(this._progress(replica, now));
   }
 
-  /** Ask for what is missing, or let what waits for the chat leave. */
+  /** Request missing entries; if there are none, let entries for this chat leave. */
   private _progress(replica: Replica, now: Now): Effect[] {
     const { chat_id } = replica;
     if (replica.isBehind) {
       if (replica.is_member && this._isLive) {
-        // While an answer to an own message is due, it may be what fills the gap.
+        // While an answer to an own message is due, that answer may fill the gap.
         const isOwn = replica.isCaughtUp && replica.sendsFlying > 0;
         this._syncs.want(replica, now.ms + (isOwn ? this._options.gapGraceMs : 0));
       }

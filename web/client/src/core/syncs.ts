@@ -1,10 +1,10 @@
-/** Which chats want a page of entries, from when on, and how many are asked for at once. PURE. */
+/** Which chats need a page of entries, from when on, and how many are requested at once. PURE. */
 
 import { backoffMs, type Options, type Random } from "./options.ts";
 import type { Replica } from "./replica.ts";
 
 export class Syncs {
-  /** Chats that want a page, and from when on; asked in this order. */
+  /** Chats that need a page, and from what time on; requested in this order. */
   private _wanted = new Map<string, [Replica, number]>();
   private _asked = new Set<string>();
   private _failures = new Map<string, number>();
@@ -20,7 +20,7 @@ export class Syncs {
     this._failures.clear();
   }
 
-  /** Ask for a page of this chat, at this time at the earliest. Once is enough. The wait after a
+  /** Request a page of this chat, at this time at the earliest; only one at a time. The wait after a
    * failure stands: a push does not say that the server can answer by now. */
   want(replica: Replica, fromMs: number): void {
     const id = replica.chat_id;
@@ -34,7 +34,7 @@ export class Syncs {
     this._failures.delete(chatId);
   }
 
-  /** Chats whose page is to be asked for now, as far as the bound allows. They count as asked for
+  /** Chats whose page is to be requested now, as far as the bound allows. They count as requested
    * until `answered`. */
   take(nowMs: number): Replica[] {
     const due: Replica[] = [];
@@ -59,7 +59,7 @@ export class Syncs {
     this._failures.delete(chatId);
   }
 
-  /** Ask again later, and not earlier. */
+  /** Ask again after a wait, even if an earlier time was planned before. */
   failed(replica: Replica, nowMs: number, retryAfterMs: number): void {
     const failures = (this._failures.get(replica.chat_id) ?? 0) + 1;
     this._failures.set(replica.chat_id, failures);
@@ -67,7 +67,7 @@ export class Syncs {
     this._put(replica, nowMs + Math.max(waitMs, retryAfterMs));
   }
 
-  /** When `take` has something to give, unless something is answered before. */
+  /** When `take` may have a chat; null if none waits or the bound is reached. */
   nextDeadlineMs(): number | null {
     if (!this._wanted.size || this._asked.size >= this._options.syncsMax) return null;
     return Math.min(...[...this._wanted.values()].map(([, fromMs]) => fromMs));

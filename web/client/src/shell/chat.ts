@@ -12,12 +12,12 @@ import { ABOVE_ALL, type ChatState } from "./tables.ts";
 
 const LIMIT = 50;
 
-/** `lend`, below, gives it these methods. */
+/** `lend`, below, adds these methods to the class. */
 export interface Chat extends RemoteChat {}
 type RemoteChat = typeof ofChat;
 
-/** A chat of the user's. Cheap to make, and never out of date: it looks at what is known now. */
-// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: its methods are given to it
+/** A chat of the user. Cheap to make, and never out of date: it reads the current state. */
+// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: `lend` adds the methods
 export class Chat {
   /** @internal */
   constructor(
@@ -31,9 +31,9 @@ export class Chat {
     return this._client._view.chats.get(this.chatId);
   }
 
-  // What is known of it.
+  // Its state, as this device knows it.
 
-  /** null: nothing is known of this chat yet. */
+  /** The kind of chat; null while nothing is known of it. */
   get type(): ChatType | null {
     return this._known?.chat_type ?? null;
   }
@@ -52,19 +52,19 @@ export class Chat {
     return this._known?.is_member ?? false;
   }
 
-  /** This direct chat was hidden, and no message came since. */
+  /** This direct chat was hidden, here or on another device, and no message came since. */
   get isHidden(): boolean {
     const { hidden_through = null, head = 0 } = this._known ?? {};
     return hidden_through !== null && head <= hidden_through;
   }
 
-  /** Until when this user wants no notifications of it; null: not muted, or not known. */
+  /** Until when the user wants no notifications of it; null: not muted, or not known. */
   get mutedUntil(): Date | null {
     const until = this._known?.muted_until;
     return until ? new Date(until) : null;
   }
 
-  /** Everything that the server is known to have is held. */
+  /** This device holds everything that the server is known to have. */
   get isSynced(): boolean {
     const state = this._known;
     return !!state && !(state.is_behind ?? state.cursor < state.head);
@@ -79,7 +79,7 @@ export class Chat {
     return this._known?.mentions_unread ?? 0;
   }
 
-  /** The end of what is held here without a hole. */
+  /** The last entry that is held here without a gap: a message, or a change of one. */
   get lastSequence(): number {
     return this._known?.cursor ?? 0;
   }
@@ -89,23 +89,23 @@ export class Chat {
     return this._known?.read ?? 0;
   }
 
-  /** How far all others have it: what the second tick of own messages follows. */
+  /** All others have received everything up to here: own messages to here have the second tick. */
   get othersDelivered(): number {
     return this._known?.others_delivered ?? 0;
   }
 
-  /** How far all others have read it. */
+  /** All others have read everything up to here. */
   get othersRead(): number {
     return this._known?.others_read ?? 0;
   }
 
-  /** The last message, as it is now; null: there is none, or it is not known. */
+  /** The last message in its current state; null: there is none, or it is not known. */
   get last(): Message | null {
     const last = this._known?.last;
     return last ? new Message(this._client, last) : null;
   }
 
-  /** Who types now, others only. */
+  /** User ids of those who type now, without this user. */
   get typists(): readonly string[] {
     return [...(this._client._view.typists.get(this.chatId)?.keys() ?? [])];
   }
@@ -113,7 +113,8 @@ export class Chat {
   // Sending.
 
   /**
-   * Send a text; resolves when it is in the store, however long it takes to reach the server.
+   * Send a text; resolves when it is in the store, however long it takes to reach the server. It
+   * works without a connection.
    *
    * @throws InvalidMessage, MessageTooLarge, OutboxFull, ClientClosed
    */
@@ -135,17 +136,17 @@ export class Chat {
     );
   }
 
-  /** What waits in the outbox for this chat, failed ones included, oldest first. */
+  /** The entries of the outbox for this chat, failed ones included, oldest first. */
   pending(): Sent[] {
     return this._client._view.entries(this.chatId).map((entry) => this._client._handle(entry));
   }
 
-  /** Let the others know. Without a connection nothing happens. */
+  /** Tell the others that the user types, or has stopped. Without a connection nothing happens. */
   typing(isTyping = true): void {
     this._client._wish("typing", this.chatId, isTyping);
   }
 
-  /** The user has seen everything up to here; without an argument: all that is held. */
+  /** Mark everything up to here as read; without an argument everything that is held. */
   async read(through?: Message | number): Promise<void> {
     const sequence = through === undefined ? this.lastSequence : sequenceOf(through);
     await this._client._command("read", this.chatId, sequence);
@@ -153,8 +154,8 @@ export class Chat {
 
   // Reading.
 
-  /** Messages of the store: the newest (below `before`), or with `after` alone the oldest above it;
-   * oldest first. The server is asked for missing names only. */
+  /** The newest messages of the store (below `before`, if it is given), oldest first. With `after`
+   * alone: the oldest above it. The server is asked only for missing names. */
   async messages(
     options: { before?: number; after?: number; limit?: number } = {},
   ): Promise<Message[]> {
@@ -165,8 +166,8 @@ export class Chat {
     );
   }
 
-  /** The same, and on at the server where the store ends: one of `before`, `after`, `around`. What
-   * is fetched is kept in the store, if it continues what is there. */
+  /** Messages from the store as far as it reaches, and from the server beyond. Give at most one of
+   * `before`, `after` and `around`. Fetched messages are kept if they continue the stored ones. */
   async history(
     options: { before?: number; after?: number; around?: number; limit?: number } = {},
   ): Promise<Message[]> {
@@ -189,14 +190,14 @@ export class Chat {
     return [...(await (await rare()).fetchOlder(this, before, floor, missing)), ...held];
   }
 
-  /** One message, from the store or the server; null: there is none. For quotes. */
+  /** The message of a sequence, from the store or the server; null: there is none. For quotes. */
   async message(sequence: number): Promise<Message | null> {
     const [held] = await this.messages({ before: sequence + 1, after: sequence - 1, limit: 1 });
     if (held || sequence < 1) return held ?? null;
     return (await rare()).fetchOne(this, sequence);
   }
 
-  /** @internal What is handed to the application. */
+  /** @internal The messages of these rows, which the application gets. */
   async _shown(rows: Row[]): Promise<Message[]> {
     const client = this._client;
     await client._people.know(this.chatId, rows);
@@ -204,14 +205,14 @@ export class Chat {
     return rows.map((row) => new Message(client, row));
   }
 
-  /** @internal Ask the server something about this chat. */
+  /** @internal Send the server a request about this chat. */
   async _ask<T>(
     method: string,
     path: string,
     ask?: Parameters<Client["_rest"]["call"]>[2],
   ): Promise<T> {
     const url = `/chats/${this.chatId}${path}`;
-    // What is done without a word has no data.
+    // Some answers are empty, without `data`.
     return (await this._client._rest.call<Envelope<T> | null>(method, url, ask))?.data as T;
   }
 }

@@ -42,26 +42,26 @@ export interface Platform {
   store: string;
 }
 
-/** `lend`, below, gives it these methods. */
+/** `lend`, below, adds these methods to the class. */
 export interface Client extends RemoteClient {}
 type RemoteClient = typeof ofClient;
 
 /**
- * A user on a device. It connects by itself, comes back by itself, and shares one connection with
- * the other tabs of the browser.
+ * A user on a device, made by `Client.open`. It connects and reconnects by itself, and all tabs of
+ * a browser share one connection.
  */
-// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: its methods are given to it
+// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: `lend` adds the methods
 export class Client {
   /** @internal */
   static _platform: Platform;
 
-  /** Resolves when the client is closed, for any reason; with that. */
+  /** Resolves when the client is closed, with its last status; `reason` says why. Never rejects. */
   readonly closed: Promise<Status>;
   /** @internal */
   readonly _view = new View();
   /** @internal */
   readonly _rest: Rest;
-  /** @internal What the application was handed, by chat: what a reply written now has seen. */
+  /** @internal By chat: the last message that `events()` gave out; a send says it has seen that. */
   readonly _seen = new Map<string, number>();
   /** @internal */
   readonly _people = new People(this);
@@ -82,7 +82,7 @@ export class Client {
   private _aliveAtMs = Date.now();
 
   private constructor(
-    /** The server's address. */
+    /** The server's address, without a slash at its end. */
     readonly url: string,
     /** @internal */
     readonly _tables: Tables,
@@ -98,11 +98,11 @@ export class Client {
   }
 
   /**
-   * Be this user, however often the page is opened. With a login in the store that is used, without
-   * the server as well; else this device is logged in with `username` and `password`, or the tokens
-   * of `getToken` are used.
+   * Open the client of a user, each time the page or program starts. A login in the store is used,
+   * also while the server cannot be reached. Without one, `username` and `password` log this device
+   * in. With `getToken`, its tokens are used.
    *
-   * @throws LoginNeeded, RefusedByServer, ServerUnreachable, StoreUnusable
+   * @throws LoginNeeded, RefusedByServer, ServerUnreachable, StoreUnusable; ClientError: a bad URL
    */
   static async open(url: string, wish: OpenOptions = {}): Promise<Client> {
     const { protocol, host, pathname } = new URL(url);
@@ -140,7 +140,7 @@ export class Client {
         onNews: (news) => this._take(news),
         onCommand: (name, args) => this._driver!.do(name, args),
       });
-      // How the leader stands is asked for.
+      // A status that was heard may be old, so it is dropped, and the leader is asked.
       for (const news of ear.heard) this._take({ ...news, status: undefined });
       this._wish("state");
     } else {
@@ -149,22 +149,22 @@ export class Client {
     globalThis.addEventListener?.("online", this._hurry);
     globalThis.document?.addEventListener("visibilitychange", this._looked);
     this._pulse = setInterval(() => this._beat(), PULSE_MS);
-    // A program in Node ends when only this is left.
+    // This timer alone does not keep a program in Node running.
     (this._pulse as { unref?: () => void }).unref?.();
   }
 
-  /** What the store holds, and who this is. */
+  /** Load the store, and find out who the user is. */
   private async _load(wish: OpenOptions): Promise<void> {
     const { _tables: tables, _view: view } = this;
     let held = await tables.load();
     await this._credentials.attach(this.url, held.meta as Record<string, string>, wish.moved);
     if (wish.password !== undefined && !wish.getToken) {
-      // Once a device, as a rule.
+      // Loaded on demand, because a device usually logs in only once.
       const { logIn } = await rare();
       await logIn(this._credentials, this._rest, wish);
     }
     this._credentials.check();
-    // Another tab may have gone on while a server was asked.
+    // Another tab may have written while the server was asked.
     if (wish.password !== undefined || wish.getToken) held = await tables.load();
     for (const chat of held.chats) view.chats.set(chat.chat_id, chat);
     for (const entry of held.entries) view.outbox.set(entry.client_message_id, entry);
@@ -172,7 +172,7 @@ export class Client {
     this._confirmed = Number(held.meta.confirmed ?? 0);
   }
 
-  /** Take the connection over. What it needs is loaded now: other tabs do without. */
+  /** Take over the connection. Its code is loaded now, because other tabs do not need it. */
   private async _lead(): Promise<number> {
     const { Driver } = await more();
     if (this.status.state === "closed") return 0;
@@ -202,7 +202,7 @@ export class Client {
     this._driver = null;
   }
 
-  /** A leader may end between storing that something has left and telling it. */
+  /** Find entries that have left the outbox: a leader may store that, and end before it tells. */
   private async _settle(): Promise<void> {
     try {
       const left = await this._tables.left([...this._view.outbox.keys()]);
@@ -212,19 +212,19 @@ export class Client {
     }
   }
 
-  // Who and how.
+  // Identity and state.
 
   get deviceId(): string {
     return this._credentials.deviceId;
   }
 
-  /** False: there is no IndexedDB here (private mode, a full disk), and all is forgotten with the
-   * page. Only what was shown is acknowledged then. */
+  /** False: there is no IndexedDB here (private mode, a full disk), or the store is `:memory:`: the
+   * data is lost when the page or program ends. Only what was shown is acknowledged then. */
   get isDurable(): boolean {
     return this._tables.backend.isDurable;
   }
 
-  /** Whether this tab holds the connection. Nothing else depends on it. */
+  /** Whether this tab holds the connection. Applications need not know it. */
   get isLeader(): boolean {
     return this._driver !== null;
   }
@@ -233,7 +233,7 @@ export class Client {
     return this._view.status;
   }
 
-  /** Our own id; null until the server has said it for the first time. */
+  /** Our own user id; null until the server has sent it for the first time. */
   get userId(): string | null {
     return this._credentials.userId;
   }
@@ -242,22 +242,22 @@ export class Client {
     return this._credentials.username;
   }
 
-  /** How long the last heartbeat's answer took. */
+  /** How many ms the last heartbeat's answer took; null while that is not known. */
   get roundTripMs(): number | null {
     return this._driver?.core?.roundTripMs ?? this._view.roundTripMs;
   }
 
-  /** Wait until everything that the server has is here, names of chats included unless these take
-   * long. @throws ClientClosed */
+  /** Wait until this device holds everything that the server has. Waits for names of chats too, but
+   * not for long. @throws ClientClosed */
   async ready(): Promise<void> {
     await this._until("", () => this.status.state === "ready");
-    // What came last is in the store, too.
+    // The last entries are in the store, too.
     await this._command("flushed");
     await this._people.settled();
   }
 
-  /** Wait until nothing waits to be sent; what has failed does not count. What was sent is in
-   * `chat.messages()` then. @throws ClientClosed */
+  /** Wait until the outbox has nothing left to send; failed entries do not count. After it, sent
+   * messages are in `chat.messages()`. @throws ClientClosed */
   async flush(): Promise<void> {
     const waiting = (): boolean =>
       this._entering.length > 0 ||
@@ -266,12 +266,12 @@ export class Client {
     await this._command("flushed");
   }
 
-  /** Try now, if the next try is being waited for. */
+  /** Connect now, if the client is offline and waits for the next try. */
   reconnect(): void {
     this._wish("start");
   }
 
-  /** End. What waits in the outbox is given `lingerMs`; the rest stays in the store. */
+  /** Close the client. Waits up to `lingerMs` for the outbox; the rest stays in the store. */
   async close(lingerMs = 0): Promise<void> {
     if (this._isClosing) return;
     this._isClosing = true;
@@ -280,7 +280,7 @@ export class Client {
     await this._tables.backend.close();
   }
 
-  /** For good: nothing waits any more, and another client may take the store. */
+  /** Close for good: callers that wait are told, and timers and listeners end. */
   private _end(status: Status): void {
     if (this.status.state !== "closed") this._take({ status });
     this._driver?.end();
@@ -293,7 +293,7 @@ export class Client {
     this._ended(this.status);
   }
 
-  // Signs that somebody looks, or that the network is back.
+  // Signs that the user looks at the page, or that the network is back.
 
   private _hurry = (): void => this._wish("hurry");
 
@@ -301,7 +301,7 @@ export class Client {
     if (document.visibilityState === "visible") this._hurry();
   };
 
-  /** Once a second, as far as the browser lets a visible tab: has the machine slept? */
+  /** Called once a second, if the browser does not slow down timers: has the machine slept? */
   private _beat(): void {
     const sleptMs = Date.now() - this._aliveAtMs;
     this._aliveAtMs = Date.now();
@@ -311,8 +311,8 @@ export class Client {
 
   // The account.
 
-  /** End this login, on the server and here: the store is deleted, unsent messages with it.
-   * `isForced`: here also if the server cannot be asked. @throws ServerUnreachable */
+  /** End this login, on the server and here: the store is deleted, with unsent messages.
+   * `isForced`: here even if the server cannot be reached. @throws ServerUnreachable */
   async logout(isForced = false): Promise<void> {
     try {
       await this._rest.call("POST", "/auth/logout", { body: {} });
@@ -325,7 +325,7 @@ export class Client {
 
   /** @internal */
   async _forget(): Promise<void> {
-    // The other tabs are told by the store itself.
+    // The deletion of the store closes the clients of the other tabs (`onTaken`).
     this._end({ state: "closed", reason: "logged_out" });
     await this._tables.backend.destroy();
   }
@@ -345,14 +345,14 @@ export class Client {
       .sort(byActivity);
   }
 
-  /** What a person is called, if that is known here. */
+  /** The display name of a user; null if it is not known here. Does not ask the server. */
   nameOf(userId: string): string | null {
     return this._view.names.get(userId) ?? null;
   }
 
   // Events, search, the outbox.
 
-  /** Hear of everything that happens from now on, in this tab or another; returns how to stop. */
+  /** Call `listener` with every event from now on, in all tabs. Returns a function to stop it. */
   on(listener: Listener): () => void {
     this._listeners.add(listener);
     return () => {
@@ -361,33 +361,33 @@ export class Client {
   }
 
   /**
-   * What happens, in stored order, from what was not confirmed on: `for await (… of me.events())`.
-   * Going on to the next event confirms the last one; one that was not confirmed comes again in the
-   * next life, marked `redelivered`. For one consumer a store: bots. Pages use `on`.
+   * All events in stored order, from the first unconfirmed one on: `for await (… of me.events())`.
+   * Going on to the next event confirms the last one. An unconfirmed event comes again in the next
+   * run, marked `redelivered`. Only one consumer per store, so it is for bots; pages use `on`.
    */
   async *events(): AsyncIterableIterator<ClientEvent> {
     const { Events } = await rare();
     yield* new Events(this, this._confirmed);
   }
 
-  /** This event and all before it are done. The loop does this by itself; after a `break` say it. */
+  /** Confirm this event and all before it. A loop over `events` does it; after `break`, call it. */
   confirm(event: ClientEvent): void {
     if (event.position <= this._confirmed) return;
     this._confirmed = event.position;
     this._tables.confirm(event.position).catch((error) => {
-      // It comes again in the next life.
+      // The event comes again in the next run.
       if (this.status.state !== "closed") console.warn("tidewire: not confirmed", error);
     });
   }
 
-  /** Everything that waits to be sent, failed ones included, oldest first. */
+  /** The entries of the outbox in all chats, failed ones included, oldest first. */
   outbox(): Sent[] {
     return this._view.entries().map((entry) => this._handle(entry));
   }
 
   // For the parts of the client.
 
-  /** @internal Wait until it is so; looked at when what the key names has changed. */
+  /** @internal Wait until `isSo` is true; it is called again when the key's object has changed. */
   _until(key: string, isSo: () => boolean): Promise<void> {
     return this._waits.until(key, isSo, () => this._checkOpen());
   }
@@ -397,22 +397,22 @@ export class Client {
     if (state === "closed") throw closedFor(reason ?? "closed");
   }
 
-  /** @internal Have the leader do something, this tab or another. */
+  /** @internal Send a command to the leader, this tab or another. */
   async _command(name: string, ...args: unknown[]): Promise<unknown> {
     this._checkOpen();
     return this._tabs ? this._tabs.command(name, args) : this._driver?.do(name, args);
   }
 
-  /** @internal The same, for what need not happen. */
+  /** @internal The same, for commands that may fail without harm. */
   _wish(name: string, ...args: unknown[]): void {
     this._command(name, ...args).catch(() => {
-      // It was closed meanwhile: nothing is owed.
+      // The client was closed meanwhile: the command is not needed any more.
     });
   }
 
   /** @internal Tell all tabs, this one first. */
   _tell(news: News): void {
-    // That this tab ends concerns no other.
+    // Other tabs need not know that this one ends.
     if (!(this._isClosing && news.status)) this._tabs?.tell(news);
     this._take(news);
   }
@@ -451,7 +451,7 @@ export class Client {
     this._view.status = status;
     this._emit({ type: "StatusMoved", status, ...FLEETING });
     if (status.state === "ready" && state !== "ready" && this._driver) this._people.connected();
-    // What a lost connection leaves open is waited for no longer.
+    // Callers look again, because some do not wait any longer without a connection.
     this._waits.allChanged();
     if (status.state === "closed" && !this._isClosing) this._end(status);
   }
@@ -478,7 +478,7 @@ export class Client {
     this._view.typists.set(chatId, typists);
     clearTimeout(typists.get(userId));
     typists.delete(userId);
-    // Who does not say that they stopped has stopped, too.
+    // A user who typed, and has sent no "stopped", counts as stopped after a while.
     if (isTyping)
       typists.set(
         userId,
@@ -492,7 +492,7 @@ export class Client {
       try {
         listener(event);
       } catch (error) {
-        // A listener's fault is its own; the next one is told all the same.
+        // One listener's error must not keep the event from the next one.
         console.error("tidewire: a listener failed", error);
       }
     }
@@ -500,14 +500,14 @@ export class Client {
       this._showed(event.message.chatId, event.message.sequence);
   }
 
-  /** @internal What was handed to the application; where the store forgets, that is acknowledged. */
+  /** @internal The application got this message. If the store is not durable, acknowledge it. */
   _showed(chatId: string, sequence: number): void {
     if (sequence && !this.isDurable) this._wish("shown", chatId, sequence);
   }
 
   // Sending.
 
-  /** @internal Own changes of a message that wait, in the order of writing. */
+  /** @internal Own changes of a message that are in the outbox, in the order of writing. */
   _changesOf(chatId: string, target: number): OutboxEntry[] {
     const { outbox } = this._view;
     if (!outbox.size) return [];
@@ -516,7 +516,7 @@ export class Client {
       .filter(({ body, state }) => body.target === target && state !== "failed");
   }
 
-  /** @internal Throws what no server would take. */
+  /** @internal Throws if no server would accept this text. */
   _check(text: string): void {
     const bytes = new TextEncoder().encode(text).length;
     if (!bytes) throw new InvalidMessage("a message has at least one byte");
@@ -531,7 +531,7 @@ export class Client {
       throw new InvalidMessage("half of a character is no text", "INVALID_ENCODING");
   }
 
-  /** @internal Put something into the outbox; resolves when it is in the store. */
+  /** @internal Put an entry into the outbox; resolves when it is in the store. */
   async _send(
     chat_id: string,
     kind: EntryKind,
@@ -557,7 +557,7 @@ export class Client {
       seen_sequence: 0,
       created_at_ms: wallMs,
       number: 0,
-      // It may leave as soon as it is written; that saves a second write.
+      // If it leaves as soon as it is written, the mark that it leaves needs no second write.
       left_at_ms: this._driver && this.status.state === "ready" ? wallMs : null,
       state: "queued",
       is_doubtful: false,
@@ -573,7 +573,7 @@ export class Client {
     });
   }
 
-  /** What was written in one turn goes into the store together. */
+  /** Entries of one turn of the event loop go into the store in one transaction. */
   private async _enter(): Promise<void> {
     const entering = this._entering;
     this._entering = [];
@@ -591,7 +591,7 @@ export class Client {
       const row = known.get(entry.client_message_id);
       const sent = this._handle(entry);
       if (row) {
-        // The server stored it in an earlier life.
+        // The server has stored a message with this id before.
         this._handles.delete(entry.client_message_id);
         sent._left(row.sequence);
       } else {

@@ -1,4 +1,4 @@
-/** Who this device is to the server: whose store it has, its login, its access token. */
+/** The identity of this device: the owner of the store, the login, the access token. */
 
 import type { RefreshResult, TokensView } from "../wire/types.gen.ts";
 import { LoginNeeded, RefusedByServer, StoreUnusable } from "./errors.ts";
@@ -7,12 +7,12 @@ import type { Rest } from "./rest.ts";
 import type { Tables } from "./tables.ts";
 
 const EARLY_MS_MAX = 5 * 60_000;
-/** Of tokens that the server itself gives out. */
+/** The issuer of tokens that the server itself gives out. */
 const OWN_ISSUER = "tidewire";
 const ENDED = ["INVALID_REFRESH_TOKEN", "DEVICE_MISMATCH", "UNAUTHORIZED"];
 
-/** What a JWT says of itself. It verifies nothing: that is for the server. Of anything else nothing
- * is known, and it is used as it is. */
+/** The claims of a JWT. Nothing is verified here: the server does that. A token that is no JWT has
+ * no claims, and is used as it is. */
 const factsOf = (token: string): { iss?: string; sub?: string; did?: string; exp?: number } => {
   try {
     return JSON.parse(atob(token.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/")));
@@ -21,8 +21,8 @@ const factsOf = (token: string): { iss?: string; sub?: string; did?: string; exp
   }
 };
 
-/** A token that the application is asked for; or a login, whose refresh token is in the store and is
- * exchanged before the access token ends. */
+/** Gives access tokens: from the application (`getToken`), or from a login, whose refresh token is
+ * in the store and is exchanged before the access token ends. */
 export class Credentials {
   deviceId = "";
   userId: string | null = null;
@@ -41,7 +41,8 @@ export class Credentials {
     _rest.token = (isRefused) => this.token(isRefused);
   }
 
-  /** Take what the store has, after seeing whose it is. Throws StoreUnusable. */
+  /** Use the login in the store. Throws StoreUnusable if the store belongs to another server, or to
+   * another user, as far as the token tells. */
   async attach(url: string, meta: Partial<Record<string, string>>, isMoved = false): Promise<void> {
     if (meta.server && meta.server !== url && !isMoved)
       throw new StoreUnusable(
@@ -55,7 +56,7 @@ export class Credentials {
       const token = await this._source();
       const { iss, did, sub } = factsOf(token);
       if (did && !meta.device_id) this.deviceId = did.toLowerCase();
-      // Others call their people by names of their own.
+      // Other issuers have user ids of their own, so their `sub` cannot be compared.
       if (iss === OWN_ISSUER) this._checkOwner(sub);
       this._take(token);
     } else {
@@ -63,7 +64,7 @@ export class Credentials {
       if (meta.access_token) this._take(meta.access_token);
     }
     this._rest.headers = { "X-Device-ID": this.deviceId };
-    // As a rule nothing is new, and a page need not wait for the disk.
+    // Usually nothing has changed, and a page need not wait for the disk.
     if (meta.server !== url || meta.device_id !== this.deviceId)
       await this._tables.setMeta({ server: url, device_id: this.deviceId });
   }
@@ -78,7 +79,7 @@ export class Credentials {
 
   // Logging in.
 
-  /** Throws LoginNeeded if there is nothing that could become a token. */
+  /** Throws LoginNeeded if there is neither `getToken` nor a refresh token. */
   check(): void {
     if (!this._source && !this._refresh)
       throw new LoginNeeded("the store has no login: give a name and a password");
@@ -89,7 +90,7 @@ export class Credentials {
     return this._refresh !== null;
   }
 
-  /** Somebody has just logged in here. Throws StoreUnusable if it is somebody else's store. */
+  /** A user has just logged in. Throws StoreUnusable if the store belongs to another user. */
   async entered(userId: string, username: string, tokens: TokensView): Promise<void> {
     this._checkOwner(userId);
     this.userId = userId;
@@ -98,7 +99,7 @@ export class Credentials {
     await this._loggedIn(tokens);
   }
 
-  // TokensView.
+  // The token.
 
   /** The access token; a new one if the last was refused or ends soon. Throws LoginNeeded,
    * ServerUnreachable and RefusedByServer. */
@@ -129,7 +130,7 @@ export class Credentials {
     }
     const meta = (await this._tables.meta()) as Record<string, string>;
     if (meta.access_token && meta.access_token !== this._access) {
-      // Another tab was quicker.
+      // Another tab has renewed it meanwhile.
       this._refresh = meta.refresh_token ?? null;
       this._take(meta.access_token);
       return meta.access_token;
@@ -149,7 +150,7 @@ export class Credentials {
     }
   }
 
-  /** Keep the tokens of a login; in the store before they are used. */
+  /** Keep the tokens of a login; they are in the store before they are used. */
   private async _loggedIn(tokens: TokensView): Promise<void> {
     const { access_token, refresh_token } = tokens;
     await this._tables.setMeta({ access_token, refresh_token });
@@ -165,7 +166,7 @@ export class Credentials {
       return;
     }
     const lifeMs = Math.max(exp * 1000 - Date.now(), 0);
-    // Early, but not at once.
+    // Before the token ends, but not at once.
     this.renewAtMs =
       Date.now() + Math.max(lifeMs - Math.min(EARLY_MS_MAX, Math.floor(lifeMs / 5)), 1000);
   }

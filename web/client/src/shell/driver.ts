@@ -1,9 +1,9 @@
 /**
- * Carries out what the core wants: the socket, the store, timers. One tab of a browser has one.
+ * Carries out the effects of the core: the socket, the store, timers. Only the leading tab has one.
  *
- * What the core wants stored is gathered while a transaction runs, and goes into the next one; what
- * came with one message of the server goes together. Nothing is acknowledged before its transaction
- * is done, and nothing leaves the outbox before it is in the store that it does.
+ * Writes are gathered while a transaction runs, and go into the next one together; so do those that
+ * come from one message of the server. Nothing is acknowledged before its transaction is done, and
+ * no entry is sent before the store has the mark that it leaves.
  */
 
 import { Connection } from "../core/connection.ts";
@@ -22,16 +22,16 @@ import type { Rest } from "./rest.ts";
 import { type Hearing, Socket } from "./socket.ts";
 import { type ChatState, mergeChat, type Tables } from "./tables.ts";
 
-/** How long numbers of chats may wait for other things to be stored with. */
+/** How long changed numbers of chats may wait for another write to be stored with. */
 const NUMBERS_DELAY_MS = 200;
 const TOKEN_RETRY_MS = 30_000;
-/** A person's send makes a client that waits come back at once, but not more often than this. */
+/** A send makes a client that is offline reconnect at once, but not more often than this. */
 const HURRY_PAUSE_MS = 1000;
-/** A tab that heard nothing of itself for longer may have been frozen. */
+/** A tab in which nothing ran for longer than this may have been frozen. */
 const SLEPT_MS = 4000;
 const FEATURES = ["batch", "entries"];
 
-/** What a driver works with. */
+/** The parts that a driver works with. */
 export interface Ground {
   tables: Tables;
   credentials: Credentials;
@@ -40,7 +40,7 @@ export interface Ground {
   socketUrl: string;
   webSocket: typeof WebSocket;
   tell(news: News): void;
-  /** What is known here of chats; fresher than the store, after a change of leaders. */
+  /** The chats as this tab knows them; newer than the store, after a change of leaders. */
   chats: ReadonlyMap<string, ChatState>;
   /** Another tab leads. */
   onDeposed(): void;
@@ -72,7 +72,7 @@ export class Driver {
   private _numbers: ReturnType<typeof setTimeout> | undefined;
   private _isSoon = false;
   private _last: Promise<void> = Promise.resolve();
-  // Being sure to lead.
+  // Whether this tab still leads.
   private _aliveAtMs = 0;
   private _held: (() => void)[] = [];
 
@@ -80,7 +80,7 @@ export class Driver {
     this._keeping = new Keeping(_ground.tables.backend);
   }
 
-  /** The number by which this tab leads. */
+  /** The number of this tab as the leader. */
   get leader(): number {
     return this._keeping.leader ?? 0;
   }
@@ -91,7 +91,7 @@ export class Driver {
 
   // Beginning and end.
 
-  /** Take up what the last leader left, and begin. */
+  /** Load what the last leader left in the store, and connect. */
   async start(): Promise<void> {
     const { tables, options, credentials, chats } = this._ground;
     await this._keeping.lead();
@@ -108,13 +108,13 @@ export class Driver {
       isDurable: tables.backend.isDurable,
     });
     this._ground.tell({ chats: records, outbox: entries, status: this.status });
-    // The last leader may not have got to it.
+    // The last leader may have ended before it did this.
     for (const entry of entries) this._dropped(this.core.outbox.dropEdits(entry));
     this._aliveAtMs = Date.now();
     if (!this._isOver) this.apply(this.core.start(now()));
   }
 
-  /** Let what is on its way arrive, tell the server what is stored, and end. */
+  /** Wait up to `lingerMs` for the outbox, acknowledge what is stored, and end. */
   async close(lingerMs: number): Promise<void> {
     const untilMs = performance.now() + lingerMs;
     while (
@@ -130,7 +130,7 @@ export class Driver {
     this.end();
   }
 
-  /** End without a word: another tab leads, or all is over. */
+  /** End at once, without acknowledging: another tab leads, or the client is closed. */
   end(): void {
     this._isOver = true;
     clearTimeout(this._timer);
@@ -138,7 +138,7 @@ export class Driver {
     this._letGo(1000);
   }
 
-  // What the application wants, in this tab or another.
+  // Commands of the application, from this tab or another.
 
   do(name: string, args: unknown[]): Promise<unknown> {
     return new Promise((resolve, reject) => {
@@ -203,7 +203,7 @@ export class Driver {
     const { core } = this;
     const { target_id } = entry;
     if (target_id && !core.outbox.get(target_id)) {
-      // What it is about has left the outbox meanwhile.
+      // The message that it is about has left the outbox meanwhile.
       await this.flushed();
       entry = await this._ground.tables.resolved(entry);
     }
@@ -217,7 +217,7 @@ export class Driver {
     this.apply(core.hurry(now(), HURRY_PAUSE_MS));
   }
 
-  /** Change what waits and has surely not left. False: it may have. */
+  /** Replace the text of an entry that has surely not left. False: it may have left. */
   private async _amend(id: string, content: string): Promise<boolean> {
     const entry = this.core.outbox.get(id);
     if (!entry || !this.core.outbox.isHere(id)) return false;
@@ -262,7 +262,7 @@ export class Driver {
     if (this._isOver) return;
     for (const effect of effects) this._apply(effect);
     if (!this._isTimerSoon) {
-      // Once a turn, however much happens in it.
+      // Once in a turn of the event loop, however much happens in it.
       this._isTimerSoon = true;
       queueMicrotask(() => this._setTimer());
     }
@@ -273,7 +273,7 @@ export class Driver {
     switch (effect.do) {
       case "keep":
         this._job.keeps.push(effect);
-        // What is unread has been counted, too.
+        // The unread count has changed, too.
         this._changed.set(effect.replica.chat_id, effect.replica);
         this._soon();
         break;
@@ -321,7 +321,7 @@ export class Driver {
         break;
       case "restart": {
         const records = effect.replicas.map((replica) => replica.record());
-        // What was received before belongs to the old generation, and goes first.
+        // Entries that were received before belong to the old generation, and are stored first.
         this._then(() => this._keeping.restart(records, effect.epoch));
         break;
       }
@@ -372,7 +372,7 @@ export class Driver {
     this._numbers ??= setTimeout(() => this.flush(), NUMBERS_DELAY_MS);
   }
 
-  /** What is unread is counted in the store, if all of it is held there. */
+  /** Count the unread messages in the store, if all of them are held there. */
   private async _recount(replica: Replica): Promise<void> {
     const { tables, credentials, chats } = this._ground;
     const { chat_id, read } = replica;
@@ -395,8 +395,8 @@ export class Driver {
     }
   }
 
-  /** Everything that waits goes to the store as one transaction, after those that are on their way;
-   * what is received meanwhile waits for the next. */
+  /** Write everything that waits in one transaction, after those that have begun; what is received
+   * meanwhile waits for the next one. */
   flush(): void {
     this._isSoon = false;
     clearTimeout(this._numbers);
@@ -433,7 +433,7 @@ export class Driver {
     this.apply(this.core.stored(keep, now()));
   }
 
-  /** Do something with the store after all that it has to do before. */
+  /** Do something with the store after all earlier work on it. */
   private _then(work: () => Promise<void>): void {
     this._last = this._last.then(async () => {
       if (this._isOver) return;
@@ -445,13 +445,13 @@ export class Driver {
     });
   }
 
-  /** Wait until everything so far is in the store, or cannot be. */
+  /** Wait until everything so far is in the store, or the store has failed. */
   async flushed(): Promise<void> {
     this.flush();
     await this._last;
   }
 
-  /** What is in the store is not known any more: this is the end. */
+  /** Close the client: it is not known any more what is in the store. */
   private _storeFailed(error: unknown): void {
     if (error instanceof NotLeader) {
       this.end();
@@ -467,7 +467,7 @@ export class Driver {
   private async _connect(withNewToken: boolean): Promise<void> {
     const { credentials, rest, socketUrl, webSocket } = this._ground;
     const attempt = ++this._connecting;
-    // A later try, or the end, has taken its place.
+    // A later try has replaced this one, or the driver has ended.
     const isOld = (): boolean => attempt !== this._connecting || this._isOver;
     let token: string;
     try {
@@ -496,7 +496,7 @@ export class Driver {
       onEnd: async (code, wasOpen) => {
         if (this._socket !== socket) return;
         this._socket = null;
-        // A browser does not tell why no connection came about.
+        // A browser does not tell why there is no connection.
         const refusal = wasOpen ? null : await rest.probe(token);
         if (isOld()) return;
         this._gated(() =>
@@ -528,10 +528,10 @@ export class Driver {
     }
   }
 
-  // Being sure to lead.
+  // Whether this tab still leads.
 
-  /** After a long silence of this tab another one may lead: that is found out before anything is
-   * done, so that a tab that was frozen says nothing. */
+  /** Call `act`. If nothing ran in this tab for long, another one may lead by now: then the store
+   * is read first, so that a tab that was frozen sends nothing. */
   private _gated(act: () => void): void {
     if (this._isOver) return;
     const { tables } = this._ground;
@@ -564,7 +564,7 @@ export class Driver {
     let atMs = this.core.nextDeadlineMs() ?? Number.POSITIVE_INFINITY;
     if (credentials.renewAtMs !== null && ["syncing", "ready"].includes(this.status.state))
       atMs = Math.min(atMs, performance.now() + Math.max(credentials.renewAtMs - Date.now(), 0));
-    // A timer that is early finds nothing to do and sets the next: cheaper than exact ones.
+    // A timer that is early finds nothing to do and sets the next: cheaper than exact timers.
     if (this._timer !== undefined && this._timerAtMs <= atMs) return;
     clearTimeout(this._timer);
     this._timer = undefined;
@@ -589,13 +589,13 @@ export class Driver {
     this.apply(this.core.tick(now()));
   }
 
-  /** Get the next token in time, and change to a connection of its own (CL-07). */
+  /** Get the next token in time, and change to a connection that uses it (CL-07). */
   private async _renew(): Promise<void> {
     const { credentials } = this._ground;
     try {
       await credentials.token(true);
     } catch (error) {
-      // The connection goes on until its token ends; by then this is tried again.
+      // The connection goes on until its token ends; before that, this is tried again.
       console.warn("tidewire: the token could not be renewed", error);
       credentials.renewAtMs = Date.now() + TOKEN_RETRY_MS;
       return;

@@ -1,13 +1,13 @@
-/** What can go wrong for an application, in one tree. */
+/** The errors that an application may get, as one tree of classes. */
 
-/** The root of what this client throws: a sentence for people. */
+/** The base class of all errors of this client; `message` is a sentence for people. */
 export class ClientError extends Error {
   override get name(): string {
     return "ClientError";
   }
 }
 
-/** The server said no; `code` says why, as in docs/protocol.md. */
+/** The server refused a request; `code` says why, as in docs/protocol.md. */
 export class RefusedByServer extends ClientError {
   constructor(
     readonly code: string,
@@ -19,10 +19,10 @@ export class RefusedByServer extends ClientError {
   }
 }
 
-/** No answer. What was asked may or may not have happened. */
+/** The server did not answer. It may or may not have carried out the request. */
 export class ServerUnreachable extends ClientError {}
 
-/** A text that no server takes; nothing was sent. */
+/** A text or emoji that no server accepts; nothing was sent. */
 export class InvalidMessage extends ClientError {
   constructor(
     sentence: string,
@@ -32,10 +32,11 @@ export class InvalidMessage extends ClientError {
   }
 }
 
-/** It has more than 4096 bytes. */
+/** The text has more than 4096 bytes in UTF-8; nothing was sent. */
 export class MessageTooLarge extends InvalidMessage {}
 
-/** It was refused for good; it stays in the outbox as failed. */
+/** The server refused an own message or change for good; it stays in the outbox as failed. Or the
+ * application dropped it (`code` is `DROPPED`). */
 export class MessageFailed extends ClientError {
   constructor(
     readonly code: string,
@@ -45,16 +46,17 @@ export class MessageFailed extends ClientError {
   }
 }
 
-/** It left days ago without an answer: retry it, or drop it. */
+/** A message left days ago and was never answered, so it is unknown whether the server has it:
+ * retry it, or drop it. */
 export class FateUnknown extends ClientError {}
 
-/** Too much waits to be sent. */
+/** Too many entries are in the outbox. */
 export class OutboxFull extends ClientError {}
 
-/** The store is another user's, another server's, or of a newer version. */
+/** The store belongs to another user or server, is of a newer version, in use, or damaged. */
 export class StoreUnusable extends ClientError {}
 
-/** Nothing more can be done with this client. */
+/** The client is closed, so the call is not possible; `reason` says why it was closed. */
 export class ClientClosed extends ClientError {
   constructor(
     readonly reason: string,
@@ -64,7 +66,7 @@ export class ClientClosed extends ClientError {
   }
 }
 
-/** There is no token that the server takes: log in again. */
+/** There is no token that the server accepts: log in again. */
 export class LoginNeeded extends ClientClosed {
   constructor(sentence: string, reason = "login_needed") {
     super(reason, sentence);
@@ -73,7 +75,7 @@ export class LoginNeeded extends ClientClosed {
 
 const LOGIN_REASONS = ["login_needed", "session_revoked", "invalid_token", "device_mismatch"];
 
-/** Why nothing more can be done with a client that is closed. */
+/** The error for calls to a client that was closed for this reason. */
 export const closedFor = (reason: string): ClientClosed =>
   LOGIN_REASONS.includes(reason)
     ? new LoginNeeded(`the client is closed: ${reason}; log in, or give it a token`, reason)

@@ -1,4 +1,4 @@
-/** What happens, as an application is told. */
+/** Makes the events that an application gets. */
 
 import type { ClientEvent, EntryKind } from "../types.ts";
 import type { Client } from "./client.ts";
@@ -7,7 +7,7 @@ import type { Happening } from "./tables.ts";
 
 export type Listener = (event: ClientEvent) => void;
 
-/** null: nothing that is told. */
+/** Make the event of a happening. */
 export const eventOf = (
   client: Client,
   happening: Happening,

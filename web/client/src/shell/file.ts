@@ -1,11 +1,11 @@
 /**
- * A store in one file, for Node: the memory, and a journal of what changes in it.
+ * A store in one file, for Node: the data in memory, and a journal of its changes.
  *
- * A line is one group of transactions: what waited while the last line was being synced. It begins
- * with a checksum, so a line that was torn by a crash is known; only the last one can be, because
- * nothing is written behind a line that is not on the disk. When the journal is much longer than
- * what it tells, or a text was deleted, it is written anew beside itself and takes the old one's
- * place. One process has it at a time.
+ * A line is one group of transactions: those that waited while the last line was being synced. It
+ * begins with a checksum, so a line that a crash has torn is recognised; only the last line can be
+ * torn, because nothing is written behind a line that is not on the disk. When the journal is much
+ * longer than its content, or a text was deleted, it is written to a new file beside the old one,
+ * which then takes the old one's place. Only one process at a time can open it.
  */
 
 import { createHash } from "node:crypto";
@@ -19,7 +19,8 @@ import { StoreUnusable } from "./errors.ts";
 import { type Change, MemoryBackend } from "./memory.ts";
 
 const FORM = "tidewire-client 1";
-/** The journal is written anew when it is so long, and four times as long as it need be. */
+/** The journal is rewritten if it is longer than this and `GROWTH` times as long as after the last
+ * rewrite. */
 const LENGTH_MIN = 4 * 1024 * 1024;
 const GROWTH = 4;
 
@@ -29,9 +30,9 @@ const lineOf = (changes: readonly Change[]): string => {
   return `${sum(text)} ${text}\n`;
 };
 
-/** Held by this process alone, and let go of with it, however it ends. */
+/** A lock that only this process holds; the system releases it when the process ends in any way. */
 const lock = async (path: string): Promise<Server> => {
-  // Through links: one file, one name.
+  // With links in the path resolved, so that each file has one name.
   const place = await realpath(dirname(path)).catch(() => dirname(path));
   const name = `tidewire-${sum(join(place, basename(path)))}`;
   const address =
@@ -59,7 +60,7 @@ export class FileBackend extends MemoryBackend {
   override readonly isDurable = true;
   private _file: FileHandle | undefined;
   private _length = 0;
-  /** How long it was when it was last written anew. */
+  /** The length of the journal after its last rewrite. */
   private _least = 0;
   private _waiting: [Change[], isErasing: boolean, () => void, (error: unknown) => void][] = [];
   private _isWriting = false;
@@ -88,7 +89,7 @@ export class FileBackend extends MemoryBackend {
   }
 
   private async _load(): Promise<void> {
-    // The tokens are in here: no other user may read it, from its first instant on.
+    // The file has the tokens: no other user may read it, from its creation on.
     this._file = await open(this._path, "a+", 0o600);
     await this._file.chmod(0o600);
     const bytes = await readFile(this._path);
@@ -105,7 +106,7 @@ export class FileBackend extends MemoryBackend {
           ? `${this._path} was written by a newer Tidewire; install that one`
           : `${this._path} is a file of some other program; name another one`,
       );
-    // What is behind the last end of a line was never done.
+    // A last line without its line end was never completed.
     const torn = lines.pop()!;
     let isTorn = torn !== "";
     for (let at = 1; at < lines.length; at++) {
@@ -133,13 +134,14 @@ export class FileBackend extends MemoryBackend {
       this._isWriting = true;
       this._write();
     }
-    // What nothing rests on need not be waited for; if it fails, the next one says so.
+    // Nothing depends on a write that is not strict, so it is not awaited; if it fails, the next
+    // strict one fails too.
     if (mode === "strict") return done;
     done.catch(() => {});
     return Promise.resolve();
   }
 
-  /** What waits becomes one line, with one sync for all of it. */
+  /** Write everything that waits as one line, with one sync. */
   private async _write(): Promise<void> {
     while (this._waiting.length) {
       const group = this._waiting;
@@ -148,7 +150,7 @@ export class FileBackend extends MemoryBackend {
         if (this._fault) throw this._fault;
         const isLong = this._length > LENGTH_MIN && this._length > GROWTH * this._least;
         if (isLong || group.some(([, isErasing]) => isErasing)) {
-          // What was deleted stands in no line any more.
+          // After it, no line has the deleted text.
           await this._rewrite();
         } else {
           const line = lineOf(group.flatMap(([changes]) => changes));
@@ -158,7 +160,7 @@ export class FileBackend extends MemoryBackend {
         }
         for (const [, , done] of group) done();
       } catch (error) {
-        // It is not known what is on the disk: nothing more is written.
+        // It is unknown now what is on the disk: nothing more is written.
         this._fault ??= new StoreUnusable(`the store ${this._path} cannot be written: ${error}`);
         for (const [, , , failed] of group) failed(this._fault);
       }
@@ -166,7 +168,7 @@ export class FileBackend extends MemoryBackend {
     this._isWriting = false;
   }
 
-  /** All of it anew, in one line, beside the old one; then in its place. */
+  /** Write all data as one line into a new file, then rename it over the old one. */
   private async _rewrite(): Promise<void> {
     const changes = TABLES.flatMap((name) =>
       this.table(name)
@@ -180,7 +182,7 @@ export class FileBackend extends MemoryBackend {
     await file.sync();
     await rename(beside, this._path);
     const directory = await open(dirname(this._path), "r");
-    // Not all systems sync a directory; those that do not keep renames by themselves.
+    // Not all systems can sync a directory; those that cannot keep a rename without it.
     await directory.sync().catch(() => {});
     await directory.close();
     await this._file?.close();

@@ -1,6 +1,6 @@
-/** From the server's forms to those of an application: `joined_at` is `joinedAt`, and a Date. */
+/** Converts the server's values for the application: `joined_at` becomes `joinedAt`, and a Date. */
 
-// biome-ignore lint/suspicious/noExplicitAny: the forms are those of the types that ask for them
+// biome-ignore lint/suspicious/noExplicitAny: the caller's type says what the value is
 export const shownAs = <T>(told: any): T => {
   if (Array.isArray(told)) return told.map(shownAs) as T;
   if (!told || typeof told !== "object") return told;

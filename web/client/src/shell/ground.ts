@@ -1,4 +1,4 @@
-/** What the shell stands on: clocks, chance, waiting. */
+/** Basic functions of the shell: clocks, random ids, waiting. */
 
 import type { Now } from "../core/effects.ts";
 
@@ -9,7 +9,7 @@ export const sleep = (ms: number): Promise<void> =>
     setTimeout(resolve, ms);
   });
 
-/** Random bytes, or a hash, in the form of a UUIDv4. */
+/** Formats random bytes, or a hash, as a UUIDv4. */
 export const uuid = (bytes: Uint8Array): string => {
   bytes[6] = (bytes[6]! & 0x0f) | 0x40;
   bytes[8] = (bytes[8]! & 0x3f) | 0x80;
@@ -17,15 +17,15 @@ export const uuid = (bytes: Uint8Array): string => {
   return hex.join("").replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
 };
 
-/** A UUIDv4; also where a page has no `randomUUID`, because it came without TLS. */
+/** A new UUIDv4; works also in a page without TLS, which has no `randomUUID`. */
 export const newId = (): string => uuid(crypto.getRandomValues(new Uint8Array(16)));
 
-/** Conditions that are waited for. Each is looked at when what it depends on changes, which its key
- * names: a chat's id, a message's, or "". */
+/** Callers that wait for conditions. Each is checked again when the object that its key names has
+ * changed: a chat by its id, a message by its client_message_id, or "" for all else. */
 export class Waits {
   private _waiters = new Map<string, Set<() => void>>();
 
-  /** Wait until it is so; `check` throws when there is nothing more to wait for. */
+  /** Wait until `isSo` is true; `check` throws when waiting makes no sense any more. */
   async until(key: string, isSo: () => boolean, check: () => void): Promise<void> {
     while (!isSo()) {
       check();

@@ -1,5 +1,5 @@
-/** What of a chat's past is at the server alone, or looked for in all of the store: loaded when the
- * first of it is asked for. */
+/** Older messages that only the server has, and search in the whole store. Loaded at the first
+ * call. */
 
 import { isMessage, merged, type Row, rowOf } from "../core/fold.ts";
 import type { HistoryItem } from "../wire/frames.ts";
@@ -14,7 +14,7 @@ const SEARCH_CHUNK = 1000;
 
 type Params = Record<string, string | number>;
 
-/** Messages before and after one that this device may not hold. */
+/** Messages before and after a sequence, from the server. */
 export const fetchAround = async (
   chat: Chat,
   around: number,
@@ -26,14 +26,14 @@ export const fetchAround = async (
   return chat._shown(await folded(chat, messages, null));
 };
 
-/** The oldest messages above a sequence. */
+/** The oldest messages above a sequence, from the server. */
 export const fetchAfter = async (chat: Chat, after: number, limit: number): Promise<Message[]> => {
   const items = await pagesOf(chat, { after_sequence: after, direction: "forward" }, limit);
   return chat._shown(await folded(chat, items, null));
 };
 
-/** The newest messages below a sequence, and below where the store ends. Kept, if they continue what
- * is there. */
+/** The newest messages below a sequence and below the start of the store, from the server. They
+ * are kept if they continue the stored ones. */
 export const fetchOlder = async (
   chat: Chat,
   before: number,
@@ -44,7 +44,7 @@ export const fetchOlder = async (
   const params: Params = { direction: "backward" };
   if (bound < ABOVE_ALL) params.before_sequence = bound;
   const items = await pagesOf(chat, params, limit);
-  // It continues what is held only if it begins right below.
+  // The page continues the stored messages only if it begins right below them.
   const isKept = !!chat._known && before > floor;
   const end = items.length < limit ? 0 : items.at(-1)!.prev_sequence;
   const rows = await folded(chat, items.reverse(), isKept ? end : null);
@@ -59,7 +59,7 @@ export const fetchOne = async (chat: Chat, sequence: number): Promise<Message | 
   return (await chat._shown(rows))[0] ?? null;
 };
 
-/** Items of the server's history, as many as are wanted. */
+/** Items of the server's history, at most `limit`. */
 export const pagesOf = async (
   chat: Chat,
   params: Params,
@@ -82,8 +82,8 @@ const folded = (chat: Chat, items: HistoryItem[], floor: number | null): Promise
   return keepHistory(client._tables, chat.chatId, items, client.userId ?? "", floor);
 };
 
-/** A page of the server's history: folded with what is held. `floor`: it continues what is held,
- * down to there, so it is kept. */
+/** Merge a page of the server's history with the stored rows. `floor`: the page continues the
+ * stored messages down to there, so it is kept; null: it is only returned. */
 export const keepHistory = (
   tables: Tables,
   chatId: string,
@@ -121,7 +121,7 @@ export const goneOf = (tables: Tables, chatId: string, limit: number): Promise<R
   return tables.backend.run("read", (tx) => tx.all<Row>("gone", range));
 };
 
-/** Messages that contain a text, case apart; newest first. */
+/** Messages that contain a text, in upper or lower case; newest first. */
 export const searchIn = async (
   tables: Tables,
   text: string,
@@ -130,14 +130,14 @@ export const searchIn = async (
 ): Promise<Row[]> => {
   const wanted = text.toLowerCase();
   const found: Row[] = [];
-  // One transaction a chunk: a long search keeps no writer waiting.
+  // One transaction per chunk: a long search must not block writers.
   const look = async (range: Range): Promise<Row[]> => {
     const rows = await tables.backend.run("read", (tx) => tx.all<Row>("messages", range));
     found.push(...rows.filter((row) => row.content.toLowerCase().includes(wanted)));
     return rows;
   };
   if (chatId === null) {
-    // The newest are anywhere.
+    // Rows are in the order of their chats, so the newest ones may be anywhere.
     const range: Range = { limit: SEARCH_CHUNK };
     let rows: Row[];
     do {

@@ -1,4 +1,4 @@
-/** A store in IndexedDB. Strict transactions are on the disk when they are done. */
+/** A store in IndexedDB. A strict transaction is on the disk when it is done. */
 
 import {
   type Backend,
@@ -12,7 +12,7 @@ import {
 import { StoreUnusable } from "./errors.ts";
 
 const VERSION = 1;
-/** Beyond so many a cursor is slower than reading all and cutting. */
+/** Above this limit a cursor is slower than reading all records and cutting. */
 const CURSOR_MAX = 500;
 
 const done = <T>(request: IDBRequest<T>): Promise<T> =>
@@ -62,7 +62,7 @@ class IdbTx implements Tx {
     this._tx.objectStore(table).delete(key as IDBValidKey);
   }
 
-  // When the browser's files forget is the browser's to say.
+  // A page cannot decide when the browser removes deleted bytes from its files.
   erase(): void {}
 }
 
@@ -75,7 +75,7 @@ class IdbBackend implements Backend {
     readonly sharedAs: string,
   ) {
     _db.onversionchange = ({ newVersion }) => {
-      // This tab must not stand in the way.
+      // This tab must not block the upgrade or the deletion.
       _db.close();
       this.onTaken(newVersion === null ? "logged_out" : "reload_needed");
     };
@@ -96,7 +96,7 @@ class IdbBackend implements Backend {
         },
         (error) => {
           fault = error;
-          // It may have aborted by itself, for the same reason.
+          // It may have aborted already, for the same reason: then `abort` throws.
           try {
             tx.abort();
           } catch {
@@ -117,7 +117,7 @@ class IdbBackend implements Backend {
   }
 }
 
-/** Throws whatever IndexedDB says where there is none: then there is the memory. */
+/** Open a store. Throws IndexedDB's error if there is no IndexedDB: the caller then uses memory. */
 export const openIdb = async (name: string): Promise<Backend> => {
   const request = indexedDB.open(name, VERSION);
   request.onupgradeneeded = () => {
@@ -136,7 +136,7 @@ export const openIdb = async (name: string): Promise<Backend> => {
     throw error;
   }
   const backend = new IdbBackend(db, name);
-  // Where the disk is full this says so, before anything rests on it. Nothing rests on this itself.
+  // On a full disk this write fails before anything depends on the store. Its record is not used.
   await backend.run("write", async (tx) => tx.put("meta", { name: "opened", value: Date.now() }));
   return backend;
 };

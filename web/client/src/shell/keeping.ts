@@ -1,9 +1,9 @@
 /**
- * What the leading tab alone writes: what was received, folded into messages as they are now
- * (core/fold.ts) in the transaction that stores how far everything is held.
+ * Writes that only the leading tab does: received entries, folded into the current state of their
+ * messages (core/fold.ts) in the same transaction that moves the cursor.
  *
- * The leader's number is in the store, and each of its transactions begins with a look at it: a tab
- * that was frozen, and woke up when another leads, writes nothing (NotLeader).
+ * The leader's number is in the store, and each of its transactions checks it first: a tab that was
+ * frozen, and wakes up when another tab leads, writes nothing (NotLeader).
  */
 
 import type { Keep } from "../core/effects.ts";
@@ -28,18 +28,18 @@ const HAPPENINGS_MAX = 10_000;
 /** Another tab leads. */
 export class NotLeader extends Error {}
 
-/** What a transaction of the leader has to do; all of it or nothing. */
+/** The writes of one transaction of the leader: all of them or none. */
 export interface Job {
   keeps: Keep[];
   chats: ReplicaRecord[];
-  /** Entries to write as they are, and to forget. */
+  /** Entries of the outbox to write as they are; in `dropped` the ids of those to delete. */
   entries: OutboxEntry[];
   dropped: string[];
   happened: ((position: number) => Happening)[];
   meta: Record<string, unknown>;
 }
 
-/** What became of it: what happened, chats as they are now, outbox entries that are gone. */
+/** The result of a job: events, chats as they are now, messages that were deleted. */
 export interface Outcome {
   happened: Happening[];
   chats: ChatState[];
@@ -49,12 +49,12 @@ export interface Outcome {
 export class Keeping {
   /** This tab's number, once it leads. */
   leader: number | null = null;
-  /** The last one given out. */
+  /** The last position given out. */
   private _position = 0;
 
   constructor(private _backend: Backend) {}
 
-  /** Be the leader from now on; every other one's transactions fail from here on. */
+  /** Become the leader: from here on the transactions of all other tabs' leaders fail. */
   async lead(): Promise<number> {
     this.leader = await this._backend.run("strict", async (tx) => {
       const leader = ((await fact<number>(tx, "leader")) ?? 0) + 1;
@@ -74,7 +74,7 @@ export class Keeping {
     return this.leader;
   }
 
-  /** Whether this tab leads still. */
+  /** Whether this tab still leads. */
   async isLeading(): Promise<boolean> {
     const leader = await this._backend.run("read", (tx) => fact<number>(tx, "leader"));
     return leader === this.leader;
@@ -87,7 +87,7 @@ export class Keeping {
     });
   }
 
-  /** All that the leader writes of what it received and did. */
+  /** Carry out a job. */
   write(job: Job): Promise<Outcome> {
     const isStrict = job.keeps.length + job.entries.length + job.happened.length > 0;
     return this._asLeader(isStrict ? "strict" : "write", async (tx) => {
@@ -97,7 +97,7 @@ export class Keeping {
       putMeta(tx, job.meta);
       for (const record of job.chats) {
         const known = await tx.get<ChatState>("chats", record.chat_id);
-        // Where it began, and how far it is held, moves with entries alone.
+        // Only entries (`keeps`) move the cursor, and only a restart moves the start.
         const { start, cursor } = known ?? record;
         chats.set(record.chat_id, mergeChat(known, { ...record, start, cursor }));
       }
@@ -113,7 +113,7 @@ export class Keeping {
       for (const entry of job.entries) tx.put("outbox", entry);
       for (const id of job.dropped) {
         tx.delete("outbox", id);
-        // The server may never tell of its deletion.
+        // Its text must go too, and the server may never send a deletion for it.
         tx.erase();
       }
       for (const make of job.happened) {
@@ -121,7 +121,7 @@ export class Keeping {
         const key = one.about ?? 0;
         const about = (await tx.get<Row>("messages", key)) ?? (await tx.get<Row>("stubs", key));
         if (about?.is_deleted && "text" in one) {
-          // The refusal came behind the deletion that it is because of.
+          // The message was deleted before this refusal came, which is the reason for it.
           tx.delete("outbox", one.client_message_id);
           one.text = "";
         }
@@ -134,11 +134,11 @@ export class Keeping {
 
   private _happen(tx: Tx, happening: Happening, outcome: Outcome): void {
     outcome.happened.push(happening);
-    // The text of a message is in its row alone.
+    // The text of a message is stored only in its row.
     if (happening.kind !== "message") tx.put("happenings", { ...happening, after: null });
   }
 
-  /** Entries that continue what is held; the chat as it is then. */
+  /** Store entries that continue the prefix; returns the chat after that. */
   private async _keep(
     tx: Tx,
     chat: ChatState,
@@ -169,7 +169,7 @@ export class Keeping {
       } else if (["edit", "delete", "react"].includes(item.kind!) && item.target) {
         shown = await this._fold(tx, chat_id, item, sequence <= doubted_through, outcome);
       } else {
-        // What it says would be text that no deletion is known to erase.
+        // Without its content: no deletion that this version knows would erase that text.
         tx.put("held", { ...item, chat_id, content: "" });
       }
       if (shown && shown.sequence >= (last?.sequence ?? 0)) last = forLast(shown, last);
@@ -181,7 +181,7 @@ export class Keeping {
     return next;
   }
 
-  /** What an entry does to the message that it is about; a deletion erases it wherever it is. */
+  /** Fold an entry into the message that it is about. A deletion erases the text in all tables. */
   private async _fold(
     tx: Tx,
     chat_id: string,
@@ -226,8 +226,9 @@ export class Keeping {
     return after;
   }
 
-  /** After a restore: what is held and the server has lost is gone; what it still has begins anew,
-   * because it may have lost what was said about it. By sequence: what is held. */
+  /** After a restore, compare rows with the server's entries. A message that the server has lost
+   * moves to `gone`; one that it still has is built anew, because it may have lost changes of it.
+   * Returns the latter, by sequence. */
   private async _compare(
     tx: Tx,
     chat: ChatState,
@@ -243,7 +244,7 @@ export class Keeping {
       const item = items.get(row.sequence);
       if (item && (item.is_damaged || item.message_id === row.message_id)) {
         const { position, own_id, is_deleted } = row;
-        // A deletion is final, also if the server has lost it.
+        // A deletion is final, even if the server has lost it.
         const anew: StoredRow = item.is_damaged || is_deleted ? row : rowOf(chat_id, item, ownId);
         if (position) anew.position = position;
         if (own_id) anew.own_id = own_id;
@@ -258,9 +259,9 @@ export class Keeping {
     return same;
   }
 
-  /** Begin these again at their start. What is held above it stays, until the server has shown
-   * whether it still has it; what is below is fetched again when it is wanted. Of that only what
-   * is deleted is remembered, for the server may have forgotten it. */
+  /** Begin these chats again at their start. Messages above it stay until the server has shown
+   * whether it still has them; those up to it are removed, and fetched again on demand. Of these,
+   * deletions are remembered as stubs, because the server may have lost them. */
   restart(records: readonly ReplicaRecord[], epoch: string | null): Promise<void> {
     return this._asLeader("strict", async (tx) => {
       if (epoch !== null) putMeta(tx, { epoch });
@@ -289,7 +290,7 @@ export class Keeping {
     });
   }
 
-  /** Note that these are about to leave. */
+  /** Note in the store that these entries are about to leave. */
   markLeft(ids: readonly string[], left_at_ms: number): Promise<void> {
     return this._asLeader("strict", async (tx) => {
       for (const id of ids) {
@@ -300,8 +301,8 @@ export class Keeping {
   }
 }
 
-/** What is shown of a chat's last message: a row without what only the store needs. A stub about it
- * changes it, and has no text of its own to show. */
+/** The last message of a chat, to be shown: a row without the fields that only the store needs. A
+ * stub may change the last message, but is never shown itself, because it has no text. */
 const forLast = (shown: StoredRow, last: Row | null | undefined): Row | null => {
   const { position, own_id, ...row } = shown;
   if (row.message_id) return row;

@@ -1,5 +1,5 @@
-/** What people and chats are called, as the server tells it: told to all tabs, kept in the store. Loaded
- * when a name is missing. */
+/** Requests names of people and chats from the server, tells them to all tabs and keeps them in the
+ * store. Loaded when a name is missing. */
 
 import type { ChatView } from "../wire/types.gen.ts";
 import type { Client } from "./client.ts";
@@ -8,7 +8,7 @@ import type { ChatState, Extras, Tables } from "./tables.ts";
 
 const USERS_MAX = 20;
 
-/** Names that were just told. */
+/** Take in names that the server has just sent. */
 export const takeNames = (client: Client, names: Record<string, string>): void => {
   const known = client._view.names;
   const news = Object.entries(names).filter(([id, name]) => known.get(id) !== name);
@@ -16,11 +16,11 @@ export const takeNames = (client: Client, names: Record<string, string>): void =
   const learned = Object.fromEntries(news);
   client._tell({ names: learned });
   savePeople(client._tables, learned).catch(() => {
-    // They are asked for again in the next life.
+    // They are requested again in the next run.
   });
 };
 
-/** A chat as the server has just told it. */
+/** Take in a chat as the server has just sent it. */
 export const takeChat = (client: Client, view: ChatView): void => {
   const { chat_id, type, members, my_membership } = view;
   takeNames(client, Object.fromEntries(members.map((one) => [one.user_id, one.display_name])));
@@ -33,7 +33,7 @@ export const takeChat = (client: Client, view: ChatView): void => {
   takeExtras(client, chat_id, extras).catch(tolerated);
 };
 
-/** What is known of a chat beside its numbers. */
+/** Store facts of a chat, and tell them to all tabs. */
 export const takeExtras = async (client: Client, chatId: string, extras: Extras): Promise<void> => {
   const chats = await saveExtras(client._tables, new Map([[chatId, extras]]));
   client._tell({ chats });
@@ -42,7 +42,7 @@ export const takeExtras = async (client: Client, chatId: string, extras: Extras)
 export const learnChat = async (client: Client, chatId: string): Promise<void> =>
   takeChat(client, await client._rest.data<ChatView>("GET", `/chats/${chatId}`));
 
-/** Who wrote something in a chat. */
+/** Learn the names of users who have written in a chat. */
 export const learnPeople = async (
   client: Client,
   chatId: string,
@@ -50,7 +50,7 @@ export const learnPeople = async (
 ): Promise<void> => {
   await learnChat(client, chatId).catch(tolerated);
   const { names } = client._view;
-  // They are not in the chat any more.
+  // These are not members any more: the chat does not list their names.
   const gone = userIds.filter((id) => !names.has(id)).slice(0, USERS_MAX);
   for (const id of gone) await client.user(id).catch(tolerated);
 };
@@ -60,7 +60,7 @@ const savePeople = (tables: Tables, people: Record<string, string>): Promise<voi
     for (const [user_id, name] of Object.entries(people)) tx.put("people", { user_id, name });
   });
 
-/** What is known of chats beside the core's numbers. Any tab may tell. */
+/** Store facts of chats that are not the core's numbers; any tab may do it. Returns the chats. */
 export const saveExtras = (tables: Tables, extras: Map<string, Extras>): Promise<ChatState[]> =>
   tables.backend.run("write", async (tx) => {
     const saved: ChatState[] = [];
@@ -68,7 +68,7 @@ export const saveExtras = (tables: Tables, extras: Map<string, Extras>): Promise
       const chat = await tx.get<ChatState>("chats", chatId);
       if (!chat) continue;
       const next = { ...chat, ...more };
-      // What is held of the last message is more than what a list tells of it.
+      // The stored last message has more than the preview in a list of chats.
       if (more.last && more.last.sequence <= (chat.last?.sequence ?? 0)) next.last = chat.last!;
       tx.put("chats", next);
       saved.push(next);

@@ -1,4 +1,4 @@
-/** Parts of the package that come on demand. */
+/** Loads parts of the package on demand. */
 
 import { ServerUnreachable } from "./errors.ts";
 import { sleep } from "./ground.ts";
@@ -7,7 +7,7 @@ type Rare = typeof import("./rare.ts");
 
 const LOAD_AGAIN_MS = 2000;
 
-/** What holds the connection; asked for again where the network fails at it. */
+/** The part that holds the connection; loading is retried if the network fails. */
 export const more = async (): Promise<typeof import("./more.ts")> => {
   for (;;) {
     try {
@@ -19,7 +19,7 @@ export const more = async (): Promise<typeof import("./more.ts")> => {
   }
 };
 
-/** What is wanted once a device, by few, or of the server alone. */
+/** The part that a device needs once, or few pages need, or only calls to the server need. */
 export const rare = async (): Promise<Rare> => {
   try {
     return await import("./rare.ts");
@@ -28,7 +28,8 @@ export const rare = async (): Promise<Rare> => {
   }
 };
 
-/** Gives a class methods whose bodies are rare. They are named, so that none is forgotten. */
+/** Adds methods to a class whose code is in `rare`. The type of `names` makes sure that none is
+ * missing. */
 export const lend = <Methods extends object>(
   borrower: { prototype: object },
   pick: (from: Rare) => Methods,

@@ -1,5 +1,5 @@
-/** The stream of events: read from the store in stored order, confirmed by going on. Loaded by those
- * who ask for it: bots. */
+/** The stream of events: read from the store in stored order, and confirmed by going on. Loaded at
+ * the first call of `events()`, which is for bots. */
 
 import type { Row } from "../core/fold.ts";
 import type { ClientEvent } from "../types.ts";
@@ -11,12 +11,12 @@ import { fact, type Happening, putMeta, type StoredRow } from "./tables.ts";
 const CHUNK = 100;
 const FLEETING_MAX = 1000;
 
-/** `for await (const event of client.events())`. It ends when the client is closed by the
- * application, and throws if it is closed for a reason. */
+/** `for await (const event of client.events())`. It ends when the application closes the client,
+ * and throws if the client is closed for another reason. */
 export class Events implements AsyncIterableIterator<ClientEvent> {
   private _ready: ClientEvent[] = [];
   private _last: ClientEvent | null = null;
-  /** The latest of each kind counts. */
+  /** Events that are not stored: only the latest of each key is kept. */
   private _fleeting = new Map<string, ClientEvent>();
   private _hasNews = true;
   private _isOver = false;
@@ -88,8 +88,8 @@ export class Events implements AsyncIterableIterator<ClientEvent> {
   }
 }
 
-/** What was stored after a position, in stored order, and up to where an earlier life may have
- * handed it out. It counts as handed out from here on. */
+/** The events after a position, in stored order, and the position up to which the application may
+ * have got events before. From here on they count as handed out. */
 export const nextEvents = (
   backend: Backend,
   after: number,

@@ -1,4 +1,4 @@
-/** Logging in, and making accounts: what is done once a device. */
+/** Logs in and makes accounts; a device needs it once. */
 
 import type { OpenOptions } from "../types.ts";
 import type { LoginResult } from "../wire/types.gen.ts";
@@ -38,13 +38,13 @@ export const logIn = async (
     try {
       await enter("register");
     } catch (taken) {
-      // There is an account: it is the password that is wrong.
+      // The account exists, so the password was wrong.
       throw (taken as RefusedByServer).code === "CONFLICT" ? refusal : taken;
     }
   }
 };
 
-/** Whether the store's login is still good, as far as that can be found out. */
+/** Whether the login in the store is still valid; if the server cannot be asked: it is. */
 const isIn = async (credentials: Credentials, rest: Rest, username: string): Promise<boolean> => {
   const known = credentials.username;
   if (!known || !credentials.isLoggedIn) return false;

@@ -1,4 +1,4 @@
-/** A store in the memory: all is forgotten with the page, unless a journal keeps what changes. */
+/** A store in memory: it is lost with the page, unless a subclass keeps a journal of changes. */
 
 import {
   type Backend,
@@ -11,10 +11,10 @@ import {
   type Tx,
 } from "./backend.ts";
 
-// biome-ignore lint/suspicious/noExplicitAny: the tables have records of their own kinds
+// biome-ignore lint/suspicious/noExplicitAny: each table has its own type of records
 type Rec = any;
 
-/** As IndexedDB orders keys, as far as ours go: arrays part by part. */
+/** Compares keys as IndexedDB does, for the kinds of keys used here: arrays part by part. */
 const compare = (a: Key, b: Key): number => {
   if (Array.isArray(a) && Array.isArray(b)) {
     for (let at = 0; at < a.length && at < b.length; at++) {
@@ -23,7 +23,7 @@ const compare = (a: Key, b: Key): number => {
     }
     return a.length - b.length;
   }
-  // A list is above all else, as in IndexedDB.
+  // An array is above every other key, as in IndexedDB.
   if (Array.isArray(a) || Array.isArray(b)) return Array.isArray(a) ? 1 : -1;
   return a < b ? -1 : a > b ? 1 : 0;
 };
@@ -38,7 +38,7 @@ class Sorted {
 
   constructor(readonly path: string | readonly string[]) {}
 
-  /** The first place whose key is not below this one, or above it. */
+  /** The first place whose key is not below this one; with `isAbove`: whose key is above it. */
   private _place(key: Key, isAbove: boolean): number {
     let low = 0;
     let high = this._keys.length;
@@ -85,7 +85,7 @@ class Sorted {
   }
 }
 
-/** What a transaction has done: a record that is there now, or a key that is not. */
+/** A change that a transaction has made: a record that was put, or a key that was deleted. */
 export type Change = [TableName, record: Rec] | [TableName, null, key: Key];
 
 export class MemoryBackend implements Backend {
@@ -100,7 +100,7 @@ export class MemoryBackend implements Backend {
   );
   private _last: Promise<unknown> = Promise.resolve();
 
-  /** One transaction after another; the journal of one is written while the next runs. */
+  /** Runs one transaction after another; the journal of one is written while the next runs. */
   async run<T>(mode: Mode, body: (tx: Tx) => Promise<T>): Promise<T> {
     const next = this._last.then(() => this._run(body));
     this._last = next.catch(() => {});
@@ -122,7 +122,7 @@ export class MemoryBackend implements Backend {
         get: async <R>(name: TableName, key: Key) => this.table(name).get(key) as R | undefined,
         all: async <R>(name: TableName, range: Range = {}) =>
           this.table(name, range.index).all(range) as R[],
-        // A copy: what is put here is not to change with what its owner does to it.
+        // A copy, because the caller may change its record later.
         put: (name, record) => change([name, structuredClone(record)]),
         delete: (name, key) => change([name, null, key]),
         erase: () => {
@@ -136,7 +136,7 @@ export class MemoryBackend implements Backend {
     }
   }
 
-  /** Is called with what each transaction has done, in their order, before it counts as done. */
+  /** Called with the changes of each transaction, in order, before the transaction is done. */
   protected async changed(_changes: Change[], _mode: Mode, _isErasing: boolean): Promise<void> {}
 
   protected table(name: TableName, index?: string): Sorted {
@@ -144,7 +144,7 @@ export class MemoryBackend implements Backend {
     return (index && sorted.find((one) => one.path === index)) || sorted[0]!;
   }
 
-  /** Returns how to take it back. */
+  /** Apply a change; returns the change that undoes it. */
   protected change([name, record, gone]: Change): Change {
     const key = record === null ? gone! : keyOf(record, this.table(name).path)!;
     const before = this.table(name).get(key);
@@ -164,8 +164,8 @@ export class MemoryBackend implements Backend {
   }
 }
 
-/** What a login in a page without a store has to outlive: a reload. Otherwise each would be another
- * session of the user's. */
+/** Memory for a page without IndexedDB, with the login in `sessionStorage`. Otherwise each reload
+ * would need a new login, and be another session of the user. */
 export const openInSession = async (name: string): Promise<Backend> => {
   const backend = new (class extends MemoryBackend {
     protected override async changed(changes: Change[]): Promise<void> {
@@ -177,7 +177,7 @@ export const openInSession = async (name: string): Promise<Backend> => {
     }
   })();
   const kept = JSON.parse(sessionStorage.getItem(name) ?? "[]") as Rec[];
-  // Who and where; how far this device was is forgotten with its messages.
+  // Only the login and the server: positions are lost together with the messages.
   const lasting = ["server", "device_id", "user_id", "username", "access_token", "refresh_token"];
   await backend.run("write", async (tx) => {
     for (const fact of kept) if (lasting.includes(fact.name)) tx.put("meta", fact);

@@ -7,8 +7,8 @@ import type { Client } from "./client.ts";
 import type { Sent } from "./sent.ts";
 
 /**
- * A message of a chat, as it was when it was looked up; its ticks and names are those of now. Own
- * changes that wait in the outbox are in it already (`isChanging`).
+ * A message of a chat, as it was when it was looked up; `tick` and `senderName` are current. Own
+ * changes that wait in the outbox are included (`isChanging`).
  */
 export class Message {
   readonly chatId: string;
@@ -16,9 +16,9 @@ export class Message {
   readonly messageId: string;
   readonly senderId: string;
   readonly clientMessageId: string;
-  /** Empty if it is deleted or damaged. */
+  /** As it is after the last edit; empty if it is deleted or damaged. */
   readonly text: string;
-  /** When the server stored it. For people: the order is that of `sequence`. */
+  /** When the server stored it. For display only: `sequence` gives the order. */
   readonly createdAt: Date;
   readonly isOwn: boolean;
   /** The server lost it in a restore; only this device still has it. */
@@ -26,15 +26,15 @@ export class Message {
   /** The server's copy is damaged: only chat and sequence are sure. */
   readonly isDamaged: boolean;
   readonly isDeleted: boolean;
-  /** The sequence of its latest edit. */
+  /** The sequence of its latest edit that the server has; null if there is none. */
   readonly editedSequence: number | null;
   /** The sequence of the message that it answers; look it up with `chat.message`. */
   readonly replyTo: number | null;
   readonly mentions: readonly string[];
-  /** The user is named in it. */
+  /** It mentions the user, by id or by `@all`. */
   readonly mentionsMe: boolean;
   readonly reactions: readonly Reaction[];
-  /** An own edit, deletion or reaction is on its way. */
+  /** An own edit, deletion or reaction of it is in the outbox, and included here. */
   readonly isChanging: boolean;
 
   /** @internal */
@@ -48,7 +48,7 @@ export class Message {
     const known = row.edited_sequence ?? null;
     changes.forEach(({ kind, body }, at) => {
       const { mentions, ...more } = body;
-      // Above everything that there is, in the order of writing.
+      // Above every stored entry, in the order of writing.
       const sequence = Number.MAX_SAFE_INTEGER - 10_000 + at;
       row = folded(row, { ...row, ...more, kind, sequence, sender_id: ownId } as never);
     });
@@ -61,7 +61,7 @@ export class Message {
     this.createdAt = new Date(row.created_at);
     this.isOwn = row.sender_id === ownId;
     this.isGone = isGone;
-    // A message has at least one byte: only a damaged one is without any.
+    // A message has at least one byte: an empty one that is not deleted is damaged.
     this.isDeleted = !!row.is_deleted;
     this.isDamaged = !this.isDeleted && (!!row.is_damaged || !row.content);
     this.editedSequence = known;
@@ -83,21 +83,21 @@ export class Message {
     return this.editedSequence !== null;
   }
 
-  /** What its author is called; null while that is not known. */
+  /** The author's display name; null while it is not known. */
   get senderName(): string | null {
     return this._client.nameOf(this.senderId);
   }
 
-  /** null beside messages of others. */
+  /** The tick of an own message; null for messages of others. */
   get tick(): Tick | null {
     if (!this.isOwn) return null;
     const chat = this._client._view.chats.get(this.chatId);
     return chat ? tickOf(this.sequence, chat) : "sent";
   }
 
-  /** Change the text; its author only. `base`: the `editedSequence` of what its author has seen (0:
-   * none); as a rule the last edit that this device knows. If another device was faster, the server
-   * refuses with EDIT_CONFLICT. @throws as `send` */
+  /** Give it another text; only its author can. `base`: the `editedSequence` that the author saw
+   * (0: none); by default the last edit that this device knows. If another device has edited it
+   * since, the server refuses with EDIT_CONFLICT. Throws as `chat.send` does. */
   async edit(text: string, options: { base?: number } = {}): Promise<Sent> {
     const { _client: client, chatId, sequence } = this;
     let { base } = options;
@@ -105,12 +105,12 @@ export class Message {
       const [row] = await client._tables.messages(chatId, sequence + 1, sequence - 1, 1, true);
       base = row?.edited_sequence ?? this.editedSequence ?? 0;
     }
-    // Behind an own edit that is on its way there is nothing to compare with.
+    // No base if an own edit is in the outbox: its sequence, the next base, is not known yet.
     const isBehind = client._changesOf(chatId, sequence).some(({ kind }) => kind === "edit");
     return this._change("edit", { content: text, ...(!isBehind && { base }) });
   }
 
-  /** Delete it for everybody: its author, or an admin of the group. */
+  /** Delete it for all; its author can, and owners and admins of a group. */
   delete(reason?: string): Promise<Sent> {
     return this._change("delete", { ...(reason && { reason }) });
   }
@@ -123,7 +123,7 @@ export class Message {
     return this._change("react", { emoji, is_on: false });
   }
 
-  /** Answer it: a message with `replyTo`. */
+  /** Send a message to the same chat that answers this one (`replyTo`). */
   reply(text: string, options?: SendOptions): Promise<Sent> {
     return this._client.chat(this.chatId).send(text, { ...options, replyTo: this });
   }

@@ -1,3 +1,3 @@
-/** What the tab that leads loads, to hold the connection. */
+/** The part that the leading tab loads to hold the connection. */
 
 export { Driver } from "./driver.ts";

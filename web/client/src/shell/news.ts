@@ -1,4 +1,4 @@
-/** What a leading tab tells the others, and itself: how things are now. Plain data. */
+/** News that the leading tab sends to all tabs, itself included: changed state, as plain data. */
 
 import type { Status } from "../core/effects.ts";
 import type { OutboxEntry } from "../core/outbox.ts";
@@ -13,7 +13,7 @@ export interface News {
   happened?: Happening[];
   /** Entries of the outbox as they are now. */
   outbox?: OutboxEntry[];
-  /** Entries that have left it: their sequence, or null if they were dropped. */
+  /** Entries that have left the outbox: their sequence, or null if they were dropped. */
   left?: [id: string, sequence: number | null][];
   typing?: TypingIndicatorPayload;
   names?: Record<string, string>;

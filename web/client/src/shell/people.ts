@@ -1,7 +1,7 @@
 /**
- * Who wrote, and what chats are called: whether something is missing. It is asked for in the background
- * (learning.ts), and kept in the store. The socket tells ids alone. A caller waits for a name for a
- * moment at most.
+ * Notices which names of people and chats are missing: the socket sends only ids. These names are
+ * requested in the background (learning.ts) and kept in the store. A caller waits two seconds at
+ * most.
  */
 
 import type { Row } from "../core/fold.ts";
@@ -12,16 +12,16 @@ import { sleep } from "./ground.ts";
 import { rare } from "./lending.ts";
 
 const WAIT_MS_MAX = 2000;
-/** So many chats without a name are asked for one by one; if there are more, all are listed. */
+/** Up to so many chats without a name are requested one by one; for more, all chats are listed. */
 const ONE_BY_ONE_MAX = 5;
 
-/** What cannot be learned stays unknown. */
+/** Ignores errors of the client: a name that cannot be learned stays unknown. */
 export const tolerated = (error: unknown): void => {
   if (!(error instanceof ClientError)) throw error;
 };
 
 export class People {
-  /** Chats and people that were asked for on this connection: not again and again. */
+  /** Chats and people that were requested on this connection: each is requested only once. */
   private _asked = new Set<string>();
   private _learning: Promise<unknown> | null = null;
 
@@ -29,13 +29,13 @@ export class People {
 
   // Chats.
 
-  /** A new connection may know more. */
+  /** There is a new connection: the server may know more names now. */
   connected(): void {
     this._asked.clear();
     this.noticed();
   }
 
-  /** Maybe there is a chat without a name. One tab asks for it. */
+  /** Look for chats without a name, and request their names. Only the leading tab does. */
   noticed(): void {
     const { _view: view, isLeader } = this._client;
     if (this._learning || !isLeader || view.status.state !== "ready") return;
@@ -56,14 +56,14 @@ export class People {
       });
   }
 
-  /** Wait until the chats have their names, for a moment at most. */
+  /** Wait until the chats have their names, or `WAIT_MS_MAX` is over. */
   async settled(): Promise<void> {
     if (this._learning) await Promise.race([this._learning, sleep(WAIT_MS_MAX)]);
   }
 
   // People.
 
-  /** Learn who wrote these, if the server can be asked, for a moment at most. */
+  /** Learn the names of the authors of these rows, if there is a connection. Waits as `settled`. */
   async know(chatId: string, rows: readonly Row[]): Promise<void> {
     const { names } = this._client._view;
     const missing = [...new Set(rows.map((row) => row.sender_id))].filter(

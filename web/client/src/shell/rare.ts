@@ -1,5 +1,5 @@
-/** What few pages need, and none to connect, loaded as one: to ask the server about accounts, people,
- * chats and their past, to search, to log in, to do without IndexedDB, to read events as a bot does. */
+/** Parts that few pages need, and none to connect, loaded as one: requests about accounts, people,
+ * chats and older messages, search, login, a store without IndexedDB, `events()` for bots. */
 
 export { fetchAfter, fetchAround, fetchOlder, fetchOne } from "./history.ts";
 export { learnChat, learnPeople } from "./learning.ts";

@@ -1,5 +1,5 @@
-/** What `Client` and `Chat` do at the server alone, or for few: loaded when the first of it is asked
- * for. */
+/** Methods of `Client` and `Chat` that need the server, or that few programs use. Loaded at the
+ * first call. */
 
 import type { Row } from "../core/fold.ts";
 import { firstRecord, type ReplicaRecord } from "../core/record.ts";
@@ -41,13 +41,14 @@ export const ofClient = {
     return shownAs(await this._rest.data("PATCH", "/users/me", { body: { display_name } }));
   },
 
-  /** Ends all other logins; how many. @throws RefusedByServer (INVALID_CREDENTIALS) */
+  /** Change the password and end all other logins; returns how many. This login stays.
+   * @throws RefusedByServer (INVALID_CREDENTIALS) */
   async changePassword(this: Client, current: string, next: string): Promise<number> {
     const body = { current_password: current, new_password: next };
     return (await this._rest.data<RevokedCount>("POST", "/auth/password", { body })).revoked_count;
   },
 
-  /** Where this person is logged in, the oldest login first. */
+  /** The logins of this user on all devices, the oldest first. */
   async sessions(this: Client): Promise<Session[]> {
     return shownAs(await this._rest.data("GET", "/sessions"));
   },
@@ -56,14 +57,14 @@ export const ofClient = {
     await this._rest.call("DELETE", `/sessions/${sessionId}`);
   },
 
-  /** End all logins but this one, bots' aside; how many. */
+  /** End all logins but this one and those of bots; returns how many. */
   async endOtherSessions(this: Client): Promise<number> {
     return (await this._rest.data<RevokedCount>("DELETE", "/sessions")).revoked_count;
   },
 
   /**
-   * For ever. Messages stay, as those of a deleted account; with `eraseMessages` the server deletes
-   * them in all chats, soon after. The store is deleted.
+   * Delete this account for good, and the store. Its messages stay, as those of a deleted account;
+   * with `eraseMessages` the server deletes them in all chats soon after.
    *
    * @throws RefusedByServer (INVALID_CREDENTIALS, RATE_LIMITED)
    */
@@ -79,7 +80,7 @@ export const ofClient = {
 
   // Chats.
 
-  /** `knownChats`, after asking the server for all of them, with names and last messages. */
+  /** Get all chats from the server, with names and last messages, then return `knownChats`. */
   async chats(this: Client): Promise<Chat[]> {
     const listed = await this._rest.pages<ChatListEntry>("/chats", { limit: LIST_MAX });
     const extras = new Map<string, Extras>();
@@ -105,7 +106,7 @@ export const ofClient = {
     return this.knownChats();
   },
 
-  /** The direct chat with a user, made if there is none. @throws RefusedByServer */
+  /** The direct chat with a user, by user name; made if there is none. @throws RefusedByServer */
   async direct(this: Client, username: string): Promise<Chat> {
     const key = `direct:${username.toLowerCase()}`;
     const known = (await this._tables.meta())[key];
@@ -116,7 +117,7 @@ export const ofClient = {
     return chat;
   },
 
-  /** A new group with these people. */
+  /** Make a group with these users, by user name. @throws RefusedByServer */
   async group(this: Client, name: string, ...usernames: string[]): Promise<Chat> {
     const found = await findAll(this, usernames);
     return create(this, { type: "group", name, member_ids: found.map((user) => user.userId) });
@@ -124,7 +125,7 @@ export const ofClient = {
 
   // People.
 
-  /** The people with these user names, as far as there are any. */
+  /** The users with these user names; a name without a user is left out. */
   async users(this: Client, ...usernames: string[]): Promise<Person[]> {
     const { users } = await this._rest.data<LookupResult>("POST", "/users/lookup", {
       body: { usernames },
@@ -132,19 +133,19 @@ export const ofClient = {
     return shownAs(users);
   },
 
-  /** A person by user name. @throws RefusedByServer (USER_NOT_FOUND) */
+  /** A user by user name. @throws RefusedByServer (USER_NOT_FOUND) */
   async find(this: Client, username: string): Promise<Person> {
     return (await findAll(this, [username]))[0]!;
   },
 
-  /** A person by id: what others see. */
+  /** The public profile of a user, by user id. */
   async user(this: Client, userId: string): Promise<Person> {
     const person: Person = shownAs(await this._rest.data("GET", `/users/${userId}`));
     takeNames(this, { [userId]: person.displayName });
     return person;
   },
 
-  /** By user name or user id. */
+  /** Block a user, by user name or user id. */
   async block(this: Client, who: string): Promise<void> {
     await this._rest.call("PUT", `/users/${await idOf(this, who)}/block`);
   },
@@ -172,8 +173,8 @@ export const ofClient = {
 };
 
 export const ofChat = {
-  /** Answer a message once: the same answer again, in this life or another, sends nothing. For
-   * bots; `message.reply` answers as often as it is called. `part` tells several answers apart. */
+  /** Reply to a message once: a second reply with the same `part`, in any run, is not sent. For
+   * bots; `message.reply` sends a reply at each call. */
   async reply(
     this: Chat,
     message: Message,
@@ -188,7 +189,7 @@ export const ofChat = {
     return this.send(text, { clientMessageId, replyTo: message, seen: message.sequence, ...more });
   },
 
-  /** The first message at or after an instant, from the server; null: there is none. */
+  /** The first message at or after a time, found on the server; null: there is none. */
   async messageAt(this: Chat, date: Date): Promise<Message | null> {
     let found: HistoryItem | undefined;
     let low = 0;
@@ -223,7 +224,7 @@ export const ofChat = {
     return shownAs(view.members);
   },
 
-  /** Add a person to a group, by user name or user id. Who is in already stays in. */
+  /** Add a person to a group, by user name or user id. A member just stays in. */
   async add(this: Chat, who: string): Promise<void> {
     try {
       const user_id = await idOf(this._client, who);
@@ -242,7 +243,8 @@ export const ofChat = {
     await this._ask("PATCH", `/members/${await idOf(this._client, who)}`, { body: { role } });
   },
 
-  /** Leave this group; with `doNotAddAgain` others cannot add this user to it again. */
+  /** Leave this group; with `doNotAddAgain` others cannot add this user to it again, until
+   * `allowAdding` takes that back. */
   async leave(this: Chat, options: { doNotAddAgain?: boolean } = {}): Promise<void> {
     const body = { do_not_add_again: options.doNotAddAgain ?? false };
     await this._ask("POST", "/leave", { body });
@@ -278,7 +280,7 @@ export const ofChat = {
     await this._client._command("hidden", this.chatId, false);
   },
 
-  /** For so many hours, or until it is unmuted. */
+  /** Mute notifications of this chat for so many hours, or until `unmute`. */
   async mute(this: Chat, hours?: number): Promise<void> {
     const body = { duration_hours: hours ?? null };
     const { muted_until } = await this._ask<MuteView>("POST", "/mute", { body });
@@ -312,7 +314,7 @@ const adopt = async (client: Client, views: (ChatView | ChatListEntry)[]): Promi
   await client._command("adopt", records);
 };
 
-/** People in this order. Who was found once is not asked for again: servers limit that. */
+/** Find users, in this order. A user who was found is remembered, because servers limit lookups. */
 const findAll = async (client: Client, usernames: string[]): Promise<Person[]> => {
   const missing = usernames.filter((name) => !client._found.has(name.toLowerCase()));
   for (let at = 0; at < missing.length; at += LOOKUP_MAX)
@@ -325,7 +327,7 @@ const findAll = async (client: Client, usernames: string[]): Promise<Person[]> =
   });
 };
 
-/** By user name or by id. */
+/** The user id for a user name or a user id. */
 const idOf = async (client: Client, who: string): Promise<string> => {
   return who.startsWith("user_") ? who : (await client.find(who)).userId;
 };

@@ -1,4 +1,4 @@
-/** The server's REST interface, as far as a client needs it, over fetch. */
+/** Requests to the server's REST interface, with `fetch`. */
 
 import type { Refusal } from "../core/effects.ts";
 import type { Envelope, ErrorBody, ErrorDetail, Page } from "../wire/types.gen.ts";
@@ -13,25 +13,25 @@ const WAIT_MS_MAX = 5000;
 export interface Ask {
   body?: object;
   params?: Record<string, string | number>;
-  /** Needs no token. */
+  /** The request needs no token. */
   isPublic?: boolean;
-  /** A key makes the server carry this out once, however often it is asked. */
+  /** Send an idempotency key: the server carries the request out once, however often it is sent. */
   isOnce?: boolean;
 }
 
 export class Rest {
   headers: Record<string, string> = {};
-  /** Gives the access token; a new one if the argument says that the last was refused. */
+  /** Returns the access token; a new one if `isRefused` says that the last one was refused. */
   token: (isRefused: boolean) => Promise<string> = async () => "";
 
   constructor(private _url: string) {}
 
-  /** The `data` of the answer. */
+  /** Send a request; returns the `data` of the answer. */
   async data<T>(method: string, path: string, ask?: Ask): Promise<T> {
     return (await this.call<Envelope<T>>(method, path, ask)).data;
   }
 
-  /** All pages of a list, until `limit` are there. */
+  /** Get the pages of a list, until there are `limit` items or no more pages. */
   async pages<T>(path: string, params: Ask["params"], limit = Number.POSITIVE_INFINITY) {
     const found: T[] = [];
     let page: Page<T> | undefined;
@@ -45,8 +45,8 @@ export class Rest {
     return found;
   }
 
-  /** Ask, and decode the answer. What is safe to repeat is repeated a few times. Throws
-   * RefusedByServer and ServerUnreachable. */
+  /** Send a request and decode the answer. A request that is safe to repeat is retried a few times.
+   * Throws RefusedByServer and ServerUnreachable. */
   async call<T>(method: string, path: string, ask: Ask = {}): Promise<T> {
     const { isPublic, isOnce } = ask;
     const headers: Record<string, string> = { ...this.headers };
@@ -60,7 +60,7 @@ export class Rest {
       } catch (error) {
         let waitMs = WAIT_MS * tries;
         if (error instanceof RefusedByServer) {
-          // A wrong password in a request with a good token is 401 too, and no other token helps.
+          // A wrong password in a request with a good token is 401 too; a new token does not help.
           const isOfToken = error.status === 401 && error.code !== "INVALID_CREDENTIALS";
           if (isOfToken && !isPublic && !hasNewToken) {
             hasNewToken = true;
@@ -75,8 +75,8 @@ export class Rest {
     }
   }
 
-  /** Why the server did not upgrade a request with this token: browsers do not tell. Null: it is
-   * not the token, as far as it can be seen. */
+  /** Find out why the server did not upgrade a request with this token: browsers do not tell. Null:
+   * as far as can be seen, the token is good and the server is not overloaded. */
   async probe(token: string): Promise<Refusal | null> {
     const headers = { ...this.headers, Authorization: `Bearer ${token}` };
     try {

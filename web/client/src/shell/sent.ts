@@ -1,4 +1,4 @@
-/** Something of our own on its way: what has become of it, and how to wait for more. */
+/** The handle of an own message or change: its state, and methods to wait for more. */
 
 import type { OutboxEntry } from "../core/outbox.ts";
 import { type Tick, tickOf } from "../core/record.ts";
@@ -6,7 +6,7 @@ import type { EntryKind } from "../types.ts";
 import type { Client } from "./client.ts";
 import { FateUnknown, MessageFailed } from "./errors.ts";
 
-/** Something of our own that is in the outbox of the store, or further. */
+/** An own message, edit, deletion or reaction. It is in the outbox, or the server has stored it. */
 export class Sent {
   readonly clientMessageId: string;
   readonly chatId: string;
@@ -38,12 +38,13 @@ export class Sent {
     return this._entry.body.content ?? "";
   }
 
-  /** What an edit, deletion or reaction is about; null: it is in the outbox itself. */
+  /** The sequence of the message that an edit, deletion or reaction is about; null: that message
+   * is still in the outbox, or this is a message itself. */
   get target(): number | null {
     return this._entry.body.target ?? null;
   }
 
-  /** Its place in the chat, once the server has stored it. */
+  /** Its place in the chat; null until the server has stored it. */
   get sequence(): number | null {
     return this._sequence;
   }
@@ -54,7 +55,8 @@ export class Sent {
     return chat ? tickOf(this._sequence, chat) : "sent";
   }
 
-  /** Why it failed, if it did; null with a `failed` tick: only its user can know its fate. */
+  /** Why it failed, as in docs/protocol.md. If `tick` is `failed` and this is null, it is unknown
+   * whether the server has it (`FateUnknown`). */
   get code(): string | null {
     return this._entry.code;
   }
@@ -67,8 +69,8 @@ export class Sent {
     return this._entry.state === "failed" || this._entry.state === "unknown";
   }
 
-  /** Wait until the server has it for good; its sequence. `chat.messages()` has it then, too.
-   * @throws MessageFailed, FateUnknown, ClientClosed */
+  /** Wait until the server has stored it; returns its sequence. If the connection holds,
+   * `chat.messages()` has it then, too. @throws MessageFailed, FateUnknown, ClientClosed */
   async stored(): Promise<number> {
     const client = this._client;
     await client._until(this.clientMessageId, () => this._sequence !== null || this._hasFailed);
@@ -79,7 +81,7 @@ export class Sent {
     }
     const sequence = this._sequence;
     await client._until(this.chatId, () => {
-      // Where the connection is lost meanwhile, the next one brings it.
+      // If the connection is lost meanwhile, the next one brings the message.
       const isLive = ["syncing", "ready"].includes(client.status.state);
       const chat = client._view.chats.get(this.chatId);
       return !isLive || !chat?.is_member || chat.cursor >= sequence;
@@ -87,12 +89,12 @@ export class Sent {
     return sequence;
   }
 
-  /** Wait until it is on a device of every other member. */
+  /** Wait until a device of every other member has it. Throws as `stored` does. */
   delivered(): Promise<void> {
     return this._reached(["delivered", "read"]);
   }
 
-  /** Wait until every other member has read it. */
+  /** Wait until every other member has read it. Throws as `stored` does. */
   read(): Promise<void> {
     return this._reached(["read"]);
   }
@@ -102,24 +104,24 @@ export class Sent {
     await this._client._until(this.chatId, () => ticks.includes(this.tick));
   }
 
-  /** Send a failed one again. False: it is not one. */
+  /** Send it again. False: it has not failed, or the message that it is about must go first. */
   retry(): Promise<boolean> {
     return this._client._command("retry", this.clientMessageId) as Promise<boolean>;
   }
 
-  /** Forget it. False: it is on its way, or was, and may arrive. */
+  /** Remove it from the outbox. False: it is on its way or may have left, or it is not there. */
   drop(): Promise<boolean> {
     return this._client._command("drop", this.clientMessageId) as Promise<boolean>;
   }
 
-  /** Change the text of a message. One that has surely not left is changed in place; one that may
-   * have gets an edit behind it. @throws as `send` */
+  /** Change the text of a message. If it has surely not left, it is changed in place; otherwise an
+   * edit is sent behind it. Throws as `send` does. */
   async edit(text: string): Promise<Sent> {
     return this._change("edit", text);
   }
 
-  /** Take a message back: one that has surely not left is dropped, else it is deleted behind itself.
-   * The deletion; null: it was dropped. */
+  /** Take a message back: if `drop` can remove it, null is returned; otherwise a deletion is sent
+   * behind it and returned. */
   async delete(): Promise<Sent | null> {
     if (await this.drop()) return null;
     return this._change("delete");

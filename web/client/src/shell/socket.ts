@@ -1,24 +1,24 @@
-/** A WebSocket: hands frames over, says how it ended. Browsers and `ws` alike. */
+/** A WebSocket: passes frames on, and tells how it ended. For browsers and `ws`. */
 
 import type { ClientFrame, ServerFrame } from "../wire/frames.ts";
 
 const FRAMES_MAX = 256;
 const BYTES_MAX = 65_536;
-/** UTF-8 has at most three bytes for what a string counts as one. */
+/** UTF-8 has at most three bytes for each unit of a string's length. */
 const CHARACTERS_MAX = BYTES_MAX / 3 - FRAMES_MAX;
-/** How long a server that we leave may take to say goodbye. */
+/** How long to wait for the server's close frame after we have closed. */
 const GOODBYE_MS_MAX = 1000;
 
 export interface Hearing {
   onOpen(): void;
   onFrame(frame: ServerFrame): void;
-  /** `wasOpen` false: it never came about, and why is not told. */
+  /** `wasOpen` false: the socket could not be opened, and the browser does not tell why. */
   onEnd(code: number, wasOpen: boolean): void;
 }
 
-/** One connection. Its end is told once, unless we let go of it ourselves. */
+/** One connection. `onEnd` is called once, but not after `letGo`. */
 export class Socket {
-  /** The server takes arrays: what is sent in one turn goes together. */
+  /** The server accepts arrays: frames of one turn of the event loop are sent together. */
   isBatching = false;
   private _socket: WebSocket;
   private _out: string[] = [];
@@ -39,7 +39,7 @@ export class Socket {
       if (!this._isLetGo) _hearing.onOpen();
     };
     socket.onmessage = ({ data }) => this._hear(String(data));
-    // What an error has to say comes with the end.
+    // `onclose` follows, and says everything that is known.
     socket.onerror = () => {};
     this._gone = new Promise((resolve) => {
       socket.onclose = ({ code }) => {
@@ -91,18 +91,18 @@ export class Socket {
   }
 
   private _say(text: string): void {
-    // What is said to a socket that ends is said again on the next one.
+    // A frame for a socket that ends is dropped: the next connection sends what is still needed.
     if (this._socket.readyState === 1) this._socket.send(text);
   }
 
-  /** Close it; nothing more is told of it. */
+  /** Close the socket; no handler is called any more. */
   letGo(code: number): void {
     this._isLetGo = true;
     this._flush();
     this._socket.close(code);
   }
 
-  /** Nothing of it is left open, or it has had the time. */
+  /** Wait until the socket is closed, `GOODBYE_MS_MAX` at most. */
   gone(): Promise<unknown> {
     let timer: ReturnType<typeof setTimeout>;
     const late = new Promise<void>((resolve) => {

@@ -1,6 +1,6 @@
 /**
- * What a device must not lose, as every tab reads it and writes into its outbox: the same in
- * IndexedDB, in the memory and in a file. What only the leading tab writes is in keeping.ts.
+ * The tables of the store, for every tab: all tabs read them and write into the outbox. They are
+ * the same in IndexedDB, in memory and in a file. Writes of the leading tab alone: keeping.ts.
  */
 
 import { names, type Row } from "../core/fold.ts";
@@ -11,22 +11,22 @@ import type { Backend, Tx } from "./backend.ts";
 import { OutboxFull } from "./errors.ts";
 
 const UNREAD_SCAN_MAX = 1000;
-/** The highest sequence that there can be, and more. */
+/** Above every sequence. */
 export const ABOVE_ALL = Number.MAX_SAFE_INTEGER;
 
-/** What is kept of a chat beside the core's numbers. */
+/** Facts of a chat that are kept beside the core's numbers. */
 export interface Extras {
-  /** Everything above it is held; at most `start`. */
+  /** Everything above it, up to `cursor`, is held; at most `start`. */
   floor?: number;
-  /** After a restore: what is held up to here has to be compared. */
+  /** After a restore: rows up to here must be compared with the server's. */
   doubted_through?: number;
-  /** The last message as it is now, or what a list of chats told of it. */
+  /** The last message as it is now, or as a list of chats showed it. */
   last?: Row | null;
   muted_until?: string | null;
   other_id?: string | null;
-  /** When the chat moved last, for a chat without a message. */
+  /** When the chat changed last: its place in the list if it has no message. */
   updated_at?: string;
-  /** Not all that the server is known to have is held. */
+  /** This device does not hold everything that the server is known to have. */
   is_behind?: boolean;
 }
 
@@ -42,7 +42,7 @@ interface Happened {
   about?: [chatId: string, target: number];
 }
 
-/** What is told to the application, as it is stored; rows are looked up when it is read. */
+/** An event for the application, as it is stored; `after` is looked up when the event is read. */
 export type Happening = Happened &
   (
     | { kind: "message"; row: Row }
@@ -71,13 +71,13 @@ export interface Loaded {
   meta: Record<string, unknown>;
   chats: ChatState[];
   entries: OutboxEntry[];
-  /** What people are called, by their ids. */
+  /** Display names by user id. */
   people: [id: string, name: string][];
 }
 
 const RISING = ["delivered", "read", "others_delivered", "others_read"] as const;
 
-/** A chat's numbers, which never go back, and whatever else is new. */
+/** Merge news into a chat: its positions never go back, the rest is replaced. */
 export const mergeChat = (known: ChatState | undefined, news: ChatState): ChatState => {
   const chat: ChatState = { ...known, ...news };
   if (known) for (const name of RISING) chat[name] = Math.max(known[name], news[name]);
@@ -104,8 +104,8 @@ export class Tables {
 
   // Chats.
 
-  /** Everything but messages, as the last life or another tab has left it: one transaction, because a
-   * page shows nothing before it. */
+  /** Load everything but messages, as the last run or another tab has left it: in one transaction,
+   * because a page shows nothing before that is done. */
   load(): Promise<Loaded> {
     return this.backend.run("read", async (tx) => {
       const [meta, chats, found, names] = await Promise.all([
@@ -123,7 +123,8 @@ export class Tables {
 
   // The outbox: every tab writes into it by itself.
 
-  /** Take entries in, in the order of writing over all tabs. By id: what the server has already. */
+  /** Add entries, numbered in the order of writing over all tabs. Returns, by id, the messages that
+   * the server has stored already; these are not added. */
   enter(entries: readonly OutboxEntry[], entriesMax: number): Promise<Map<string, StoredRow>> {
     return this.backend.run("strict", async (tx) => {
       const known = new Map<string, StoredRow>();
@@ -147,8 +148,8 @@ export class Tables {
     });
   }
 
-  /** Which of these are not in the outbox any more, and where they are now. Null: it was dropped, or
-   * is a change, of which only its effect is kept. */
+  /** Which of these are not in the outbox any more, with their sequence. Null: it was dropped, or
+   * it is a change of a message, of which only the effect is stored. */
   left(ids: readonly string[]): Promise<[id: string, sequence: number | null][]> {
     return this.backend.run("read", async (tx) => {
       const left: [string, number | null][] = [];
@@ -159,14 +160,15 @@ export class Tables {
     });
   }
 
-  /** An entry that is about one which was in the outbox, with where that is now. */
+  /** An entry about a message that was in the outbox, now with that message's sequence. */
   resolved(entry: OutboxEntry): Promise<OutboxEntry> {
     return this.backend.run("read", (tx) => resolve(tx, { ...entry }));
   }
 
   // Reading.
 
-  /** Messages between two sequences, ascending; the highest of them, or the lowest. */
+  /** Messages between two sequences, ascending. `limit` takes the highest of them if `isNewest`,
+   * else the lowest. */
   messages(
     chatId: string,
     before: number,
@@ -184,7 +186,7 @@ export class Tables {
     );
   }
 
-  /** Unread messages of others, and those that mention the user. */
+  /** Count unread messages of others, and those of them that mention the user. */
   countUnread(chatId: string, read: number, ownId: string): Promise<[number, number]> {
     return this.backend.run("read", async (tx) => {
       const range = { ...chatRange(chatId, read + 1), limit: UNREAD_SCAN_MAX };
@@ -198,7 +200,7 @@ export class Tables {
 
   // Events.
 
-  /** The application is done with everything up to here. */
+  /** The application has confirmed all events up to here. */
   confirm(position: number): Promise<void> {
     return this.backend.run("write", async (tx) => {
       putMeta(tx, { confirmed: position });
@@ -219,7 +221,7 @@ const facts = async (tx: Tx): Promise<Record<string, unknown>> =>
 export const fact = async <T>(tx: Tx, name: string): Promise<T | undefined> =>
   (await tx.get<{ value: T }>("meta", name))?.value;
 
-/** What it is about may have been stored while there was no core to tell it. */
+/** The message that it is about may have been stored while no core ran to set the target. */
 const resolve = async (tx: Tx, entry: OutboxEntry): Promise<OutboxEntry> => {
   const [row] = entry.target_id ? await ownRows(tx, entry.target_id) : [];
   if (row) {
@@ -229,7 +231,7 @@ const resolve = async (tx: Tx, entry: OutboxEntry): Promise<OutboxEntry> => {
   return entry;
 };
 
-/** Null forgets. */
+/** Write facts; null deletes one. */
 export const putMeta = (tx: Tx, values: Record<string, unknown>): void => {
   for (const [name, value] of Object.entries(values)) {
     if (value === null) tx.delete("meta", name);

@@ -1,17 +1,17 @@
 /**
- * One connection a browser profile, any number of tabs. The holder of a Web Lock leads; the lock
- * passes on when its holder dies. One that is about to be frozen gives it away; one that hangs loses
- * it: a visible tab that asks and hears nothing for 5 s takes over. What keeps two leaders apart is not this, but the
- * leader's number in the store (tables.ts); where a page has no locks, because it came without TLS,
- * that number is all there is.
+ * One connection per browser profile, for any number of tabs. The tab that holds a Web Lock leads;
+ * when it ends, the lock passes to another. A leader that is about to be frozen releases the lock.
+ * A leader that hangs loses it: a visible tab that asks and hears nothing for 5 s takes over. The
+ * lock does not protect against two leaders: the leader's number in the store does (keeping.ts). A
+ * page without TLS has no locks, so there only that number decides.
  */
 
 import type { News } from "./news.ts";
 
 const SILENCE_MS = 5000;
 const PING_MS = 1000;
-/** A leader whose timers stand still is frozen, or throttled: it does not say that it leads, so that
- * a visible tab takes over. Messages of other tabs still reach it then. */
+/** A leader whose timers did not run for this long is frozen or throttled. Messages of other tabs
+ * still reach it, but it does not answer that it leads, so that a visible tab takes over. */
 const ASLEEP_MS = 4000;
 
 type Said =
@@ -22,23 +22,23 @@ type Said =
   | { lead: number };
 
 export interface Role {
-  /** This tab leads from now on; its number, when it does. */
+  /** This tab leads from now on; resolves with its number as the leader. */
   onLead(): Promise<number>;
-  /** Another one does. */
+  /** This tab does not lead any more. */
   onDeposed(): void;
-  /** There is a new leader, this tab or another: the last one may not have told all that it did. */
+  /** There is a new leader, this tab or another. The last one may not have told everything. */
   onLeader(): void;
   onNews(news: News): void;
   onCommand(name: string, args: unknown[]): Promise<unknown>;
 }
 
-/** A channel, and what other tabs have told since it was opened. */
+/** A channel, and the news that other tabs have sent since it was opened. */
 export interface Ear {
   channel: BroadcastChannel;
   heard: News[];
 }
 
-/** Hear before the store is read: what is told meanwhile would be in neither. */
+/** Listen before the store is read: otherwise news that come during the read would be lost. */
 export const listen = (name: string): Ear => {
   const ear: Ear = { channel: new BroadcastChannel(name), heard: [] };
   ear.channel.onmessage = ({ data }) => ear.heard.push(...(data.news ?? []));
@@ -47,10 +47,10 @@ export const listen = (name: string): Ear => {
 
 export class Tabs {
   isLeading = false;
-  /** The leader does what it is asked: it has taken up what the last one left. */
+  /** This tab leads, and has loaded what the last leader left: it carries out commands. */
   private _isReady = false;
   private _me = Math.random().toString(36).slice(2);
-  /** The leader's, this tab or another. */
+  /** The number of the leader, this tab or another. */
   private _number = 0;
   private _asked = 0;
   private _open = new Map<number, [Said, (answer: Said & { to: string }) => void]>();
@@ -74,14 +74,14 @@ export class Tabs {
     document.addEventListener("freeze", this._frozen);
     document.addEventListener("resume", this._resumed);
     this._stand();
-    // Without locks silence is the only sign that no tab leads; the leader, if there is one, answers.
+    // Without locks, only silence tells that no tab leads; a leader would answer the ping below.
     if (!this._locks) this._heardAtMs -= SILENCE_MS - PING_MS;
     this._say({ ping: true });
   }
 
   // Who leads.
 
-  /** Lead when the lock is free, or at once. */
+  /** Request the lock, and lead when it is granted. `how`: wait for it, or steal it. */
   private _campaign(how: LockOptions): void {
     this._locks!.request(this._channel.name, how, () => {
       if (this._isOver) return;
@@ -90,7 +90,7 @@ export class Tabs {
         this._release = resolve;
       });
     }).catch(() => {
-      // Taken away, or not waited for any longer.
+      // The lock was stolen, or the request for it was aborted.
       if (this._isOver || how.signal?.aborted) return;
       this._deposed();
     });
@@ -106,7 +106,7 @@ export class Tabs {
     this._role.onLeader();
   }
 
-  /** Another tab leads: wait until it does not. */
+  /** Another tab leads: stop leading, and wait for the lock again. */
   deposed(): void {
     this._release?.();
     this._deposed();
@@ -120,14 +120,15 @@ export class Tabs {
     this._stand();
   }
 
-  /** Lead when nobody else does. */
+  /** Wait for the lock, to lead when no other tab does. */
   private _stand(): void {
     if (!this._locks || this._isFrozen) return;
     this._waiting = new AbortController();
     this._campaign({ signal: this._waiting.signal });
   }
 
-  /** Nothing runs in this tab from here on; a transaction that it began would keep all others out. */
+  /** Nothing runs in this tab from here on. Release the lock, and do not lead again: a transaction
+   * that stays open in a frozen tab would block all others. */
   private _frozen = (): void => {
     this._isFrozen = true;
     this._waiting.abort();
@@ -137,7 +138,7 @@ export class Tabs {
   private _resumed = (): void => {
     this._isFrozen = false;
     this._heardAtMs = Date.now();
-    // There may have been one meanwhile.
+    // There may have been a new leader meanwhile.
     this._role.onLeader();
     if (!this.isLeading) this._stand();
   };
@@ -158,14 +159,14 @@ export class Tabs {
     }
   }
 
-  /** A tab that was hidden has not asked for long. */
+  /** A hidden tab sends no pings: when it is visible again, its wait for the leader starts anew. */
   private _looked = (): void => {
     this._heardAtMs = Date.now();
   };
 
-  // What is said.
+  // Messages between tabs.
 
-  /** Tell the other tabs; what is told in one turn goes together. */
+  /** Tell the other tabs; news of one turn of the event loop are sent together. */
   tell(news: News): void {
     if (!this._news.length)
       queueMicrotask(() => {
@@ -175,7 +176,8 @@ export class Tabs {
     this._news.push(news);
   }
 
-  /** Have the leader do something; asked again of the next one, if this one dies before. */
+  /** Send the leader a command. It is sent again to the next leader, if this one dies before it
+   * answers. */
   command(name: string, args: unknown[]): Promise<unknown> {
     if (this._isReady) return this._role.onCommand(name, args);
     return new Promise((resolve, reject) => {
@@ -209,7 +211,7 @@ export class Tabs {
     if ("lead" in said) {
       if (this._isReady && said.lead > this._number) this.deposed();
       if (!this.isLeading && said.lead > this._number) {
-        // Another one than before: it has heard nothing of what the last one was asked.
+        // A new leader: it does not know the commands that the last one has not answered.
         this._number = said.lead;
         for (const [open] of this._open.values()) this._say(open);
         if (!this._isFrozen) this._role.onLeader();

@@ -1,4 +1,4 @@
-/** What one tab knows: told by the leader, which may be this one. */
+/** The state that one tab knows: the leader tells it, which may be this tab. */
 
 import type { Status } from "../core/effects.ts";
 import type { OutboxEntry } from "../core/outbox.ts";
@@ -9,12 +9,12 @@ export class View {
   roundTripMs: number | null = null;
   chats = new Map<string, ChatState>();
   outbox = new Map<string, OutboxEntry>();
-  /** What people are called, by their ids. */
+  /** Display names by user id. */
   names = new Map<string, string>();
-  /** Who types, by chat, and the timer that takes it back. */
+  /** The users who type, by chat, each with the timer that removes them. */
   typists = new Map<string, Map<string, ReturnType<typeof setTimeout>>>();
 
-  /** What waits for a chat, or for all, in the order of writing. */
+  /** The entries of the outbox for a chat, or for all, in the order of writing. */
   entries(chatId?: string): OutboxEntry[] {
     return [...this.outbox.values()]
       .filter((entry) => chatId === undefined || entry.chat_id === chatId)

@@ -1,5 +1,5 @@
-/** What the client makes of the server's types (types.gen.ts, `make types`): names for shapes that the
- * server has several of. */
+/** The client's names for the server's types (types.gen.ts, `make types`): one name where the
+ * server has several similar types. */
 
 import type {
   ClientFrame as AnyClientFrame,
@@ -33,7 +33,7 @@ export type {
 
 export type PushedEntry = MessagePayload;
 
-/** An entry of a chat's log, wherever it comes from: a push, a page, or what was sent from here. */
+/** An entry of a chat's log, from any source: a push, a page, or an own send. */
 export type EntryItem = Omit<SyncItem, "content_type">;
 
 /** An entry of a history page. */
@@ -43,7 +43,7 @@ export type HistoryItem = Omit<MessageView, "content" | "content_type" | "sender
   now?: MessageNow | null;
 };
 
-/** What any entry of the outbox is sent as. */
+/** The payload in which any entry of the outbox is sent. */
 export type SendPayload = Pick<SendMessagePayload, "client_message_id" | "chat_id"> &
   Partial<SendMessagePayload & EditMessagePayload & DeleteMessagePayload & ReactPayload>;
 
