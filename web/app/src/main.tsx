@@ -18,16 +18,16 @@ void applySettings().then(() => render(<App />, document.getElementById("app")!)
 void begin();
 keepPage();
 
-/** Let the page open without the server from now on. */
+/** Register the service worker, so that the page opens without the server from now on. */
 function keepPage(): void {
   if (!("serviceWorker" in navigator)) return;
   const { trustedTypes } = globalThis as { trustedTypes?: TrustedTypes };
-  // The only script that this page ever starts by its address.
+  // The only script that this page starts by a URL; the policy allows no other.
   const url =
     trustedTypes?.createPolicy("tidewire-worker", { createScriptURL: () => "/sw.js" }) ?? null;
   addEventListener("load", () => {
     navigator.serviceWorker.register(url ? url.createScriptURL("/sw.js") : "/sw.js").catch(() => {
-      // Without it the page needs the server to open; nothing else changes.
+      // Without the worker the page needs the server to open; nothing else changes.
     });
   });
 }

@@ -1,9 +1,10 @@
-// The service worker: the page opens without the server, with the files that it had last.
+// The service worker: the page opens without the server, with the files of the last visit.
 //
-// The page itself is asked for first, so that a new version is seen at once; if the server does not
-// answer, the copy is shown. Files with a hash in their name never change: the copy is as good. Those of
-// the version before are kept: a tab of it may be open, and load a part of itself only now, when the
-// server has it no more. Nothing else passes through here, least of all what is said.
+// The page itself is requested from the server first, so that a new version is seen at once; if
+// the server fails or takes too long, the copy is shown. Files with a hash in their name never
+// change, so the copy is used. The files of the previous version are kept: a tab with it may still
+// be open, and may load a part only now, when the server does not have it any more. All other
+// requests go past this worker, so no messages pass through it.
 
 declare const KEPT: readonly string[];
 declare const VERSION: string;
@@ -43,7 +44,7 @@ worker.addEventListener("activate", (event) => {
       .keys()
       .then((names) =>
         Promise.all(
-          // In the order in which they were made.
+          // Names come in the order of creation: the last one is the previous version.
           names
             .filter((name) => name.startsWith("tidewire-") && name !== CACHE)
             .slice(0, -1)
@@ -64,7 +65,7 @@ worker.addEventListener("fetch", (event) => {
 
 async function page(request: Request): Promise<Response> {
   const asked = fetch(request);
-  // Whichever way it ends, it is looked at below.
+  // Errors are handled below; without this the browser would report an unhandled rejection.
   asked.catch(() => undefined);
   const copy = await (await caches.open(CACHE)).match(PAGE);
   if (!copy) return asked;

@@ -1,4 +1,4 @@
-// What was written and not sent: it is there when the chat is opened again, or the page.
+// Drafts: texts that were not sent. They are kept when another chat is opened or the page reloads.
 
 import { signal } from "./signals.ts";
 
@@ -33,7 +33,7 @@ export function keepDraft(chatId: string, draft: Draft | null): void {
   try {
     sessionStorage.setItem(KEY, JSON.stringify([...next]));
   } catch {
-    // It holds until the page is closed.
+    // Without storage, drafts hold until the page is closed.
   }
 }
 

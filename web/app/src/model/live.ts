@@ -1,4 +1,4 @@
-// A client as signals: whatever of it is shown is shown anew when it has moved.
+// A client as signals: components that show its state render again when that changes.
 
 import type { Chat, Client, ClientEvent, Message, Status } from "@tidewire/client";
 import { computed, type ReadonlySignal, type Signal, signal } from "./signals.ts";
@@ -9,12 +9,12 @@ type Listener = (event: ClientEvent) => void;
 export class Live {
   readonly client: Client;
   readonly status: Signal<Status>;
-  /** The chats, those with the newest activity first. */
+  /** The chats, the newest activity first. */
   readonly chats: Signal<readonly Chat[]>;
-  /** Unread messages of all chats that are not muted, and mentions of all. */
+  /** Unread messages of chats that are not muted, plus unread mentions of muted chats. */
   readonly unread: ReadonlySignal<number>;
 
-  /** Moves with whatever is known of a chat. */
+  /** For each chat a signal that changes when anything of the chat has changed. */
   readonly #moves = new Map<string, Signal<number>>();
   readonly #names = signal(0);
   readonly #listeners = new Set<Listener>();
@@ -38,32 +38,32 @@ export class Live {
     this.#stop();
   }
 
-  /** A chat, looked at by what is being rendered: it is rendered again when the chat has moved. */
+  /** A chat; the component that is being rendered renders again when the chat has changed. */
   look(chatId: string): Chat {
     void this.#move(chatId).value;
     return this.client.chat(chatId);
   }
 
-  /** What a person is called, as far as is known. */
+  /** The display name of a user; null if it is not known. */
   nameOf(userId: string): string | null {
     void this.#names.value;
     return this.client.nameOf(userId);
   }
 
-  /** Chats were asked for: show what has come. */
+  /** Chats were requested from the server: show them. */
   refresh(): void {
     this.#names.value++;
     for (const move of this.#moves.values()) move.value++;
     this.#listChats();
   }
 
-  /** Something of a chat was changed here, and no event will tell. */
+  /** A chat was changed here, and no event announces it. */
   touch(chatId: string): void {
     this.#move(chatId).value++;
     this.#listChats();
   }
 
-  /** Open a chat's messages; how to be rid of them. */
+  /** Open the timeline of a chat; `close` ends its updates. */
   timeline(chatId: string): { timeline: Timeline; close: () => void } {
     const timeline = new Timeline(this.client.chat(chatId));
     const close = this.listen((event) => {
@@ -96,7 +96,7 @@ export class Live {
     for (const listener of this.#listeners) listener(event);
   }
 
-  /** A page of messages moves the list once. */
+  /** Sort the list again, later and only once, because a page of messages has many events. */
   #listChats(): void {
     if (this.#isDue) return;
     this.#isDue = true;
@@ -111,7 +111,7 @@ export function isMuted(chat: Chat): boolean {
   return chat.mutedUntil !== null && chat.mutedUntil.getTime() > Date.now();
 }
 
-/** Whether it tells that this message is deleted: nothing of it stays on the screen. */
+/** Whether an event says that this message was deleted, so that it must leave the screen. */
 export function isDeletionOf(event: ClientEvent, message: Message | null | undefined): boolean {
   return (
     event.type === "MessageChanged" &&

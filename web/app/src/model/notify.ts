@@ -1,4 +1,4 @@
-// Tells a person who looks elsewhere: a notification of the page, the title, the app's badge.
+// Tells a user who does not look at the page: by notifications, the title and the app's badge.
 
 import type { Message } from "@tidewire/client";
 import { words } from "../words/app.ts";
@@ -11,7 +11,7 @@ import { lineOf } from "./text.ts";
 const TITLE = "Tidewire";
 const NEWS_MS = 10 * 60_000;
 
-/** Works until it is stopped. */
+/** Start; returns a function that stops it. */
 export function notify(live: Live): () => void {
   const stopTitle = effect(() => {
     const count = live.unread.value;
@@ -21,7 +21,7 @@ export function notify(live: Live): () => void {
     };
     badge.setAppBadge?.(count).catch(() => undefined);
   });
-  /** The last one of each chat, and what it tells of. */
+  /** By chat: the last notification, and its message. */
   const told = new Map<string, [Message, Notification]>();
   const stopMessages = live.listen((event) => {
     if (event.type === "MessageChanged") {
@@ -31,11 +31,11 @@ export function notify(live: Live): () => void {
     }
     if (event.type !== "MessageReceived" || event.redelivered) return;
     const { message } = event;
-    // A new device catches up with years: only what is new is news.
+    // A new device may sync years of messages: notify only of recent ones.
     if (Date.now() - message.createdAt.getTime() > NEWS_MS) return;
     const chat = live.client.chat(message.chatId);
     if (isSeen(message.chatId) || !isNotifying.peek() || !canNotify()) return;
-    // One tab of a browser speaks for all of them.
+    // Only one tab of a browser notifies.
     if (!live.client.isLeader || (isMuted(chat) && !message.mentionsMe)) return;
     const sender = message.senderName ?? words.value.unknownPerson;
     const title = chat.type === "group" ? `${sender} · ${chat.name ?? ""}` : sender;
@@ -54,7 +54,7 @@ export function notify(live: Live): () => void {
   };
 }
 
-/** The person looks at this chat now. */
+/** Whether the user looks at this chat now. */
 export function isSeen(chatId: string): boolean {
   return (
     document.visibilityState === "visible" && document.hasFocus() && route.peek().chatId === chatId
@@ -65,7 +65,7 @@ export function canNotify(): boolean {
   return "Notification" in globalThis && Notification.permission === "granted";
 }
 
-/** Ask the person; whether notifications are shown from now on. */
+/** Ask the user for permission; returns whether notifications may be shown. */
 export async function askToNotify(): Promise<boolean> {
   if (!("Notification" in globalThis)) return false;
   return (await Notification.requestPermission()) === "granted";

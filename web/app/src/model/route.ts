@@ -1,5 +1,5 @@
-// Where in the app a person is. It stands behind the # of the address, so that going back works and
-// the server is asked for one page only.
+// The route: which view of the app is open. It is in the address after the #, so that "back" works
+// and the server needs to serve only one page.
 
 import { signal } from "./signals.ts";
 
@@ -8,7 +8,7 @@ export type Panel = "about" | "search" | null;
 export interface Route {
   readonly chatId: string | null;
   readonly panel: Panel;
-  /** Of the settings: which of them; null: they are not open. */
+  /** The settings are open. */
   readonly settings: boolean;
   readonly isNew: boolean;
 }
@@ -46,7 +46,7 @@ export function go(hash: string): void {
   location.hash = hash;
 }
 
-/** One step back, or to the place that is given if the page was opened here. */
+/** Go one step back; to `otherwise` if the page was opened at this route. */
 export function goBack(otherwise: string): void {
   if (depth > 0) {
     depth--;

@@ -1,4 +1,4 @@
-// What stands in a conversation: messages, own ones that wait, and the lines between them. Pure.
+// The rows of a conversation: messages, own ones that wait, and the lines between them. Pure.
 
 import type { Message, Sent } from "@tidewire/client";
 
@@ -10,7 +10,7 @@ export type Row =
       readonly kind: "message";
       readonly key: string;
       readonly message: Message;
-      /** Whether another author, another hour or a line comes before it, and after it. */
+      /** It begins or ends a group: messages of one author that belong together. */
       readonly isFirst: boolean;
       readonly isLast: boolean;
     }
@@ -24,16 +24,16 @@ export type Row =
 
 export type Shown = Extract<Row, { kind: "message" | "sent" }>;
 
-/** Messages of one author within this time belong together. */
+/** Messages of one author with at most this time between them belong together. */
 const TOGETHER_MS = 5 * 60_000;
 const OWN = "";
 
 /**
  * The rows of a conversation.
  *
- * `newSince`: a line stands before the first message of another user above this sequence; null: no
- * line. `isStart`: nothing comes before the first message. A message keeps its key from the outbox
- * on, so that its row stays the same.
+ * `newSince`: there is a line before the first message of another user above this sequence; null:
+ * no line. `isStart`: nothing comes before the first message. An own message has the same key in
+ * the outbox and later, so that its row stays the same.
  */
 export function rowsOf(
   messages: readonly Message[],
@@ -85,7 +85,7 @@ export function rowsOf(
     }));
   }
   for (const sent of waiting) {
-    // The store has told of the message before it took it out of the outbox.
+    // The message was announced as stored before it left the outbox: show it once.
     if (stored.has(sent.clientMessageId)) continue;
     put(OWN, sent.createdAt, (isFirst) => ({
       kind: "sent",
@@ -99,7 +99,7 @@ export function rowsOf(
   return rows;
 }
 
-/** The row before this is the last of its author's. */
+/** Mark the last row so far as the end of its group. */
 function endGroup(rows: Row[]): void {
   const row = rows[rows.length - 1];
   if (row && (row.kind === "message" || row.kind === "sent")) {
@@ -111,7 +111,7 @@ function dayOf(date: Date): string {
   return `${date.getFullYear()}-${date.getMonth() + 1}-${date.getDate()}`;
 }
 
-/** The same rows; those that look as they did are the very same objects as before. */
+/** The new rows; a row that has not changed keeps its old object, so it is not rendered again. */
 export function keepRows(before: readonly Row[], after: readonly Row[]): Row[] {
   const known = new Map(before.map((row) => [row.key, row]));
   return after.map((row) => {

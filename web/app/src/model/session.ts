@@ -1,10 +1,10 @@
-// Who is logged in here: the app opens with what the store has, or asks.
+// The login of this page: the app opens with the login in the store, or shows the login form.
 
 import { Client, LoginNeeded, type OpenOptions, type Status } from "@tidewire/client";
 import { Live } from "./live.ts";
 import { signal } from "./signals.ts";
 
-/** What the server says of itself to a person who is not logged in. */
+/** Facts about the server that it tells without a login. */
 export interface ServerInfo {
   readonly version: string;
   readonly registration: "open" | "invite" | "closed";
@@ -22,12 +22,12 @@ export const phase = signal<Phase>({ kind: "opening" });
 export const server = signal<ServerInfo | null>(null);
 
 const TOKEN = "tidewire-token";
-/** The client ended for these: a new login helps. */
+/** Reasons for the end of the client after which the user can log in again. */
 const LOGIN_REASONS = new Set(["session_revoked", "login_needed", "logged_out"]);
-/** A person here is ending the login: the server ends the connection before it answers. */
+/** The user is ending the login here: the server closes the connection before it answers. */
 let isLeaving = false;
 
-/** Open with the login that this browser has. */
+/** Open with the login in this browser's store; without one, show the login form. */
 export async function begin(): Promise<void> {
   const token = tokenOfTab();
   try {
@@ -42,13 +42,13 @@ export async function logIn(options: OpenOptions): Promise<void> {
   enter(await Client.open(location.origin, options));
 }
 
-/** A token of the operator's own identity provider. It stays in this tab. */
+/** Use a token of the operator's own identity provider. It stays in this tab. */
 export async function useToken(token: string): Promise<void> {
   enter(await Client.open(location.origin, { getToken: () => token }));
   try {
     sessionStorage.setItem(TOKEN, token);
   } catch {
-    // It holds until the page is loaded again.
+    // Without storage, the token holds until the page is loaded again.
   }
 }
 
@@ -62,7 +62,7 @@ export function deleteAccount(live: Live, password: string, isErasing: boolean):
   );
 }
 
-/** End the login as the person has asked for; that is said, not that it was ended. */
+/** End the login at the user's request, and show `reason`, not the reason of the closed client. */
 async function leave(live: Live, reason: string | null, end: () => Promise<void>): Promise<void> {
   isLeaving = true;
   try {
@@ -70,7 +70,7 @@ async function leave(live: Live, reason: string | null, end: () => Promise<void>
     left(live, reason);
   } finally {
     isLeaving = false;
-    // The server may have ended it, and its answer got lost.
+    // The server may have ended the login although its answer was lost.
     const { state, reason: told } = live.client.status;
     if (state === "closed") left(live, told ?? null);
   }
@@ -87,9 +87,9 @@ function tokenOfTab(): string | null {
 function enter(client: Client): void {
   const live = new Live(client);
   phase.value = { kind: "in", live };
-  // Asked once; what the browser answers is its own affair.
+  // Ask the browser not to evict the store; its answer changes nothing here.
   void navigator.storage?.persist?.();
-  // A new device knows no names yet, and may have much to fetch before it hears of them.
+  // A new device knows no names yet, and may have much to sync before it learns them.
   if (!client.knownChats().length)
     client.chats().then(
       () => live.refresh(),

@@ -1,4 +1,4 @@
-// How a person wants the page: kept in this browser, and nothing of it is secret.
+// The user's settings of the page: kept in this browser; none of them is secret.
 
 import { LANGUAGES, type Language, preferredLanguage, speak } from "../words/app.ts";
 import { effect, signal } from "./signals.ts";
@@ -21,7 +21,7 @@ function read(): Kept {
     if (found.language in LANGUAGES) kept.language = found.language;
     kept.isNotifying = found.isNotifying === true;
   } catch {
-    // No storage, or not ours: the defaults hold.
+    // There is no storage, or its value is not ours: use the defaults.
   }
   return kept;
 }
@@ -31,7 +31,7 @@ export const theme = signal<Theme>(found.theme);
 export const chosenLanguage = signal<Language | null>(found.language);
 export const isNotifying = signal(found.isNotifying);
 
-/** Make the page look and speak as chosen, now and whenever that changes. */
+/** Apply theme and language, and store the settings; now and whenever they change. */
 export async function applySettings(): Promise<void> {
   effect(() => {
     const kept: Kept = {
@@ -42,7 +42,7 @@ export async function applySettings(): Promise<void> {
     try {
       localStorage.setItem(KEY, JSON.stringify(kept));
     } catch {
-      // It holds until the page is closed.
+      // Without storage, settings hold until the page is closed.
     }
   });
   effect(() => {

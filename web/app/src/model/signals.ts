@@ -1,13 +1,13 @@
-// Values that the page follows: a component, an effect or a computed value that reads one is run
-// again when it has moved.
+// Signals: values whose readers run again when they change. A reader is a component, an effect or a
+// computed value.
 //
-// All of it that is used here, in a tenth of the size of a library. Components are reached through
-// Preact's documented hook for new nodes, and nothing of its inside.
+// Only what is used here, in a tenth of the size of a library. Components are hooked in through
+// Preact's documented hook for new nodes, without its internals.
 
 import { type Component, Fragment, options } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
-/** What reads signals, and where it is noted for that. */
+/** A reader of signals, and the sets of readers in which it is registered. */
 interface Reader {
   readonly moved: () => void;
   readonly noted: Set<Set<Reader>>;
@@ -22,7 +22,7 @@ function forget(reader: Reader): void {
   reader.noted.clear();
 }
 
-/** Do it, and note what it reads in place of what it read before. */
+/** Run `work`, and register the reader for the signals that it reads, instead of earlier ones. */
 function follow<T>(reader: Reader, work: () => T): T {
   const before = reading;
   forget(reader);
@@ -56,7 +56,7 @@ export class Signal<T> {
     for (const reader of [...this.#readers]) reader.moved();
   }
 
-  /** The value, without following it. */
+  /** The value, without registering the reader. */
   peek(): T {
     return this.#value;
   }
@@ -68,7 +68,7 @@ export interface ReadonlySignal<T> {
 
 export const signal = <T>(value: T): Signal<T> => new Signal(value);
 
-/** Worked out when it is read, and again when what it reads has moved. */
+/** A value that is computed when it is read, and again after a signal that it read has changed. */
 export function computed<T>(work: () => T): ReadonlySignal<T> {
   const moves = signal(0);
   let known: { value: T } | null = null;
@@ -85,8 +85,8 @@ export function computed<T>(work: () => T): ReadonlySignal<T> {
   };
 }
 
-/** Done now and whenever what it reads has moved; a function that it returns is done before the next time, and
- * at the end. Returns how to end it. */
+/** Run `work` now and whenever a signal that it read has changed. If it returns a function, that is
+ * called before the next run, and at the end. Returns a function that ends it. */
 export function effect(work: () => unknown): () => void {
   let last: unknown;
   const cleanUp = () => {
@@ -119,8 +119,8 @@ type Rendering = (this: Component, props: object, context: unknown) => unknown;
 const followers = new WeakMap<Rendering, Rendering>();
 const readers = new WeakMap<Component, Reader>();
 
-/** The same component, rendered again when a signal that it read has moved. If it read any, its
- * parent's rendering alone is no reason: a list that scrolls renders few rows. */
+/** Wrap a component so that it renders again when a signal that it read has changed. If it reads
+ * any and has the same props, it does not render with its parent: scrolling renders few rows. */
 function following(render: Rendering): Rendering {
   let follower = followers.get(render);
   if (!follower) {
@@ -135,7 +135,7 @@ function following(render: Rendering): Rendering {
       return follow(reader, () => render.call(this, props, context));
     };
     followers.set(render, follower);
-    // A node that is used again is made again, of this.
+    // A reused node has the wrapped type already, and must not be wrapped again.
     followers.set(follower, follower);
   }
   return follower;

@@ -1,18 +1,18 @@
-// What a text consists of, for showing it: plain parts, links, names. Pure.
+// The parts of a text, for display: plain text, links, mentions. Pure.
 
 export type Part =
   | { readonly kind: "plain"; readonly text: string }
   | { readonly kind: "link"; readonly text: string; readonly href: string }
   | { readonly kind: "mention"; readonly text: string; readonly userId: string };
 
-/** A person who is named in a text, and what that person is called. */
+/** A person who may be mentioned in a text, with the name to look for. */
 export interface Named {
   readonly userId: string;
   readonly name: string;
 }
 
 const LINK = /\bhttps?:\/\/[^\s<>"']+/giu;
-/** What ends a sentence rather than a link. */
+/** Characters at the end that belong to the sentence, not to the link. */
 const TAIL = /[.,;:!?…)\]}»”]+$/u;
 const JUMBO_MAX = 3;
 const PICTURE = /^(?:\p{Extended_Pictographic}|\p{Emoji_Component}|\s)+$/u;
@@ -52,11 +52,11 @@ function mentionsIn(text: string, named: readonly Named[]): Part[] {
   return parts;
 }
 
-/** A link without what belongs to the sentence around it. */
+/** A link without the characters at its end that belong to the sentence. */
 function withoutTail(link: string): string {
   const tail = TAIL.exec(link)?.[0] ?? "";
   let kept = link.slice(0, link.length - tail.length);
-  // A bracket that was opened inside of the link is its own: …/Tide_(disambiguation)
+  // A bracket that was opened inside the link belongs to it: …/Tide_(disambiguation)
   for (const mark of tail) {
     if (mark !== ")" || count(kept, "(") <= count(kept, ")")) break;
     kept += mark;
@@ -68,7 +68,7 @@ function count(text: string, mark: string): number {
   return text.split(mark).length - 1;
 }
 
-/** The address as a browser reads it; null if it is no page. */
+/** The URL as a browser reads it; null if it is not http or https. */
 function safeHref(text: string): string | null {
   try {
     const url = new URL(text);
@@ -97,7 +97,7 @@ export function lineOf(text: string, charactersMax = 200): string {
     : `${letters.slice(0, charactersMax - 1).join("")}…`;
 }
 
-/** One or two letters for a picture that is not there. */
+/** One or two letters, shown in place of a picture. */
 export function initialsOf(name: string): string {
   const words = name
     .trim()
@@ -108,19 +108,19 @@ export function initialsOf(name: string): string {
   return (first + last).toUpperCase();
 }
 
-/** A number that is always the same for an id: which colour a person or a group has. */
+/** The number of the colour of a person or a group; always the same for an id. */
 export function hueOf(id: string, count: number): number {
   let sum = 7;
   for (let at = 0; at < id.length; at++) sum = (sum * 31 + id.charCodeAt(at)) >>> 0;
   return sum % count;
 }
 
-/** What a text takes on the wire. */
+/** The size of a text on the wire, in bytes. */
 export function bytesOf(text: string): number {
   return new TextEncoder().encode(text).length;
 }
 
-/** The people whose "@name" stands in a text. */
+/** The user ids of people whose "@name" is in a text. */
 export function mentionedIn(text: string, people: readonly Named[]): string[] {
   const parts = partsOf(text, people);
   return [...new Set(parts.flatMap((part) => (part.kind === "mention" ? [part.userId] : [])))];

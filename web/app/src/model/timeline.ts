@@ -1,5 +1,5 @@
-// The messages of one chat that are in memory: a stretch without a hole, loaded at both ends as a
-// person scrolls, and bounded, however long the chat is.
+// The messages of one chat that are in memory: a range without gaps. More is loaded at both ends
+// when the user scrolls, and the size is bounded, however long the chat is.
 
 import {
   type Chat,
@@ -14,7 +14,7 @@ import { type Signal, signal } from "./signals.ts";
 const PAGE = 200;
 export const MESSAGES_MAX = 2000;
 
-/** Where a list is to be put after other rows have come. */
+/** The position to which the list scrolls after its rows have changed. */
 export interface Place {
   /** `end`: at the last row; else the row with this key. */
   readonly key: string | "end";
@@ -24,7 +24,7 @@ export interface Place {
 export class Timeline {
   readonly chat: Chat;
   readonly rows: Signal<readonly Row[]> = signal([]);
-  /** Where to go with the rows that have come; taken by the list. */
+  /** Where to scroll with the new rows; the list takes it and sets it to null. */
   readonly place: Signal<Place | null> = signal(null);
   readonly isLoading = signal(true);
   /** Older messages could not be loaded. */
@@ -39,12 +39,12 @@ export class Timeline {
   #messages: readonly Message[] = [];
   #waiting: readonly Sent[] = [];
   #news: Message[] = [];
-  /** What came or changed last, by sequence, the oldest first: a page may have been read before. */
+  /** New and changed messages, by sequence, oldest first: a page read before may lack them. */
   readonly #lately = new Map<number, readonly [at: number, message: Message]>();
   #moment = 0;
-  /** Up to this moment it is forgotten. */
+  /** Changes up to this moment are not in `#lately` any more. */
   #forgotten = 0;
-  /** A page that was asked for before the last jump is not wanted any more. */
+  /** Counts jumps: a page that was requested before the last jump is dropped. */
   #round = 0;
   #isOpen = false;
   #isOlder = false;
@@ -86,7 +86,7 @@ export class Timeline {
     this.#show("end");
   }
 
-  /** Go to a message, which may be anywhere. False: there is none such. */
+  /** Go to a message anywhere in the chat. False: there is no such message. */
   async jump(sequence: number, isMarked = true): Promise<boolean> {
     const index = this.#messages.findIndex((one) => one.sequence >= sequence);
     const isHere = index > 0 || this.#messages[index]?.sequence === sequence;
@@ -109,7 +109,7 @@ export class Timeline {
     return found.sequence === sequence;
   }
 
-  /** Load what comes before the first message. */
+  /** Load the messages before the first one in memory. */
   async older(): Promise<void> {
     if (!this.#isOpen || this.isStart || this.#isOlder) return;
     this.#isOlder = true;
@@ -121,7 +121,7 @@ export class Timeline {
       if (round !== this.#round) return;
       this.isStuck.value = false;
       this.isStart = !page.length || page[0]!.sequence === before;
-      // Some of it may have come in by itself meanwhile.
+      // Another load may have brought some of these messages meanwhile.
       const first = this.#messages[0]?.sequence;
       const added = page.filter((one) => first === undefined || one.sequence < first);
       const all = [...added, ...this.#messages];
@@ -140,7 +140,7 @@ export class Timeline {
     }
   }
 
-  /** Load what comes after the last message. */
+  /** Load the messages after the last one in memory. */
   async newer(): Promise<void> {
     if (!this.#isOpen || this.isEnd.value || this.#isNewer) return;
     this.#isNewer = true;
@@ -161,7 +161,7 @@ export class Timeline {
     }
   }
 
-  /** Something happened to this chat. */
+  /** Handle an event of this chat. */
   handle(event: ClientEvent): void {
     switch (event.type) {
       case "MessageReceived":
@@ -178,7 +178,7 @@ export class Timeline {
     }
   }
 
-  /** A message that another one answers; looked up once, and changed with it. */
+  /** The message that another one answers, as a signal: looked up once, and kept current. */
   quote(sequence: number): Signal<Message | null | undefined> {
     let found: Signal<Message | null | undefined> | undefined = this.#quotes.get(sequence);
     if (!found) {
@@ -198,7 +198,7 @@ export class Timeline {
     return found;
   }
 
-  /** The message before which a draft stands: the last of one's own that can be edited. */
+  /** The last own message that is not deleted: the one that the "up" key edits. */
   lastOwn(): Message | null {
     return this.#messages.findLast((one) => one.isOwn && !one.isDeleted) ?? null;
   }
@@ -211,14 +211,15 @@ export class Timeline {
     );
   }
 
-  /** What is here stays; the list asks again when it can. */
+  /** A load has failed. The messages in memory stay; the list loads again after a reconnect. */
   #stuck(error: unknown): void {
     this.isStuck.value = true;
-    // Being offline is nothing to complain about.
+    // Being offline is no error to report.
     if (!(error instanceof ServerUnreachable)) console.error("tidewire:", error);
   }
 
-  /** A page, and the moment since which things may have happened that it does not know. */
+  /** Read a page; returns it with the moment since which it may lack changes. If `#lately` does not
+   * have all of these any more, it is read again. */
   async #read(ask: () => Promise<readonly Message[]>) {
     for (;;) {
       const since = this.#moment;
@@ -227,7 +228,7 @@ export class Timeline {
     }
   }
 
-  /** A message that was asked for at that moment, as it is now. */
+  /** The current state of a message that was read at the moment `since`. */
   #now(message: Message, since: number): Message {
     const [at, known] = this.#lately.get(message.sequence) ?? [0, message];
     return at > since ? known : message;
@@ -243,7 +244,7 @@ export class Timeline {
     }
   }
 
-  /** Messages of which some were read; what came or changed since then is put in. */
+  /** Replace the messages. Those that came or changed after `since` are put in. */
   #take(messages: readonly Message[], since: number, isEnd: boolean, isStart: boolean): void {
     const last = messages.at(-1)?.sequence ?? 0;
     const all = messages.map((one) => this.#now(one, since));
@@ -258,7 +259,8 @@ export class Timeline {
     this.#build();
   }
 
-  /** Those of one turn come in together: catching up brings thousands. */
+  /** Add a new message. All of one turn of the event loop are added together: a sync may bring
+   * thousands. */
   #append(message: Message): void {
     this.#note(message);
     if (!this.#news.length) queueMicrotask(() => this.#takeNews());
@@ -281,7 +283,7 @@ export class Timeline {
     this.#note(message);
     const quote = this.#quotes.get(message.sequence);
     if (quote) quote.value = message;
-    // It may have come in this very turn.
+    // The message may have come in this turn, and wait in `#news`.
     this.#news = this.#news.map((one) => this.#now(one, 0));
     const index = this.#messages.findIndex((one) => one.sequence === message.sequence);
     if (index < 0) return;
@@ -289,7 +291,8 @@ export class Timeline {
     this.#build();
   }
 
-  /** Own messages that wait are rows; own changes that wait are already in the messages. */
+  /** The outbox has changed. Waiting own messages are rows of their own; the client has applied
+   * waiting own changes to their messages, so these are read again. */
   async #outboxMoved(): Promise<void> {
     const before = this.#waiting;
     this.#waiting = this.chat.pending();

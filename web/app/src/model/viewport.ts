@@ -1,14 +1,14 @@
 // Which rows of a long list are on the page, and where. Pure.
 //
 // Only a slice of the rows is rendered, between two empty spaces. Heights of rendered rows are
-// measured, all others are guessed. What a person looks at never moves: when rows above it come, go
-// or change their height, the space above grows or shrinks by as much. Only if that space is used up
+// measured, all others are estimated. Visible rows never move: when rows above them come, go or
+// change their height, the space above shrinks or grows by as much. Only if that space is used up
 // must the scroll position be moved, by a lot at once, so that it happens rarely.
 
 /** How far beyond the window rows are rendered, and how far they are kept. */
 const AHEAD_PX = 1000;
 const KEPT_PX = 2000;
-/** What is put above at once when the space above is used up. */
+/** How much space is added above at once when it is used up. */
 const HEADROOM_PX = 20_000;
 
 interface Shown {
@@ -20,15 +20,15 @@ export class Viewport {
   /** The slice that is rendered: from `first`, up to and without `end`. */
   first = 0;
   end = 0;
-  /** The spaces above and below it. */
+  /** The heights of the spaces above and below it. */
   top = 0;
   bottom = 0;
 
   readonly #guess: (key: string) => number;
   #keys: readonly string[] = [];
-  /** Heights that were measured once. */
+  /** Measured heights by key. */
   readonly #heights = new Map<string, number>();
-  /** The slice as it was laid out last. */
+  /** The rows of the slice at the last layout. */
   #shown: readonly Shown[] = [];
 
   constructor(guess: (key: string) => number) {
@@ -39,7 +39,7 @@ export class Viewport {
     return this.#keys;
   }
 
-  /** Other rows. Those that are rendered and still there stay so. */
+  /** Replace the rows. Rendered rows that are still there stay rendered. */
   replace(keys: readonly string[]): void {
     const places = new Map(keys.map((key, place) => [key, place]));
     const kept = this.#shown.map(({ key }) => places.get(key)).filter((at) => at !== undefined);
@@ -57,7 +57,7 @@ export class Viewport {
     }
   }
 
-  /** Render what surrounds a row, before anything else; `place` says where the row was put. */
+  /** Choose the slice around a row, whatever was shown before; the list then scrolls to the row. */
   show(index: number, viewPx: number): void {
     this.#shown = [];
     this.first = Math.max(0, index);
@@ -71,7 +71,7 @@ export class Viewport {
     this.top = this.#sum(0, this.first);
   }
 
-  /** Choose the slice for a scroll position. True: it is another one, so render it. */
+  /** Choose the slice for a scroll position. True: it has changed, so render it. */
   look(scrollTop: number, viewPx: number): boolean {
     const [from, to] = [scrollTop - AHEAD_PX, scrollTop + viewPx + AHEAD_PX];
     const [keptFrom, keptTo] = [scrollTop - KEPT_PX, scrollTop + viewPx + KEPT_PX];
@@ -87,7 +87,7 @@ export class Viewport {
       stop -= this.#height(--end);
     }
     if (first === this.first && end === this.end) return false;
-    // Nothing that was laid out stays: the guess is all that there is.
+    // No row of the last layout stays, so the position can only be estimated.
     if (first >= this.end || end <= this.first) {
       this.top = Math.max(0, start);
       this.#shown = [];
@@ -99,7 +99,7 @@ export class Viewport {
 
   /**
    * The slice has been laid out; `heights` are those of its rows. Returns by how much the scroll
-   * position has to be moved, so that what is looked at stays where it is.
+   * position has to be moved, so that visible rows stay where they are.
    *
    * `isStart`: nothing comes before the first row, so there is no space above it.
    */
@@ -120,7 +120,7 @@ export class Viewport {
     return move;
   }
 
-  /** Where a row begins, as far as is known. */
+  /** Where a row begins, as far as heights are known. */
   offsetOf(index: number): number {
     return index < this.first
       ? this.top - this.#sum(index, this.first)
@@ -137,7 +137,7 @@ export class Viewport {
     return Math.max(0, this.end - 1);
   }
 
-  /** The space above with which the first row that is seen stays in its place. */
+  /** The height of the space above with which the first visible row stays in its place. */
   #topThatKeeps(shown: readonly Shown[], scrollTop: number): number | null {
     const places = new Map<string, number>();
     let above = 0;

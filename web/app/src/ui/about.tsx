@@ -1,4 +1,4 @@
-// About a chat: who is in it, and what a person wants of it.
+// About a chat: its members, and the user's settings for it.
 
 import type { Chat, Member, Role } from "@tidewire/client";
 import { useEffect } from "preact/hooks";
@@ -50,7 +50,7 @@ function Mute({ live, chat }: { live: Live; chat: Chat }) {
       live.touch(chat.chatId);
     });
   const until = chat.mutedUntil;
-  // Muted without an end is muted for a hundred years.
+  // The server mutes for a hundred years if no end is given.
   const isForLong = until !== null && until.getTime() - Date.now() > 1e11;
   return (
     <>
@@ -120,7 +120,7 @@ function Direct({ live, chat, name }: { live: Live; chat: Chat; name: string }) 
       (people) => {
         isBlocked.value = people.some((one) => one.userId === otherId);
       },
-      // Offline: it can be blocked all the same, later.
+      // Offline: the block is not known, and the menu offers to block.
       () => undefined,
     );
   }, [otherId]);

@@ -1,5 +1,5 @@
-// What can be done with messages, and the menus and dialogs for it. These are loaded when the first
-// of them is wanted.
+// The actions on messages, and their menus and dialogs. These are loaded when the first one is
+// opened.
 
 import type { Member, Message } from "@tidewire/client";
 import { useEffect, useMemo } from "preact/hooks";

@@ -1,4 +1,4 @@
-// What is on the page, by where the login stands.
+// The whole page, chosen by the state of the login.
 
 import { phase } from "../model/session.ts";
 import { words } from "../words/app.ts";

@@ -1,4 +1,4 @@
-// Finds messages of one chat, in what this device holds, or by date.
+// Finds messages of one chat: by text on this device, or by date on the server.
 
 import type { Live } from "../model/live.ts";
 import { chatHref, goBack, showMessage } from "../model/route.ts";

@@ -1,4 +1,4 @@
-// Where a message is written: new, as an answer, or another text for one that was sent.
+// The composer: writes a new message, an answer, or the new text of a sent message.
 
 import { type Member, type Message, OutboxFull } from "@tidewire/client";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
@@ -13,18 +13,18 @@ import { nameOfPerson } from "./names.ts";
 import { Face, IconButton, sentenceOf } from "./parts.tsx";
 
 const BYTES_MAX = 4096;
-/** How often the others are told while a person types. */
+/** How often the others are told that the user types. */
 const TYPING_EACH_MS = 3000;
 const SUGGESTED_MAX = 6;
 
 export interface ComposerProps {
   live: Live;
   timeline: Timeline;
-  /** The message whose text is being changed. */
+  /** The message that is being edited. */
   editing: Message | null;
   onEdited: () => void;
   onEditLast: () => void;
-  /** Of a group; empty in a direct chat. */
+  /** The members of a group; empty in a direct chat. */
   members: readonly Member[];
 }
 
@@ -70,7 +70,7 @@ export function Composer(props: ComposerProps) {
         if (said !== editing.text) await edit(timeline, editing, said);
         props.onEdited();
       } else {
-        // Gone from the box at once; it is back if it could not be stored.
+        // The box is emptied at once; the text comes back if it could not be stored.
         text.value = "";
         keepDraft(chat.chatId, null);
         typing(false);
@@ -157,10 +157,10 @@ export function Composer(props: ComposerProps) {
   );
 }
 
-/** Another text, unless another device has changed what is seen here; own tries before are over. */
+/** Edit a message, unless another device has edited it since. Drops own refused edits of it. */
 async function edit(timeline: Timeline, message: Message, text: string): Promise<void> {
   for (const sent of timeline.refusedOf(message)) if (sent.kind === "edit") await sent.drop();
-  // Where an own edit was on its way, its sequence was not known: the device's last is all there is.
+  // While an own change waits, an edit may have no sequence yet: the client chooses the base then.
   await message.edit(text, message.isChanging ? {} : { base: message.editedSequence ?? 0 });
 }
 
@@ -185,14 +185,14 @@ function ReplyStrip(props: { live: Live; timeline: Timeline; sequence: number })
   return <Strip title={title} text={lineOf(message.text)} />;
 }
 
-/** As high as its text, up to what the style allows. */
+/** Make the box as high as its text; the style limits it. */
 function fit(box: HTMLTextAreaElement | null): void {
   if (!box) return;
   box.style.height = "auto";
   box.style.height = `${box.scrollHeight}px`;
 }
 
-/** Tells the others, not more often than need be. */
+/** Tells the others that the user types, not more often than necessary. */
 function useTyping(timeline: Timeline): (isTyping: boolean) => void {
   const told = useRef(0);
   useEffect(() => () => timeline.chat.typing(false), []);
@@ -284,7 +284,7 @@ function useSuggestions(
           role="option"
           tabIndex={-1}
           aria-selected={at === chosen.value}
-          // Before the box loses the focus.
+          // Not onClick, because the box would lose the focus before it.
           onMouseDown={(event) => {
             event.preventDefault();
             take(person);

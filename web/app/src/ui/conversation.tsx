@@ -1,4 +1,4 @@
-// One chat: its messages, and where to write.
+// One chat: its messages and the composer.
 
 import type { Member } from "@tidewire/client";
 import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
@@ -94,16 +94,16 @@ export function Conversation({ live, chatId }: { live: Live; chatId: string }) {
 
 function useTimeline(live: Live, chatId: string): Timeline {
   const opened = useMemo(() => live.timeline(chatId), []);
-  // At once, not after a frame: the first messages are what is waited for.
+  // A layout effect runs at once, not after a frame: the user waits for the first messages.
   useLayoutEffect(() => {
-    // A message that was asked for comes first; its neighbours come with it.
+    // If a message is wanted, the jump to it loads the messages around it.
     if (wantedMessage.peek()?.chatId !== chatId) void opened.timeline.open();
     return opened.close;
   }, []);
   return opened.timeline;
 }
 
-/** Who is in a group, as of now. */
+/** The current members of a group. */
 function useMembers(live: Live, chatId: string): Signal<readonly Member[]> {
   const members = useSignal<readonly Member[]>([]);
   useEffect(() => {
@@ -114,7 +114,7 @@ function useMembers(live: Live, chatId: string): Signal<readonly Member[]> {
         (found) => {
           members.value = found;
         },
-        // Offline: names to mention come later.
+        // Offline: members to mention are loaded later.
         () => undefined,
       );
     };

@@ -9,7 +9,7 @@ import { Icon } from "./icons.tsx";
 import { IconButton, moveFocus, sentenceOf } from "./parts.tsx";
 
 /**
- * What stands above everything else until it is closed: the browser keeps the focus in it, closes
+ * A dialog above everything else until it is closed: the browser keeps the focus in it, closes
  * it with Escape, and gives the focus back.
  *
  * With an `anchor` it is a menu beside that; on a phone it comes from below.
@@ -30,7 +30,7 @@ export function Dialog(props: {
     const element = dialog.current!;
     element.showModal();
     if (anchor) placeBeside(element, anchor);
-    // Before it is taken away: only a dialog that is closed gives the focus back.
+    // Close it before it is removed: only a closed dialog gives the focus back.
     return () => element.close();
   }, []);
 
@@ -89,7 +89,7 @@ export function MenuItem(props: {
   );
 }
 
-/** One of a few. */
+/** A choice of one among a few. */
 export function Tabs<Value extends string>(props: {
   label: string;
   value: Value;
@@ -190,7 +190,7 @@ export function Field(props: FieldProps) {
   );
 }
 
-/** A choice that is made or not, and what it means. */
+/** A checkbox with a label and a hint. */
 export function Check(props: {
   label: string;
   hint?: string;
@@ -226,7 +226,7 @@ export function Fault({ text }: { text: string | null }) {
   );
 }
 
-/** A thing that a person has asked for: runs one at a time, and says what went wrong. */
+/** Runs a task that the user has started, one at a time, and keeps the sentence of its error. */
 export function useTask(): {
   isBusy: boolean;
   fault: string | null;

@@ -1,4 +1,4 @@
-// What is not needed to read and to write: loaded together, when the first of it is shown.
+// Views that are not needed to read and write messages: loaded together, when the first is shown.
 
 export { About } from "./about.tsx";
 export { ChatSearch } from "./chat-search.tsx";

@@ -1,5 +1,5 @@
-// Small pictures, in the colour of the text. They say nothing to screen readers: what they stand on
-// has a name.
+// Icons, in the colour of the text. They are hidden from screen readers: their button or text has a
+// name.
 
 export function Icon({ path }: { path: string }) {
   return (

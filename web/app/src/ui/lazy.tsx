@@ -1,4 +1,4 @@
-// A part of the page that is loaded when it is first shown.
+// Components that are loaded when they are first shown.
 
 import type { ComponentType } from "preact";
 import { useEffect } from "preact/hooks";
@@ -32,7 +32,7 @@ export function lazy<Props extends object>(
   };
 }
 
-/** There is no network, or the server has a newer version of the page. */
+/** Shown if a part cannot be loaded: no network, or a newer version of the page on the server. */
 function Missing() {
   const say = words.value;
   return (

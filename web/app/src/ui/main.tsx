@@ -1,4 +1,4 @@
-// The app itself: the list, the conversation, and what stands beside it.
+// The app itself: the list of chats, the conversation, and the panels and dialogs.
 
 import { useEffect } from "preact/hooks";
 import type { Live } from "../model/live.ts";
@@ -19,7 +19,7 @@ const ChatSearch = lazy(async () => (await extras()).ChatSearch);
 const NewChat = lazy(async () => (await extras()).NewChat);
 const Settings = lazy(async () => (await extras()).Settings);
 
-/** How long a connection may be away before that is worth a line. */
+/** How long a connection may be away before the page says so. */
 const PATIENCE_MS = 1200;
 
 export function Main({ live }: { live: Live }) {
@@ -64,7 +64,7 @@ function Nothing() {
   );
 }
 
-/** Says where the connection stands, if that has been so for a moment. */
+/** Shows that the connection is away, if it has been for `PATIENCE_MS`, or that nothing is kept. */
 function Connection({ live }: { live: Live }) {
   const say = words.value;
   const { state } = live.status.value;

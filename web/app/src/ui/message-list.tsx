@@ -1,5 +1,5 @@
-// The messages of a chat: only those that can be seen are on the page, and what is looked at stays
-// where it is, whatever is loaded or changes around it.
+// The messages of a chat. Only rows in and near the visible range are rendered, and visible rows
+// stay where they are, whatever is loaded or changes around them.
 
 import type { Message } from "@tidewire/client";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
@@ -16,9 +16,9 @@ import { MessageRow, type RowActions } from "./message-row.tsx";
 import { nameOfPerson } from "./names.ts";
 import { focusBeside } from "./parts.tsx";
 
-/** Nearer to the end than this counts as being there. */
+/** Within this distance from the end, the list counts as being at the end. */
 const END_PX = 48;
-/** So many rows before an edge the next page is asked for. */
+/** The next page is requested when the slice is this many rows from an edge. */
 const EDGE_ROWS = 120;
 const READ_AFTER_MS = 250;
 
@@ -27,7 +27,7 @@ export interface ListProps {
   timeline: Timeline;
   label: string;
   isGroup: boolean;
-  /** Whether the person looks at it now. */
+  /** Whether the user looks at the list now. */
   isSeen: () => boolean;
   actions: RowActions;
   onDay?: () => void;
@@ -47,7 +47,7 @@ export function MessageList(props: ListProps) {
         role="log"
         aria-label={label}
         aria-live="off"
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: it is scrolled with the keyboard
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must be able to scroll it
         tabIndex={0}
         onScroll={list.scrolled}
         onKeyDown={list.pressed}
@@ -147,7 +147,7 @@ function RowView(props: {
   }
 }
 
-/** What a row takes before it was ever seen. */
+/** An estimate of a row's height, until it is measured. */
 function guess(row: Row | undefined): number {
   if (row?.kind !== "message" && row?.kind !== "sent") return 44;
   const text = row.kind === "message" ? row.message.text : row.sent.text;
@@ -172,9 +172,9 @@ function useList(props: ListProps) {
   const viewport = useRef<Viewport | null>(null);
   viewport.current ??= new Viewport((key) => guess(known.current.byKey.get(key)));
   const view = viewport.current;
-  /** The end is looked at, and what comes is to be seen. */
+  /** The list is at the end, and scrolls on with new messages. */
   const isStuckToEnd = useRef(true);
-  /** Where it was put then. */
+  /** The scroll position that `settle` has set for it. */
   const stuckAt = useRef(0);
   const hadFocus = useRef(false);
   const readTimer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
@@ -192,13 +192,13 @@ function useList(props: ListProps) {
   if (place !== null && placeAt >= 0) view.show(placeAt, scroller.current?.clientHeight ?? 800);
   hadFocus.current = scroller.current?.contains(focusBeside(scroller.current)) ?? false;
 
-  /** Rows have been laid out: put everything where it belongs. */
+  /** Rows have been laid out: set the spaces and the scroll position. */
   const settle = (): void => {
     const element = scroller.current;
     if (!element || !block.current) return;
     const heights = [...block.current.children].map((row) => row.getBoundingClientRect().height);
     if (heights.length !== view.end - view.first) return;
-    // A hand that scrolls is told of with the next frame, and must not be pulled back before.
+    // If the user has just scrolled up, the event comes with the next frame: do not scroll back.
     const left = element.scrollHeight - element.scrollTop - element.clientHeight;
     if (element.scrollTop < stuckAt.current - 1 && left >= END_PX) isStuckToEnd.current = false;
     const move = view.settle(heights, element.scrollTop, timeline.isStart);
@@ -209,7 +209,7 @@ function useList(props: ListProps) {
     stuckAt.current = isStuckToEnd.current ? element.scrollTop : 0;
   };
 
-  /** Render what is needed at this place, and ask for what comes beyond. */
+  /** Render the rows for this scroll position, and load messages beyond them. */
   const look = (): void => {
     const element = scroller.current;
     if (!element) return;
@@ -234,7 +234,7 @@ function useList(props: ListProps) {
   const scrolled = (): void => {
     const element = scroller.current!;
     const left = element.scrollHeight - element.scrollTop - element.clientHeight;
-    // Also if the last row is not rendered yet: once it is, the list goes to it.
+    // This holds also if the last row is not rendered yet: the list goes to it once it is.
     const isAtEnd = left < END_PX && timeline.isEnd.peek();
     isStuckToEnd.current = isAtEnd;
     stuckAt.current = isAtEnd ? element.scrollTop : 0;
@@ -281,11 +281,11 @@ function useList(props: ListProps) {
     document.addEventListener("visibilitychange", onSeen);
     const stopListening = live.listen((event) => {
       const isOurs = "message" in event && event.message.chatId === timeline.chat.chatId;
-      // What is caught up with is history: it is there to be read, not to be called out.
+      // Messages of a sync are not announced to screen readers, only live ones.
       if (isOurs && event.type === "MessageReceived" && live.status.peek().state === "ready") {
         heard.value = spoken(live, event.message);
       }
-      // What was taken back is not said any more either.
+      // An edited or deleted text must not be announced any more.
       if (event.type === "MessageChanged" && event.kind !== "react") heard.value = "";
       if (event.type === "StatusMoved" && event.status.state === "ready") {
         timeline.isStuck.value = false;
@@ -348,7 +348,7 @@ function indexOf(rows: readonly Row[], key: string): number {
   return found < 0 ? rows.length - 1 : found;
 }
 
-/** The last message at or before a row. */
+/** The sequence of the last message at or before a row; 0: there is none. */
 function sequenceUpTo(rows: readonly Row[], index: number): number {
   for (let at = Math.min(index, rows.length - 1); at >= 0; at--) {
     const row = rows[at]!;

@@ -1,4 +1,4 @@
-// What can be done with a message: react, answer, change, copy, delete.
+// The menu of a message: react, answer, edit, copy, delete.
 
 import type { Message } from "@tidewire/client";
 import { useSignal } from "../model/signals.ts";
@@ -63,7 +63,7 @@ export function MessageMenu(props: {
         <MenuItem
           icon={icons.copy}
           label={say.copy}
-          // Where the browser does not let us, that is its own to say.
+          // If the browser forbids copying, it is up to the browser to say so.
           onClick={closed(() => {
             navigator.clipboard?.writeText(message.text).catch(() => undefined);
           })}

@@ -14,7 +14,7 @@ import { nameOfPerson } from "./names.ts";
 import { Face } from "./parts.tsx";
 import { Tick } from "./tick.tsx";
 
-/** What a person can do with a message. */
+/** The actions of the user on a message. */
 export interface RowActions {
   menu(message: Message, anchor: DOMRect): void;
   reply(message: Message): void;
@@ -127,7 +127,7 @@ function key(event: KeyboardEvent, message: Message, actions: RowActions): void 
   act();
 }
 
-/** A long press with a finger opens the menu, where a mouse has its buttons. */
+/** A long press with a finger opens the menu; with a mouse, buttons do. */
 function useLongPress(actions: RowActions) {
   const press = useRef({ x: 0, y: 0, timer: 0 }).current;
   const end = (): void => clearTimeout(press.timer);
@@ -140,7 +140,7 @@ function useLongPress(actions: RowActions) {
       press.y = event.clientY;
       const row = event.currentTarget as HTMLElement;
       press.timer = window.setTimeout(() => {
-        // What the finger lifts off from is not chosen by that: a part of the menu may be there.
+        // The menu may open under the finger: lifting the finger must not choose an item.
         row.addEventListener("touchend", (end) => end.preventDefault(), { once: true });
         actions.menu(message, row.getBoundingClientRect());
       }, LONG_PRESS_MS);
@@ -160,7 +160,7 @@ function Stored(props: {
 }) {
   const { message, live, timeline, author } = props;
   const say = words.value;
-  // Ticks move with the chat, and the row stays as it is.
+  // Ticks change with the chat, without a new row: render again when the chat changes.
   live.look(message.chatId);
   const isBare = !message.isDeleted && message.replyTo === null && isJumbo(message.text);
   let body: ComponentChildren;
@@ -227,11 +227,11 @@ function Refusals(props: { live: Live; timeline: Timeline; message: Message }) {
     .map((sent) => <Refused key={sent.clientMessageId} message={message} sent={sent} />);
 }
 
-/** An own change of a message that the server has refused: not lost, and no one's text overwritten. */
+/** An own change that the server has refused. It is not lost, and overwrites no other text. */
 function Refused({ message, sent }: { message: Message; sent: Sent }) {
   const say = words.value;
   const isEdit = sent.kind === "edit";
-  // The same edit would be refused again: this one knows what it replaces.
+  // The same edit would be refused again; a new one has the current edit as its base.
   const again = async () => {
     if (!isEdit) return sent.retry();
     if (await sent.drop()) await message.edit(sent.text);
@@ -284,7 +284,7 @@ function namedIn(live: Live, mentions: readonly string[]): Named[] {
   });
 }
 
-/** A text as it was written: links and names stand out, and nothing of it is ever markup. */
+/** A text as it was written, with links and mentions marked; it is never treated as HTML. */
 function Text(props: { text: string; named: readonly Named[]; isJumbo?: boolean }) {
   return (
     <span class={props.isJumbo ? "text jumbo" : "text"}>
@@ -309,7 +309,7 @@ function Text(props: { text: string; named: readonly Named[]; isJumbo?: boolean 
   );
 }
 
-/** The message that is answered, in a line; goes there. */
+/** The answered message in one line; a click goes to it. */
 function Quote(props: { live: Live; timeline: Timeline; sequence: number }) {
   const { live, timeline, sequence } = props;
   const say = words.value;

@@ -1,4 +1,4 @@
-// What chats and people are called on the page.
+// The names of chats and people, as the page shows them.
 
 import type { Chat } from "@tidewire/client";
 import type { Live } from "../model/live.ts";

@@ -30,7 +30,7 @@ export function NewChat({ live, onClose }: { live: Live; onClose: () => void }) 
   );
 }
 
-/** The dialog stands in the address: going on replaces it. */
+/** The dialog is in the address: the chat replaces it there, so that "back" does not open it. */
 function open(chatId: string): void {
   location.replace(chatHref(chatId));
   go(chatHref(chatId));

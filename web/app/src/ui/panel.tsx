@@ -1,4 +1,4 @@
-// What stands beside a conversation; on a small screen, above it.
+// A panel beside the conversation; on a small screen it covers the conversation.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";

@@ -1,4 +1,4 @@
-// What all screens are made of: buttons, names, faces, and what went wrong.
+// Common parts of all views: buttons, names, faces, and sentences for errors.
 
 import { ClientError, RefusedByServer, ServerUnreachable } from "@tidewire/client";
 import { hueOf, initialsOf } from "../model/text.ts";
@@ -7,7 +7,7 @@ import { Icon } from "./icons.tsx";
 
 const HUES = 8;
 
-/** What stands for a person's or a group's picture. */
+/** Coloured initials in place of a picture of a person or a group. */
 export function Face({ id, name, isLarge }: { id: string; name: string; isLarge?: boolean }) {
   return (
     <span class={`face hue-${hueOf(id, HUES)}${isLarge ? " large" : ""}`} aria-hidden="true">
@@ -40,18 +40,18 @@ export function IconButton(props: {
   );
 }
 
-/** A name that may be written in any direction, and disturbs no text around it. */
+/** A name that may be written in any direction, without effect on the text around it. */
 export function Name({ children }: { children: string }) {
   return <bdi class="name">{children}</bdi>;
 }
 
-/** What has the focus, in the page or the shadow root that an element is in. */
+/** The element with the focus, in the page or shadow root that the given element is in. */
 export function focusBeside(element: Element | null): Element | null {
   const root = element?.getRootNode() as Document | ShadowRoot | undefined;
   return root?.activeElement ?? null;
 }
 
-/** Up and down go from one to the next of these. */
+/** Move the focus among these items with the up, down, Home and End keys. */
 export function moveFocus(event: KeyboardEvent, items: string): void {
   const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
   const ends = event.key === "Home" || event.key === "End";
@@ -66,22 +66,22 @@ export function moveFocus(event: KeyboardEvent, items: string): void {
   target.focus();
 }
 
-/** A sentence that is shown as it is. */
+/** An error whose sentence is shown as it is. */
 export class Notice extends Error {}
 
-/** What the server says, without the names that programs use. */
+/** The server's sentence, without the code and the name of the field. */
 function plain({ message, code }: RefusedByServer): string {
   const text = message.replace(` (${code})`, "").replace(/^\w+: /, "");
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** What went wrong, for people. */
+/** A sentence for people that says what went wrong. */
 export function sentenceOf(error: unknown): string {
   const say = words.value;
   if (error instanceof ServerUnreachable) return say.unreachable;
   if (error instanceof RefusedByServer) {
     const known = say.faults[error.code];
-    // What the server says of a field is more than what a code says. It says it in English.
+    // The server's sentence about a field tells more than our text for the code, but is in English.
     const isEnglish = language.value === "en";
     if (known && !(isEnglish && error.code === "VALIDATION_ERROR")) return known;
     return isEnglish ? plain(error) : `${say.fault} (${error.code})`;

@@ -1,4 +1,4 @@
-// Looks for messages in what this device holds, while a person types.
+// Searches the messages on this device, while the user types.
 
 import type { Chat, Message } from "@tidewire/client";
 import { useEffect } from "preact/hooks";
@@ -10,12 +10,12 @@ const SEARCH_AFTER_MS = 150;
 
 export interface Search {
   readonly query: Signal<string>;
-  /** null: nothing was looked for. */
+  /** null: no search was made. */
   readonly found: Signal<readonly Message[] | null>;
   readonly fault: Signal<string | null>;
 }
 
-/** In one chat or in all, from so many letters on. */
+/** Search in one chat or in all, when the text has at least `lettersMin` letters. */
 export function useSearch(
   live: Live,
   wish: { chat?: Chat; lettersMin: number; limit: number },
@@ -36,7 +36,7 @@ export function useSearch(
         const messages = await live.client.search(text, { chat, limit });
         if (query.peek().trim() === text) found.value = messages;
       } catch (error) {
-        // The part of the client that searches is not here yet, and there is no network.
+        // For example, the part of the client that searches is not loaded, and there is no network.
         fault.value = sentenceOf(error);
       }
     }, SEARCH_AFTER_MS);

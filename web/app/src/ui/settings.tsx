@@ -1,4 +1,4 @@
-// Settings: the account, how the page looks, where one is logged in, who is blocked.
+// Settings: the account, the look of the page, logins, blocked users.
 
 import { type Account, type Person, RefusedByServer, type Session } from "@tidewire/client";
 import { useEffect } from "preact/hooks";
@@ -240,7 +240,7 @@ function Sessions({ live }: { live: Live }) {
   );
 }
 
-/** What a login calls itself, as short as it may be. */
+/** A short name for the program of a login. */
 function clientOf(session: Session): string {
   const told = session.label ?? session.client ?? session.kind;
   const browser = /(Firefox|Edg|Chrome|Safari)\//.exec(told)?.[1];
@@ -411,7 +411,8 @@ function DeleteAccount({ live, onDone }: { live: Live; onDone: () => void }) {
   );
 }
 
-/** Something that asks for the password once more: no name can be wrong. @throws Notice */
+/** For requests that ask for the password again: INVALID_CREDENTIALS means that the password, not
+ * the user name, is wrong. @throws Notice */
 async function byPassword<Result>(work: Promise<Result>): Promise<Result> {
   try {
     return await work;

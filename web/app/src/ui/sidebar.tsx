@@ -1,4 +1,4 @@
-// The list of chats, and the search in what this device holds.
+// The list of chats, and the search in the messages on this device.
 
 import type { Chat, Message } from "@tidewire/client";
 import { drafts } from "../model/drafts.ts";
@@ -148,7 +148,7 @@ function ChatItem({ live, chatId }: { live: Live; chatId: string }) {
   );
 }
 
-/** One line of what was said last, or of what is happening. */
+/** One line for a chat: who types, the draft, the last waiting message, or the last message. */
 function Preview({ live, chat }: { live: Live; chat: Chat }) {
   const say = words.value;
   const draft = drafts.value.get(chat.chatId);
@@ -188,7 +188,7 @@ function Preview({ live, chat }: { live: Live; chat: Chat }) {
   );
 }
 
-/** A message that was found. */
+/** A message that the search has found. */
 export function Found(props: { live: Live; message: Message; isChatShown?: boolean }) {
   const { live, message } = props;
   const say = words.value;

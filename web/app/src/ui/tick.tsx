@@ -1,4 +1,4 @@
-// What stands beside an own message.
+// The tick beside an own message.
 
 import type { Tick as TickName } from "@tidewire/client";
 import { words } from "../words/index.ts";

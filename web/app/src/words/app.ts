@@ -1,4 +1,4 @@
-// All words of the web chat: those of a conversation, and its own.
+// All texts of the web chat: those of a conversation, and its own.
 
 import { computed, signal } from "../model/signals.ts";
 import { type AppWords, enApp } from "./en-app.ts";

@@ -1,4 +1,4 @@
-// What the web chat says besides, in German.
+// The other texts of the web chat in German.
 
 import type { AppWords } from "./en-app.ts";
 

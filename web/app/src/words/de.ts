@@ -1,4 +1,4 @@
-// What a conversation says, in German.
+// The texts of a conversation in German.
 
 import type { Words } from "./en.ts";
 

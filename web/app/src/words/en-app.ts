@@ -1,4 +1,4 @@
-// What the web chat says besides, in English.
+// The other texts of the web chat in English.
 
 const plural = new Intl.PluralRules("en");
 const some = (count: number, one: string, other: string): string =>

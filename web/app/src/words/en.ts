@@ -1,4 +1,4 @@
-// What a conversation says, in English: in the web chat and in the widget. The other catalogues
+// The texts of a conversation in English, for the web chat and the widget. The other catalogues
 // have the same names.
 
 const plural = new Intl.PluralRules("en");

@@ -11,12 +11,12 @@ export type Language = keyof typeof LANGUAGES;
 export const language = signal<Language>("en");
 export const words = signal<Words>(en);
 
-/** What the browser asks for, best first. */
+/** The languages that the browser prefers, best first. */
 function asked(): readonly string[] {
   return globalThis.navigator?.languages ?? [];
 }
 
-/** The language that the browser asks for, as far as we have it. */
+/** The first language that the browser prefers and that we have; else English. */
 export function preferredLanguage(): Language {
   for (const wanted of asked()) {
     const short = wanted.slice(0, 2).toLowerCase();
@@ -31,7 +31,7 @@ export async function speak(wanted: Language): Promise<void> {
 }
 
 const formats = computed(() => {
-  // The country's habits of the browser, in the language of the page.
+  // The browser's country decides on formats, if that locale is in the language of the page.
   const locale =
     asked().find((one) => one.slice(0, 2).toLowerCase() === language.value) ?? language.value;
   const format = (options: Intl.DateTimeFormatOptions) => new Intl.DateTimeFormat(locale, options);
@@ -53,7 +53,7 @@ export function fullTimeOf(date: Date): string {
   return formats.value.full.format(date);
 }
 
-/** What a day is called in a conversation. */
+/** The name of a day in a conversation. */
 export function dayOf(date: Date, now = new Date()): string {
   const days = daysBetween(date, now);
   if (days === 0) return words.value.today;
@@ -63,7 +63,7 @@ export function dayOf(date: Date, now = new Date()): string {
   return (date.getFullYear() === now.getFullYear() ? short : dateWithYear).format(date);
 }
 
-/** When something was or will be, as short as it may be: for lists. */
+/** A time in the past or future, as short as possible: for lists. */
 export function whenOf(date: Date, now = new Date()): string {
   const days = daysBetween(date, now);
   if (days === 0) return timeOf(date);
