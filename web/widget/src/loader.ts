@@ -1,5 +1,5 @@
-// widget.js: what a page includes. It is small, and asked for each time, so that pages get a new
-// version without a change; the widget itself is kept by browsers for ever.
+// widget.js: the script that a page includes. It is small and requested at each visit, so that
+// pages get a new version without a change; browsers may cache the widget's own files for ever.
 
 declare const WIDGET: string;
 declare const WIDGET_PARTS: readonly string[];

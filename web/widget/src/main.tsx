@@ -1,8 +1,8 @@
-// <tidewire-chat chat="…">: one chat, in a page of somebody else.
+// <tidewire-chat chat="…">: one chat, in a page of another site.
 //
-// It lives in a shadow root: styles of the page do not come in, and its own do not go out. The page
-// says who the person is: `element.getToken` returns a token of the page's own identity provider,
-// and is asked again before that ends.
+// It is in a shadow root: the page's styles do not affect it, and its own do not affect the page.
+// The page tells who the user is: `element.getToken` returns a token of the page's own identity
+// provider, and is called again before that token expires.
 
 import style from "style:./style.css";
 import { Client } from "@tidewire/client";
@@ -14,7 +14,7 @@ import { type Phase, Widget } from "./widget.tsx";
 export type GetToken = () => string | Promise<string>;
 
 let server = "";
-/** One client for all widgets of a page that speak for the same person. */
+/** One client for all widgets of a page with the same user, by issuer and subject of the token. */
 const clients = new Map<string, Promise<Client>>();
 
 export class TidewireChat extends HTMLElement {
@@ -33,7 +33,7 @@ export class TidewireChat extends HTMLElement {
     this.attachShadow({ mode: "open" }).adoptedStyleSheets = [sheet];
   }
 
-  /** Gives the token of the person who looks at the page. Setting it connects. */
+  /** A function that returns a token of the user of the page. Setting it connects. */
   get getToken(): GetToken | undefined {
     return this.#getToken;
   }
@@ -44,7 +44,7 @@ export class TidewireChat extends HTMLElement {
   }
 
   connectedCallback(): void {
-    // The page may have set it before this class was there.
+    // The page may have set it before this class was defined.
     if (Object.hasOwn(this, "getToken")) {
       const { getToken } = this;
       delete (this as { getToken?: GetToken }).getToken;
@@ -67,7 +67,7 @@ export class TidewireChat extends HTMLElement {
     this.#begin();
   }
 
-  /** Connect with what is known; what was begun before does not count any more. */
+  /** Connect if chat and token are known. An earlier attempt is dropped. */
   #begin(): void {
     if (!this.isConnected) return;
     this.#end();
@@ -109,7 +109,7 @@ export class TidewireChat extends HTMLElement {
   }
 }
 
-/** The client of the person whom a token is about. */
+/** The client of the user of a token. */
 async function clientOf(getToken: GetToken): Promise<Client> {
   const person = subjectOf(await getToken());
   let client = clients.get(person);
@@ -122,7 +122,7 @@ async function clientOf(getToken: GetToken): Promise<Client> {
   return client;
 }
 
-/** Who a token is about. It names the database of this browser; the server checks the token. */
+/** The user of a token. It only names the database in this browser; the server checks the token. */
 function subjectOf(token: string): string {
   try {
     const payload = token.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/");
@@ -134,7 +134,7 @@ function subjectOf(token: string): string {
   }
 }
 
-/** Called by the loader, with the server that it came from. */
+/** Called by the loader, with the origin of the server that it was loaded from. */
 export function define(from: string): void {
   server = from;
   if (!customElements.get("tidewire-chat")) customElements.define("tidewire-chat", TidewireChat);

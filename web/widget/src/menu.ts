@@ -1,4 +1,4 @@
-// The menus of messages, loaded when the first of them is wanted, with their style.
+// The menus of messages with their style, loaded when the first one is opened.
 
 import style from "style:./menu.css";
 

@@ -1,4 +1,4 @@
-// What scripts/targets.mjs makes of a style: its text.
+// scripts/targets.mjs turns an import of a style into its text.
 declare module "style:*" {
   const text: string;
   export default text;

@@ -1,4 +1,4 @@
-// What stands in the widget: the name of the chat, its messages, and where to write.
+// The content of the widget: the name of the chat, its messages and the composer.
 
 import type { Member } from "@tidewire/client";
 import { useEffect, useMemo, useRef } from "preact/hooks";
@@ -64,7 +64,7 @@ function OneChat(props: { live: Live; chatId: string; isSeen: () => boolean }) {
         (found) => {
           members.value = found;
         },
-        // Offline: names to mention come later.
+        // Offline: members to mention are loaded later.
         () => undefined,
       );
     void load();
