@@ -1,8 +1,9 @@
-// Builds what the server serves: src/tidewire/web/static, or the directory that is named.
+// Builds the files that the server serves into src/tidewire/web/static, or the directory that is
+// given.
 //
-// The same sources give the same bytes: names have the hash of their content, packed copies have no
-// time in them. `--compare` builds beside what is there and says which files differ; packed copies
-// are left out of that, because another zlib packs otherwise.
+// The same sources give the same bytes: names have the hash of their content, and compressed copies
+// have no timestamps. `--compare` builds in memory and says which files differ from the directory;
+// the bytes of compressed copies are not compared, because another zlib compresses differently.
 
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -14,19 +15,19 @@ import { bundle, root } from "./targets.mjs";
 
 const STATIC = fileURLToPath(new URL("../../src/tidewire/web/static", import.meta.url));
 const PACKED = /\.(br|gz)$/;
-/** Packing less than this saves nothing. */
+/** Compressing less than this saves nothing. */
 const PACKED_BYTES_MIN = 512;
 
-/** All files by name, and which of them a page loads at once. */
+/** Builds all files, by name, and lists which of them a page loads. */
 export async function files() {
-  // Apart from each other: few people need both, and what each does not use is left out of it.
+  // App and widget are built separately: few people need both, and each leaves out unused code.
   const made = new Map();
   const app = await part(made, "app/src/main.tsx", "app");
   const style = await part(made, "app/src/style.css", "style");
   const icon = readFileSync(join(root, "app/src/icon.svg"));
   const iconName = `assets/icon-${hash(icon)}.svg`;
   made.set(iconName, icon);
-  // What the page needs to open without a server.
+  // The files that the page needs to open without a server.
   const kept = [...made.keys()].sort();
   const widget = await part(made, "widget/src/main.tsx", "widget");
   made.set("manifest.webmanifest", manifest(iconName));
@@ -57,7 +58,7 @@ export async function files() {
   return { made, loads };
 }
 
-/** Builds a source and what it loads; its name, and those of the parts that it loads at once. */
+/** Builds a source and everything that it loads; returns its name and those of its parts. */
 async function part(made, source, name) {
   const { outputFiles, metafile } = await build({
     ...bundle,
@@ -73,7 +74,7 @@ async function part(made, source, name) {
   return outputOf(metafile, source);
 }
 
-/** An output by the source that it is made of, and the parts that it loads at once. */
+/** The output of a source, the parts that it loads at once, and those that it loads on demand. */
 function outputOf(metafile, entry) {
   const [name, output] = Object.entries(metafile.outputs).find(
     ([, output]) => output.entryPoint === entry,
@@ -88,7 +89,7 @@ function outputOf(metafile, entry) {
   };
   gather(output);
   const place = (path) => relative("/", join("/", path)).replace(/^(\.\.\/)+/, "");
-  // Parts of the client that come on demand: to connect, which is right away, and for the rest.
+  // The client's parts on demand: `more` to connect, which is right away, and `rare` for the rest.
   const part = (stem) =>
     Object.keys(metafile.outputs)
       .filter((path) => path.includes(`/${stem}-`))
@@ -101,7 +102,7 @@ function outputOf(metafile, entry) {
   };
 }
 
-/** A script that stands alone, under a name that stays. */
+/** A script in one file, for a name without a hash. */
 async function script(source, values) {
   const define = Object.fromEntries(
     Object.entries(values).map(([name, value]) => [name, JSON.stringify(value)]),
@@ -133,7 +134,7 @@ function hash(bytes) {
   return createHash("sha256").update(bytes).digest("hex").slice(0, 8);
 }
 
-/** The same, with packed copies. */
+/** The same files, with compressed copies. */
 function packed(made) {
   const all = new Map(made);
   for (const [name, bytes] of made) {
@@ -156,7 +157,7 @@ function write(directory, made) {
   }
 }
 
-/** What differs between the files and a directory. */
+/** The differences between the built files and a directory. */
 function differences(made, directory) {
   const there = existsSync(directory)
     ? readdirSync(directory, { recursive: true, withFileTypes: true })

@@ -1,4 +1,4 @@
-// What a page loads at once of the web chat and of the widget, against its bounds, with gzip.
+// Checks the sizes with gzip of the files that a page with the web chat or the widget loads.
 
 import { gzipSync } from "node:zlib";
 import { files } from "./build.mjs";

@@ -1,4 +1,4 @@
-// How everything for browsers is built: one place for `build`, `size` and the tests.
+// The build options for browsers: one place for `build`, `size` and the tests.
 
 import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -8,14 +8,14 @@ import { browser, inOneFile, smaller } from "../client/scripts/targets.mjs";
 export const root = fileURLToPath(new URL("..", import.meta.url));
 
 /**
- * `style:./x.css`: a style of the widget as a text that the script has in it. A rem would be the
- * page's, so all lengths are in pixels there; zooming the page zooms them.
+ * `style:./x.css`: a style of the widget as a text inside the script. In the widget, a rem would
+ * depend on the page around it, so lengths are converted to pixels; these still zoom with the page.
  */
 const styleAsText = {
   name: "style-as-text",
   setup({ onResolve, onLoad }) {
     onResolve({ filter: /^style:/ }, ({ path, resolveDir }) => ({
-      // From the root: names of files have to be the same wherever this is built.
+      // Relative to the root: names of files must be the same wherever this is built.
       path: relative(root, join(resolveDir, path.slice("style:".length))),
       namespace: "style",
     }));
@@ -45,7 +45,7 @@ export const bundle = {
   mangleProps: browser.mangleProps,
   jsx: "automatic",
   jsxImportSource: "preact",
-  // From its source, so that nothing has to be built before.
+  // The client's source, so that the client need not be built before.
   alias: { "@tidewire/client": "./client/src/index.ts" },
   plugins: [styleAsText, inOneFile, smaller],
 };

@@ -1,5 +1,5 @@
 // Runs the unit tests of a workspace (`test/*.test.ts` of the current directory) with node:test.
-// `npm test -- rows` takes those whose name has that.
+// `npm test -- rows` runs those whose file name contains "rows".
 
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -13,7 +13,7 @@ const files = readdirSync(join(here, "test"))
   .filter((name) => name.endsWith(".test.ts"))
   .filter((name) => !wanted.length || wanted.some((part) => name.includes(part)));
 
-// Inside of the workspace, so that what is imported by name is found.
+// Inside the workspace, so that imports by package name are found.
 const outdir = mkdtempSync(join(here, ".test-"));
 process.exitCode = 1;
 try {
