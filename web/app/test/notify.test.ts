@@ -1,4 +1,4 @@
-// What a person who looks elsewhere is told, and what is taken back.
+// Notifications for a user who does not look at the page, and which of them are closed again.
 
 import "./page.ts";
 import assert from "node:assert/strict";
@@ -35,7 +35,7 @@ test("a notification of a message goes with the message", () => {
   assert.equal(shown.get("chat_1"), "a secret");
   deleted(1);
   assert.equal(shown.size, 0);
-  // The deletion of an older one leaves what is shown since.
+  // The deletion of an older message leaves the notification of a newer one.
   received(message(3, "older"));
   received(message(4, "newer"));
   deleted(3);

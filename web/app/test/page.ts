@@ -1,6 +1,6 @@
-// What of a page the tests need, before what they test is loaded. Holds no test.
+// The parts of a page that tests need; import it before the tested modules. It has no tests.
 
-/** Notifications that are on the screen: the text of each, by its tag. */
+/** Notifications that are shown: the text of each, by its tag. */
 export const shown = new Map<string, string>();
 
 Object.assign(globalThis, {

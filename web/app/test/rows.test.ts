@@ -19,7 +19,7 @@ function sent(name: string, minutes: number): Sent {
   return { clientMessageId: name, createdAt: new Date(NOON + minutes * 60_000) } as Sent;
 }
 
-/** Short: `( )` around the first and the last of a group. */
+/** A short form of rows, with `(` before the first and `)` after the last row of a group. */
 function shown(rows: readonly Row[]): string {
   return rows
     .map((row) =>
@@ -74,6 +74,6 @@ test("rows that look the same stay the same objects", () => {
   const after = keepRows(before, rowsOf([...messages, message(3, 2)]));
   assert.equal(after[0], before[0]);
   assert.equal(after[1], before[1]);
-  // It is not the last of its group any more.
+  // This row is not the last of its group any more.
   assert.notEqual(after[2], before[2]);
 });

@@ -64,7 +64,7 @@ test("what reads a computed value moves with what that reads", () => {
   assert.deepEqual(heard, ["aa!", "bb!"]);
 });
 
-/** A component as Preact has it, as far as it concerns us. */
+/** A component as Preact mounts it, as far as the signals need it. */
 function mounted(component: () => unknown) {
   const { type } = createElement(component as never, null);
   const instance = {

@@ -1,4 +1,4 @@
-// The messages of a chat in memory, as events change them.
+// The messages of a chat in memory, and how events change them.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -35,7 +35,7 @@ const changed = (after: Message) =>
 
 test("a message that is changed in the turn in which it comes is shown as it is now", async () => {
   const timeline = await opened();
-  // As a page of what was missed brings them: all events of it at once.
+  // All events at once, as a page of missed entries brings them.
   timeline.handle(received(message(2, { text: "a secret" })));
   timeline.handle(changed(message(2, { text: "", isDeleted: true })));
   timeline.handle(received(message(3)));
@@ -46,7 +46,7 @@ test("a message that is changed in the turn in which it comes is shown as it is 
   );
 });
 
-/** A chat whose store answers when it is let to, with what it held when it was asked. */
+/** A chat whose store answers only at `answer`, with the messages that it had when it was asked. */
 class SlowChat {
   readonly chatId = "chat_1";
   readonly stored: Message[] = [];
@@ -76,7 +76,7 @@ class SlowChat {
     return new Promise((done) => this.#answers.push(() => done(found)));
   }
 
-  /** What was asked by now is answered. */
+  /** Answer all requests so far. */
   async answer(): Promise<void> {
     for (const answer of this.#answers.splice(0)) answer();
     for (let turn = 0; turn < 10; turn++) await Promise.resolve();
@@ -101,7 +101,7 @@ const withoutHole = (timeline: Timeline, last: number): void => {
   );
 };
 
-/** In front of the first new one of a thousand messages. */
+/** A timeline of a thousand messages, opened at the first new one. */
 const farFromTheEnd = async (): Promise<[SlowChat, Timeline]> => {
   const chat = new SlowChat(1000);
   [chat.unread, chat.lastRead] = [700, 300];
@@ -142,7 +142,7 @@ test("what comes while the end is found leaves no hole", async () => {
     await chat.answer();
   }
   assert.equal(timeline.messages.at(-1)?.sequence, 1000);
-  // The page after the last one is empty, and is asked for while the next message comes.
+  // The page after the last message is empty, and is requested while the next message comes.
   void timeline.newer();
   await chat.receive(timeline, 1);
   await chat.answer();
@@ -194,7 +194,7 @@ test("what comes while a new device asks for the past is shown once", async () =
   } as unknown as Chat);
   void timeline.open();
   await new Promise((turn) => setTimeout(turn));
-  // The server has these, and they are synced before it answers what came before them.
+  // These are synced before the request for older messages is answered.
   for (const sequence of [2, 3]) timeline.handle(received(message(sequence)));
   await Promise.resolve();
   assert.deepEqual(upTo(timeline), [2, 3]);

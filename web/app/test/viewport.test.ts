@@ -1,5 +1,5 @@
-// The list as a browser lays it out, without a browser: rows have heights that the guess does not
-// know, and what is looked at must not move.
+// The list as a browser lays it out, without a browser: rows have other heights than the estimate,
+// and visible rows must not move.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,7 +13,7 @@ class Page {
   heights: (key: string) => number;
   scrollTop = 0;
   isStart = false;
-  /** How often the scroll position was moved by the list itself. */
+  /** How often the list itself has moved the scroll position. */
   moves = 0;
 
   constructor(heights: (key: string) => number) {
@@ -47,7 +47,7 @@ class Page {
     this.layOut();
   }
 
-  /** What is seen: keys and where they stand in the window. */
+  /** The visible rows: their keys, and their positions in the window. */
   seen(): Map<string, number> {
     const found = new Map<string, number>();
     let at = this.viewport.top - this.scrollTop;
@@ -66,7 +66,7 @@ class Page {
 
 const keys = (from: number, to: number) =>
   Array.from({ length: to - from }, (_, at) => String(from + at));
-/** Anything but what is guessed. */
+/** Heights that differ from the estimate. */
 const uneven = (key: string) => 20 + ((Number(key) * 7919) % 230);
 
 function assertStill(before: Map<string, number>, after: Map<string, number>, moved = 0): void {
@@ -80,7 +80,7 @@ function pageAtEnd(count: number, first = 1000): Page {
   page.viewport.replace(keys(first, first + count));
   page.viewport.show(count - 1, VIEW_PX);
   page.layOut();
-  // As a list does that stays at its end.
+  // As a list that stays at its end does.
   for (let turn = 0; turn < 3; turn++) {
     page.scrollTop = page.scrollHeight - VIEW_PX;
     page.layOut();

@@ -62,7 +62,7 @@ test("days have the names that people use", async () => {
   assert.match(dayOf(before(30), now), /April/);
   assert.match(dayOf(before(400), now), /2029/);
   assert.match(whenOf(now, now), /12/);
-  // What is to come, and not today, has its day as well: "muted until".
+  // A future time that is not today has its date as well: "muted until".
   assert.match(whenOf(before(-7), now), /13.*11/);
   await speak("de");
   assert.equal(dayOf(before(0), now), "Heute");

@@ -1,4 +1,4 @@
-/** The kit's lines on stdin and stdout, for our client in Node. */
+/** Connects the conformance kit with our client in Node, by lines on stdin and stdout. */
 
 import { join } from "node:path";
 import { createInterface } from "node:readline";

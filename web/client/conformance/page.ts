@@ -1,4 +1,4 @@
-/** The kit's lines as calls of a page, for our client in a browser. */
+/** Connects the conformance kit with our client in a browser: each line is a call in the page. */
 
 import { Client } from "../src/index.ts";
 import { answer, type Line } from "./user.ts";

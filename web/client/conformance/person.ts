@@ -1,4 +1,4 @@
-/** A person in a test: what is done, and what was seen. In a page or in Node. */
+/** A person in a test, in a page or in Node: carries out commands, and records events. */
 
 import type { Chat, Client, ClientEvent, OpenOptions } from "../src/names.ts";
 
@@ -13,7 +13,7 @@ const look = (event: ClientEvent): void => {
 
 const chat = (id: string): Chat => client.chat(id);
 
-/** Ticks never go back, whichever tab tells of them. */
+/** Checks that ticks never go back, whichever tab has told them. */
 const ticks = new Map<string, [number, number]>();
 const watchTicks = (event: ClientEvent): void => {
   if (event.type !== "TicksMoved") return;
@@ -44,7 +44,7 @@ export const person = (open: Open) => ({
     (await chat(id).messages({ limit: 1_000_000 })).map((message) => message.text),
   own: async (id: string): Promise<string[]> =>
     (await chat(id).messages({ limit: 1_000_000 })).flatMap((message) => message.tick ?? []),
-  /** What the server has lost, and only this device still holds. */
+  /** Messages that the server has lost, and only this device still has. */
   lost: async (id: string): Promise<string[]> => (await chat(id).lost()).map(({ text }) => text),
   state: () => ({
     status: client.status,

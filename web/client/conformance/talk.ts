@@ -1,4 +1,5 @@
-/** A person in Node: a line is `{"id", "do", "args"}`, its answer `{"id", "result"}` or an `error`. */
+/** A person in Node. A line is `{"id", "do", "args"}`, its answer has `id` and `result` or
+ * `error`. */
 
 import { createInterface } from "node:readline";
 import { Client } from "../src/node.ts";

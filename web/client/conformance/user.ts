@@ -1,8 +1,8 @@
-/** The user of the conformance kit: does what a line says with our client (docs/conformance.md). */
+/** The user of the conformance kit: carries out its lines with our client (docs/conformance.md). */
 
 import { type Client, ClientError, type ClientOptions, type OpenOptions } from "../src/names.ts";
 
-/** What the client's own waits are multiplied with; the kit is told the same. */
+/** The factor for all waits of the client; the kit gets the same value. */
 const TIME_SCALE = 0.2;
 const SHOWN_MAX = 100_000;
 
@@ -34,7 +34,7 @@ export interface Answer {
 
 let client: Client;
 
-/** `open` is `Client.open` of the platform, `store` names the store in what the kit gave. */
+/** `open` is `Client.open` of the platform; `store` makes a store name from the kit's directory. */
 export const answer = async (
   line: Line,
   open: (url: string, wish: OpenOptions) => Promise<Client>,

@@ -1,4 +1,4 @@
-// What this link has beyond the Python one: it hurries when there is a reason to.
+// The part of this link that the Python one does not have: `hurry`.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -67,7 +67,7 @@ test("what the server said about when to come back is not cut short", () => {
   core.lost(at(20), 1012);
   assert.deepEqual(did(core.hurry(at(1000))), []);
   assert.ok(core.nextDeadlineMs()! >= 5020);
-  // Unless somebody wants it so.
+  // Except when the user wants it.
   assert.deepEqual(did(core.start(at(2000))), ["status", "connect"]);
 });
 

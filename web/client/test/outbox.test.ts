@@ -1,4 +1,4 @@
-// What this outbox has beyond the Python one: entries about entries, and mentions that are refused.
+// Parts of this outbox that differ from the Python one: entries about entries, refused mentions.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -77,7 +77,7 @@ test("a deletion takes edits of its message along, but for one that may have lef
     box.entries().map((one) => one.number),
     [1, 3, 4, 5, 6],
   );
-  // Of one that is in the outbox itself, and may have left.
+  // Edits of a message that is in the outbox itself, and may have left.
   const behind = opened(entry(1), about(2, 1), about(3, 1), entry(4));
   take(behind);
   behind.dropEdits(entry(9, { kind: "delete", body: {}, target_id: "key_1" }));
@@ -99,7 +99,7 @@ test("what is about a message that is refused for good fails with it, and holds 
     ],
   );
   assert.deepEqual(take(box), [3]);
-  // What it is about has to go first.
+  // The message that it is about has to be sent first.
   assert.equal(box.retry("key_2", 9), null);
   assert.ok(box.retry("key_1", 10));
   assert.ok(box.retry("key_2", 11));
@@ -129,7 +129,7 @@ test("a message whose mention is refused goes again without it, before the next"
   assert.ok(box.unmention("key_1", ["ben"]));
   assert.deepEqual(take(box), [1]);
   assert.deepEqual(box.get("key_1")!.body.mentions, ["ann"]);
-  // Nothing of it can be left out: then it is a refusal like any other.
+  // It has no such mention: then it is a refusal like any other.
   assert.equal(box.unmention("key_1", ["carl"]), false);
 });
 

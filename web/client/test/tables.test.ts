@@ -1,4 +1,4 @@
-// The store's tables, over each backend: what is kept, folded, erased, and who may write.
+// The store's tables with each backend: what is kept, folded and erased, and which tab may write.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -24,7 +24,7 @@ import type { EntryItem, HistoryItem } from "../src/wire/frames.ts";
 
 const OWN = "user_own";
 
-/** A tab that leads, or wants to. */
+/** A tab that can become the leader. */
 class Tables extends Reading {
   keeping = new Keeping(this.backend);
   lead = () => this.keeping.lead();
@@ -127,7 +127,7 @@ on("messages are kept in their order, newest or oldest of a range", async (table
   assert.deepEqual(await some(5, 0, 2, true), [3, 4]);
   assert.deepEqual(await some(99, 2, 2, false), [3, 4]);
   assert.deepEqual(await some(99, 0, 1000, true), [1, 2, 3, 4, 5]);
-  // Nothing is between: IndexedDB takes no range whose ends are crossed.
+  // There is nothing between: IndexedDB refuses a range whose lower end is above the upper one.
   assert.deepEqual(await some(3, 5, 10, true), []);
 });
 
@@ -209,7 +209,7 @@ on(
       ],
     );
     assert.deepEqual(await texts(tables), ["newer", "text 5", ""]);
-    // What comes later goes on from there.
+    // Later entries continue from there.
     await write(tables, { keeps: [kept(replica, [edit(14, 5, "later")])] });
     assert.deepEqual(await texts(tables), ["newer", "later", ""]);
     assert.equal((await tables.load()).chats[0]!.floor, 3);
@@ -254,7 +254,7 @@ on("after a restore what the server has lost is gone, and the rest begins anew",
   );
   const { chats } = await tables.load();
   assert.deepEqual([chats[0]!.doubted_through, chats[0]!.last!.content], [0, "text 1001"]);
-  // The id of an own message is known still.
+  // The id of an own message is still known.
   assert.equal((await tables.enter([queued("key_2")], 9)).get("key_2")!.sequence, 2);
 });
 
@@ -282,7 +282,7 @@ on("a restored server brings no deleted text back", async (tables) => {
 on("nor does a page of its history, of what is not held", async (tables) => {
   const replica = replicaOf("chat_1", 5);
   const page: HistoryItem[] = [{ ...item(4, { content: "secret" }), chat_id: "chat_1" }];
-  // One that was held below the start, and one that was never held.
+  // One message that was held below the start, and one that was never held.
   await write(tables, { keeps: [kept(replica, [item(6)])] });
   await keepHistory(tables, "chat_1", page, OWN, 4);
   await write(tables, { keeps: [kept(replica, [deletion(7, 4), deletion(8, 3)])] });
@@ -435,7 +435,7 @@ on("events come in stored order, until they are confirmed", async (tables) => {
     ],
   );
   assert.equal(again[0]!.kind === "changed" && again[0]!.after!.content, "b");
-  // Numbers go on where they were.
+  // Positions continue from where they were.
   const { happened } = await write(next, { keeps: [kept(replica, [item(4)])] });
   assert.ok(happened[0]!.position > again[1]!.position);
 });
@@ -490,7 +490,7 @@ on("search looks everywhere, however much there is", async (tables) => {
   assert.equal(await count("one", "chat_1", 20), 20);
 });
 
-// The file alone.
+// Only the file backend.
 
 const place = (): string => join(folder, `${++made}.tidewire`);
 

@@ -1,4 +1,4 @@
-// The same steps as the Python core, with the same outcome: web/vectors, written by tests/web.
+// Runs the steps of the Python core and expects the same results: web/vectors, from tests/web.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -12,13 +12,13 @@ import { firstRecord, type Tick, tickOf } from "../src/core/record.ts";
 import { Replica } from "../src/core/replica.ts";
 import type { EntryItem } from "../src/wire/frames.ts";
 
-// biome-ignore lint/suspicious/noExplicitAny: the form of a case is its exporter's
+// biome-ignore lint/suspicious/noExplicitAny: the exporter decides on the form of a case
 type Case = any;
 
 const casesOf = (name: string): Case[] =>
   JSON.parse(readFileSync(join(process.cwd(), "../vectors", `${name}.json`), "utf8"));
 
-/** `ack_frames_max` is `ackFramesMax` here. */
+/** Options of the vectors with the names used here: `ack_frames_max` is `ackFramesMax`. */
 const optionsOf = (told: Record<string, number>): Options => {
   const options: Record<string, number> = { ...DEFAULTS };
   for (const [name, value] of Object.entries(told)) options[camel(name)] = value;
@@ -174,7 +174,7 @@ const outboxStep = (box: Outbox, step: Case): unknown => {
 
 // The fold.
 
-/** What a device shows that was handed these entries, in their order. */
+/** The rows of a device that has got these entries, in their order. */
 const shownAfter = (entries: EntryItem[], rows = new Map<number, Row>()): Map<number, Row> => {
   for (const entry of entries) {
     if (isMessage(entry)) rows.set(entry.sequence, rowOf("chat_1", entry));
@@ -221,7 +221,7 @@ test("fold: a stale view and what came since are a fresh view, at every split", 
   for (const { entries, served, views } of casesOf("fold"))
     for (let split = 0; split <= entries.length; split++) {
       const stale = shownAfter(entries.slice(0, split));
-      // What came since is fetched, and some of it again.
+      // Entries since the page are fetched, some of them a second time.
       const since = served
         .slice(Math.max(split - 3, 0))
         .filter((entry: EntryItem) => (isMessage(entry) ? !stale.has(entry.sequence) : true));

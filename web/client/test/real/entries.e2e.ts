@@ -1,4 +1,4 @@
-// Messages that change, between two clients on a real server, whose address is TIDEWIRE_URL.
+// Changes of messages, between two clients on a real server at the address TIDEWIRE_URL.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -51,7 +51,7 @@ const until = (client: Client, isSo: () => boolean): Promise<void> =>
     queueMicrotask(look);
   });
 
-/** The same person without a network: nothing leaves. */
+/** The same person without a network: nothing is sent. */
 const offline = (name: string): Promise<Client> =>
   Client.open(URL, {
     store: storeOf(name),
@@ -99,7 +99,7 @@ test("a deletion takes the text away, here, there, in what is found, and in the 
   await until(ben, () => theirs.unread === 1);
   const mine = await first(chat);
   const sent = await mine.delete();
-  // It is shown so at once.
+  // It is shown as deleted at once.
   assert.equal((await first(chat)).isDeleted, true);
   await sent.stored();
   await until(ben, () => theirs.lastSequence === 2);
@@ -218,7 +218,7 @@ test("one device may edit again and again; of two the slower is told", async () 
   await until(back, () => there.pending()[0]?.tick === "failed");
   assert.equal(there.pending()[0]!.code, "EDIT_CONFLICT");
   assert.equal((await first(there)).text, "on the desk");
-  // What was seen may be older than what this device knows by now.
+  // The edit that the user saw may be older than the last one that this device knows by now.
   const { editedSequence } = message;
   const late = await (await first(chat)).edit("of what was there before", {
     base: editedSequence ?? 0,

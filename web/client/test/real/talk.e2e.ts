@@ -1,4 +1,4 @@
-// The client in Node against a real server, whose address is TIDEWIRE_URL.
+// The client in Node with a real server at the address TIDEWIRE_URL.
 
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
@@ -45,7 +45,7 @@ const pair = async (): Promise<[Client, Client, Chat, Chat]> => {
   return [ann, ben, chat, ben.chat(chat.chatId)];
 };
 
-/** Wait until it is so; looked at whenever something happens. */
+/** Wait until `isSo` is true; it is called again after each event. */
 const until = (client: Client, isSo: () => boolean): Promise<void> =>
   new Promise((resolve, reject) => {
     const late = setTimeout(() => reject(new Error(`it did not become so: ${isSo}`)), 10_000);
@@ -96,7 +96,7 @@ test("the next life goes on where this one ended, without a password", async () 
   const store = join(folder, `${ben.username}.tidewire`);
   const again = await Client.open(URL, { store });
   open.push(again);
-  // Before the server is asked:
+  // Before the server has answered:
   assert.deepEqual(texts(await again.chat(chat.chatId).messages()), ["one"]);
   await again.ready();
   assert.deepEqual(texts(await again.chat(chat.chatId).messages()), ["one", "two"]);
@@ -175,7 +175,7 @@ test("history goes on at the server where the store ends, and is kept", async ()
   for (let number = 1; number <= 120; number++) await chat.send(`text ${number}`);
   await ann.flush();
   await until(ben, () => ben.chat(chat.chatId).lastSequence === 120);
-  // Another device of the same person begins where the person was.
+  // Another device of the same person begins at the person's position.
   const phone = await enter(ann.username!, { store: join(folder, `${named("phone")}.tidewire`) });
   const there = phone.chat(chat.chatId);
   assert.deepEqual(await there.messages(), []);
@@ -186,7 +186,7 @@ test("history goes on at the server where the store ends, and is kept", async ()
   );
   const older = await there.history({ before: newest[0]!.sequence, limit: 60 });
   assert.deepEqual([older[0]!.text, older.at(-1)!.text, older.length], ["text 31", "text 90", 60]);
-  // What was fetched is in the store now.
+  // The fetched messages are in the store now.
   assert.equal((await there.messages({ limit: 1000 })).length, 90);
   const around = await there.history({ around: 10, limit: 4 });
   assert.deepEqual(texts(around), ["text 8", "text 9", "text 10", "text 11", "text 12"]);
@@ -281,7 +281,7 @@ test("logging out ends the login and deletes the store", async () => {
   await assert.rejects(ann.chat("chat_x").send("too late"), /closed/);
 });
 
-/** One who has written, and changed it, is gone; what a new device of the other person is told. */
+/** A person writes, edits, and deletes the account; returns what a new device of the other gets. */
 const leftBehind = async (options?: { eraseMessages: boolean }): Promise<Message[]> => {
   const [ann, ben, chat, theirs] = await pair();
   await chat.send("first thoughts");
@@ -298,7 +298,7 @@ const leftBehind = async (options?: { eraseMessages: boolean }): Promise<Message
   assert.ok(existsSync(store));
   await ann.deleteAccount("correct horse", options);
   assert.ok(!existsSync(store));
-  // The server ends the connection, this client itself: which is first is open.
+  // Both the server and this client end the connection: either may be first.
   assert.match((await ann.closed).reason!, /^(session_revoked|logged_out)$/);
   assert.equal((await ben.user(ann.userId!)).isDeleted, true);
   if (options?.eraseMessages) await until(ben, () => theirs.lastSequence === 4);
