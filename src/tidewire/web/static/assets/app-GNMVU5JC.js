@@ -1,1 +1,0 @@
-import"./chunk-S6UQEN4V.js";

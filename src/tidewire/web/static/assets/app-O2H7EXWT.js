@@ -1,0 +1,1 @@
+import"./chunk-3ZLXN3TY.js";
