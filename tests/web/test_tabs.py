@@ -24,6 +24,14 @@ BroadcastChannel.prototype.postMessage = function (said) {
 """
 """A tab that answers others, and tells them nothing by itself."""
 
+TOLD_LATE = """
+const say = BroadcastChannel.prototype.postMessage;
+BroadcastChannel.prototype.postMessage = function (said) {
+  setTimeout(() => say.call(this, said), 1000);
+};
+"""
+"""A tab whom the others hear a second late, in the order in which it speaks."""
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
@@ -57,6 +65,21 @@ async def test_ten_tabs_share_one_connection(scene: Scene, site: Site, before: s
         assert leaders.count(True) == 1
         await scene.without_faults()
         assert site.complaints() == []
+
+
+async def test_tab_that_is_told_late_reads_all_that_it_shows(scene: Scene) -> None:
+    async with scene:
+        _, other = await scene.begin(2, TOLD_LATE)
+        await scene.bob.do("send", scene.chat_id, "from bob")
+        # The tabs read the same store: this one shows what the leader has not told it of.
+        await scene.shown_alike(1)
+        await other.do("read", scene.chat_id)
+
+        async def is_read() -> bool:
+            return bool(await scene.bob.do("own", scene.chat_id) == ["read"])
+
+        await until(is_read, "what the tab shows is read", 10.0)
+        await scene.without_faults()
 
 
 async def test_leading_tab_is_killed_in_the_middle_of_sending(scene: Scene) -> None:

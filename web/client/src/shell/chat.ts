@@ -148,8 +148,12 @@ export class Chat {
 
   /** Mark everything up to here as read; without an argument everything that is held. */
   async read(through?: Message | number): Promise<void> {
-    const sequence = through === undefined ? this.lastSequence : sequenceOf(through);
-    await this._client._command("read", this.chatId, sequence);
+    if (through === undefined) {
+      // The store may show entries already that this tab has yet to be told of.
+      await this._client._command("flushed");
+      through = this.lastSequence;
+    }
+    await this._client._command("read", this.chatId, sequenceOf(through));
   }
 
   // Reading.
