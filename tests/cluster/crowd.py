@@ -168,8 +168,13 @@ class Person:
         return [*self.sent, *self.changing.sent]
 
     @property
+    def waiting(self) -> list[Sent]:
+        """Those that are not acknowledged yet."""
+        return [one for one in self.entries if one.sequence is None]
+
+    @property
     def acked_count(self) -> int:
-        return sum(one.sequence is not None for one in self.entries)
+        return len(self.entries) - len(self.waiting)
 
     async def shown(self, chat: Chat) -> list["Shown"]:
         messages = await chat.messages(limit=1_000_000)
