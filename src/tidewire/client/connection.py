@@ -242,6 +242,11 @@ class Connection:
         """The disk has the mark that these are about to leave."""
         return self._finish(self._sends(self.outbox.marked(entries, left_at_ms), now), now)
 
+    def saved(self, entries: Sequence[OutboxEntry], now: Now) -> Sequence[Effect]:
+        """The disk has it that these have failed, or were dropped: later ones may leave."""
+        self.outbox.saved(entries)
+        return self._finish([], now)
+
     def stored(
         self, replica: Replica, through: int, count: int, generation: int, now: Now
     ) -> Sequence[Effect]:

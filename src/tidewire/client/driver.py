@@ -223,10 +223,7 @@ class Driver:
             kind=entry.kind,
             target=None if entry.amends is None else entry.amends.target,
         )
-        if effect.is_kept:
-            self.writing.write(lambda tables: tables.save_entries([entry]))
-        else:
-            self.writing.write(lambda tables: tables.drop_entries([entry.client_message_id]))
+        self.writing.end([entry], is_kept=effect.is_kept)
         self._happened("refused", event)
         self.waits.changed()
 
@@ -236,11 +233,10 @@ class Driver:
         saved.add_done_callback(self._check_saved)
 
     def _dropped(self, effect: effects.Dropped) -> None:
-        keys = [entry.client_message_id for entry in effect.entries]
         for entry in effect.entries:
             self.sending.refused(entry)
             self.waits.changed(entry.chat_id)
-        self.writing.write(lambda tables: tables.drop_entries(keys))
+        self.writing.end(effect.entries, is_kept=False)
         self.waits.changed()
 
     def _check_saved(self, saved: "asyncio.Future[None]") -> None:
@@ -312,6 +308,8 @@ class Driver:
     def _written(self, written: Written) -> None:
         self.sending.written(written)
         now = self.now()
+        if written.ended:
+            self.apply(self.core.saved(written.ended, now))
         for keep in written.keeps:
             count, chat_id = len(keep.items), keep.replica.chat_id
             self.apply(self.core.stored(keep.replica, keep.through, count, keep.generation, now))

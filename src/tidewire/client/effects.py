@@ -102,7 +102,7 @@ class Release(msgspec.Struct, frozen=True):
 
 class SendFailed(msgspec.Struct, frozen=True):
     """An entry was refused for good, or it cannot be known whether the server has it. `is_kept`: it
-    stays in the outbox until the user decides."""
+    stays in the outbox until the user decides. Then `saved` is called, once it is on the disk."""
 
     entry: OutboxEntry
     is_kept: bool = True
@@ -115,7 +115,8 @@ class Rewritten(msgspec.Struct, frozen=True):
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """These were removed from the outbox, because they have no effect any more."""
+    """These were removed from the outbox, because they have no effect any more. Then `saved` is
+    called, once they are off the disk."""
 
     entries: Sequence[OutboxEntry]
 

@@ -14,6 +14,10 @@ up, the next one tells the server not to wait for it (`is_first`).
 An entry that surely has not left is changed in place (`rewrite`). An amendment of a message whose
 sequence is not known yet names that message by its key (`target_key`) and waits behind it, until
 the answer tells the sequence. If the message is refused for good, its amendments are applied here.
+
+An entry that fails or is removed without being stored is still in its place on the disk for a
+moment. Nothing leaves for its chat until the disk has that, too (`saved`): else a process that is
+killed in that moment would send it again, after entries that were written later.
 """
 
 from collections import deque
@@ -163,6 +167,8 @@ class Outbox:
         self._paused: dict[ChatId, _Lane] = {}
         # Chats in which the server may wait for an entry that will not be sent again.
         self._given_up: dict[ChatId, None] = {}
+        # Entries that wait in their place on the disk, by chat, but not here any more.
+        self._unsaved: dict[ChatId, set[ClientMessageId]] = {}
         # Amendments of messages whose sequence is not known, by the key of the message.
         self._behind: dict[ClientMessageId, list[OutboxEntry]] = {}
         self.flying_count = 0
@@ -301,6 +307,7 @@ class Outbox:
             entry = lane.queued.popleft()
             if entry.is_doubtful and self._is_too_old(entry, wall_ms):
                 entry.state = UNKNOWN
+                self._await_disk(entry)
                 doubtful.append(entry)
                 for one in self._behind.get(entry.client_message_id, ()):
                     lane.queued.remove(one)
@@ -346,6 +353,17 @@ class Outbox:
                     self._queue(one)
             self._forget(entry)
         return entry
+
+    def saved(self, entries: Iterable[OutboxEntry]) -> None:
+        """The disk has it that these have failed, or were removed."""
+        for entry in entries:
+            unsaved = self._unsaved.get(entry.chat_id, set())
+            unsaved.discard(entry.client_message_id)
+            if not unsaved:
+                self._unsaved.pop(entry.chat_id, None)
+                lane = self._lanes.get(entry.chat_id)
+                if lane is not None:
+                    self._consider(lane)
 
     def erased(self, chat_id: ChatId, target: int) -> list[OutboxEntry]:
         """A message was deleted: edits of it are dropped, and their texts with them."""
@@ -411,6 +429,7 @@ class Outbox:
         """An entry has failed: remove entries that have no effect any more. The server does not
         have a message that it refused, so amendments that wait for it are applied here."""
         behind = list(self._behind.get(entry.client_message_id, ()))
+        self._await_disk(entry)
         is_over = not entry.has_text
         if entry.amends is not None and entry.code == ErrorCode.MESSAGE_DELETED:
             _erase(entry)
@@ -487,6 +506,7 @@ class Outbox:
             and lane.queued[0].target_key is None
             and not lane.is_held
             and lane.retry_at_ms is None
+            and lane.chat_id not in self._unsaved
             and not (lane.is_refused and lane.flying)
             and len(lane.flying) < self._options.window
         )
@@ -508,8 +528,12 @@ class Outbox:
             self.flying_count -= 1
             lane.is_refused = lane.is_refused and bool(lane.flying)
 
+    def _await_disk(self, entry: OutboxEntry) -> None:
+        self._unsaved.setdefault(entry.chat_id, set()).add(entry.client_message_id)
+
     def _forget_all(self, entries: Sequence[OutboxEntry]) -> list[OutboxEntry]:
         for entry in entries:
+            self._await_disk(entry)
             self._forget(entry)
         return list(entries)
 

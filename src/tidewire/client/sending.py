@@ -269,15 +269,15 @@ class Sending:
         entries = self._outbox.drop(ClientMessageId(client_message_id))
         if not entries:
             return False
-        keys = [entry.client_message_id for entry in entries]
         for entry in entries:
             handle = self.handles.get(entry.client_message_id)
             if handle is not None:
                 handle._refuse(ErrorCode.MESSAGE_DELETED, "it was dropped before it was sent")
                 self._driver.waits.changed(entry.client_message_id)
-        # Its refusal may still wait to be written, and would put the entry back.
-        self._driver.writing.flush()
-        await self._driver.store.do(lambda tables: tables.drop_entries(keys))
+        # With all other writes, in their order: its refusal may still wait to be written, and would
+        # put the entry back.
+        self._driver.writing.end(entries, is_kept=False)
+        await self._driver.look_up(lambda _: None)
         self._driver.waits.changed()
         return True
 

@@ -30,7 +30,9 @@ class Written(msgspec.Struct, frozen=True):
     keeps: Sequence[Keep]
     """Entries, one `Keep` a chat."""
     sends: Sequence[OutboxEntry]
-    """Entries of the outbox."""
+    """New entries of the outbox."""
+    ended: Sequence[OutboxEntry]
+    """Entries of the outbox that have failed or were dropped."""
     known: "Mapping[str, MessageRow]"
     """Those of `sends` that the server stored in an earlier run, so they are not sent again."""
     erased: "Mapping[ChatId, Sequence[Erased]]"
@@ -52,6 +54,7 @@ class Writing:
         self._replicas: dict[ChatId, Replica] = {}
         self._writes: list[Callable[[Tables], None]] = []
         self._entries: list[OutboxEntry] = []
+        self._ended: list[OutboxEntry] = []
         self._entered: asyncio.Future[None] | None = None
         self._handle: asyncio.Handle | None = None
         self._is_soon = False
@@ -63,6 +66,16 @@ class Writing:
     def write(self, write: Callable[[Tables], None]) -> None:
         self._writes.append(write)
         self._soon()
+
+    def end(self, entries: Sequence[OutboxEntry], *, is_kept: bool) -> None:
+        """Write how entries of the outbox are now (`is_kept`), or delete them; `Written` names
+        them when the disk has that."""
+        keys = [entry.client_message_id for entry in entries]
+        self._ended += entries
+        if is_kept:
+            self.write(lambda tables: tables.save_entries(entries))
+        else:
+            self.write(lambda tables: tables.drop_entries(keys))
 
     def replica(self, replica: Replica) -> None:
         """Numbers of a chat have changed: store them with the next job, or after a short delay."""
@@ -95,12 +108,12 @@ class Writing:
         if not (self._keeps or self._replicas or self._writes or self._entries):
             return
         keeps, writes = _merged(self._keeps), self._writes
-        entries, entered = self._entries, self._entered
+        entries, entered, ended = self._entries, self._entered, self._ended
         # Copies, because the core goes on changing the replicas while the thread writes.
         records = [replica.record() for replica in self._replicas.values()]
         own_id = self.own_id()
         self._keeps, self._replicas, self._writes = [], {}, []
-        self._entries, self._entered = [], None
+        self._entries, self._entered, self._ended = [], None, []
 
         def write(tables: Tables) -> Written:
             tables.save_replicas(records)
@@ -110,7 +123,7 @@ class Writing:
             erased = tables.keep(keeps, own_id)
             # After `keep`: it may have stored an entry that the application sends again.
             known = tables.put_entries(entries) if entries else {}
-            return Written(keeps, entries, known, erased)
+            return Written(keeps, entries, ended, known, erased)
 
         def done(future: "asyncio.Future[Written]") -> None:
             error = future.exception()

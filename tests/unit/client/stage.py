@@ -5,7 +5,16 @@ from random import Random
 from typing import Any, TypeVar
 
 from tidewire.client.connection import Connection
-from tidewire.client.effects import Connect, Effect, Keep, Mark, Now, Send
+from tidewire.client.effects import (
+    Connect,
+    Dropped,
+    Effect,
+    Keep,
+    Mark,
+    Now,
+    Send,
+    SendFailed,
+)
 from tidewire.client.options import ClientOptions
 from tidewire.client.outbox import Outbox, OutboxEntry
 from tidewire.client.replica import ReplicaRecord
@@ -303,6 +312,10 @@ class Stage:
                     )
             elif isinstance(effect, Mark) and self.stores:
                 pending += self.core.marked(effect.entries, self.now.wall_ms, self.now)
+            elif isinstance(effect, SendFailed) and self.stores:
+                pending += self.core.saved([effect.entry], self.now)
+            elif isinstance(effect, Dropped) and self.stores:
+                pending += self.core.saved(effect.entries, self.now)
         self.effects += done
         return done
 

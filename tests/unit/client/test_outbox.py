@@ -44,7 +44,10 @@ def refuse(
         now_ms=NOW_MS,
         after=None if after is None else key(after).upper(),
     )
-    return None if refused is None else refused.entry
+    if refused is None:
+        return None
+    box.saved([refused.entry, *refused.dropped])
+    return refused.entry
 
 
 def test_one_a_chat_leaves_at_a_time_and_chats_take_turns() -> None:
@@ -139,8 +142,10 @@ def test_failed_one_stays_visible_until_it_is_retried_or_dropped() -> None:
     box.stored(key(2), 2)
     assert taken(box) == [3]
     refuse(box, 3, "FORBIDDEN")
-    assert [one.number for one in box.drop(key(3))] == [3]
+    dropped = box.drop(key(3))
+    assert [one.number for one in dropped] == [3]
     assert key(3) not in box
+    box.saved(dropped)
     assert taken(box) == [9]
 
 
@@ -192,9 +197,12 @@ def test_old_entry_of_unknown_fate_does_not_leave_by_itself() -> None:
     days_ms = 24 * 3_600_000
     old = entry(1, left_at_ms=WALL_MS - 6 * days_ms)
     young = entry(2, left_at_ms=WALL_MS - 6 * days_ms + 1)
-    leaving, doubtful = outbox(old, young).take(NOW_MS, WALL_MS)
-    assert [one.number for one in leaving] == [2]
+    box = outbox(old, young)
+    leaving, doubtful = box.take(NOW_MS, WALL_MS)
+    assert leaving == []
     assert [one.state for one in doubtful] == [UNKNOWN]
+    box.saved(doubtful)
+    assert taken(box) == [2]
 
 
 def test_text_of_an_entry_stays_out_of_what_is_logged() -> None:

@@ -90,6 +90,9 @@ def test_message_that_is_refused_for_good_is_changed_where_it_is() -> None:
     assert {(one.code, one.reason) for one in refused.dropped} == {("FORBIDDEN", "no")}
     assert numbers(box.entries()) == [1, 4]
     assert (refused.entry.state, refused.entry.body.content) == (FAILED, "edited 2")
+    box.saved([refused.entry])
+    assert taken(box) == [], "the disk still has the amendments"
+    box.saved(refused.dropped)
     assert taken(box) == [4]
 
 
@@ -116,7 +119,9 @@ def test_amendment_of_a_message_of_unknown_fate_waits_beside_it() -> None:
     old = entry(1, left_at_ms=WALL_MS - 6 * 24 * 3_600_000)
     box = outbox(old, amending(2, EDIT, behind=1, left_at_ms=None), entry(3))
     leaving, doubtful = box.take(NOW_MS, WALL_MS)
-    assert (numbers(leaving), numbers(doubtful)) == ([3], [1])
+    assert (numbers(leaving), numbers(doubtful)) == ([], [1])
+    box.saved(doubtful)
+    assert taken(box) == [3]
     box.stored(key(3), 3)
     assert box.waiting_chats() == []
     again = box.retry(key(1), 8)
@@ -141,7 +146,9 @@ def test_unknown_fate_is_still_unknown_in_the_next_life() -> None:
 
 def test_dropping_a_message_drops_what_would_change_it() -> None:
     box = outbox(entry(1, left_at_ms=None), amending(2, REACT, behind=1), entry(3))
-    assert numbers(box.drop(key(1))) == [1, 2]
+    dropped = box.drop(key(1))
+    assert numbers(dropped) == [1, 2]
+    box.saved(dropped)
     assert taken(box) == [3]
     box = outbox(entry(1, left_at_ms=None), amending(2, REACT, behind=1, left_at_ms=None))
     assert numbers(box.drop(key(2))) == [2]
@@ -187,6 +194,7 @@ def test_deletion_drops_the_edits_of_its_message_and_their_texts() -> None:
     assert [(one.body.content, one.code) for one in dropped] == [("", "MESSAGE_DELETED")] * 2
     assert numbers(box.entries()) == [2, 4, 5, 6]
     assert box.flying_count == 1
+    box.saved(dropped)
     assert taken(box) == [2]
 
 
@@ -199,6 +207,7 @@ def test_only_what_has_a_text_stays_when_it_failed() -> None:
         assert refused.entry.state is FAILED
         assert (key(number) in box) is stays
         assert numbers(refused.dropped) == ([] if stays else [number])
+        box.saved([refused.entry])
 
 
 def test_edit_of_a_deleted_message_leaves_no_text() -> None:
@@ -235,6 +244,7 @@ def test_mention_of_an_outsider_is_left_out_and_the_text_goes_again() -> None:
     second = refused(THEM)
     assert not second.is_rewritten
     assert second.entry.state is FAILED
+    box.saved([second.entry])
     assert taken(box) == [2]
 
 
@@ -286,6 +296,10 @@ def test_no_amendment_leaves_before_its_target_is_known(
                 code = "SERVER_BUSY" if step == "busy" else "FORBIDDEN"
                 if code == "FORBIDDEN" and one.client_message_id in at_server:
                     continue
-                box.refused(one.client_message_id, code, "", retry_after_ms=0, now_ms=now_ms)
+                refused = box.refused(
+                    one.client_message_id, code, "", retry_after_ms=0, now_ms=now_ms
+                )
+                if refused is not None:
+                    box.saved([refused.entry, *refused.dropped])
     assert [one for one in box.entries() if one.state is not FAILED] == []
     assert box.waiting_chats() == []

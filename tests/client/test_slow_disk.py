@@ -1,0 +1,56 @@
+"""Clients whose disk is slow: what a later entry must not leave before."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.client.people import People
+from tests.e2e.chatting import PATIENCE_S
+from tidewire.client import Client
+from tidewire.client.outbox import QUEUED
+from tidewire.domain.ids import ClientMessageId
+
+pytestmark = pytest.mark.slow  # each talks to a real server
+
+
+@contextmanager
+def disk_held(client: Client) -> Iterator[None]:
+    """The store's thread does nothing meanwhile."""
+    is_over = threading.Event()
+    held = client.driver.store.do(lambda _: is_over.wait(PATIENCE_S))
+    try:
+        yield
+    finally:
+        is_over.set()
+    assert not held.done()
+
+
+async def test_nothing_leaves_behind_a_dropped_message_until_the_disk_has_that(
+    people: People,
+) -> None:
+    """A client that is killed meanwhile has the dropped one in its outbox when it starts again, and
+    would send it after the later one."""
+    alice, _, chat = await people.pair()
+    socket = alice.driver._socket
+    assert socket is not None
+    # The first one is on its way until the answers are read again.
+    socket.pause()
+    first, second, third = await asyncio.gather(*(chat.send(f"text {n}") for n in range(3)))
+    with disk_held(alice):
+        dropping = asyncio.create_task(second.drop())
+        await asyncio.sleep(0)
+        socket.resume()
+        async with asyncio.timeout(PATIENCE_S):
+            await alice.driver.waits.until(
+                first.client_message_id, lambda: first.sequence is not None
+            )
+        waiting = alice.driver.core.outbox.get(ClientMessageId(third.client_message_id))
+        assert waiting is not None
+        assert waiting.state is QUEUED
+        assert not dropping.done()
+    assert await dropping
+    assert await third.stored() == 2
+    assert [one.text for one in await chat.messages()] == ["text 0", "text 2"]
