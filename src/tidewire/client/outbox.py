@@ -331,6 +331,9 @@ class Outbox:
             if entry.left_at_ms is None and is_waiting:
                 leaving.append(entry)
             entry.left_at_ms = left_at_ms
+            lane = self._lanes.get(entry.chat_id)
+            if lane is not None:
+                self._consider(lane)
         return leaving
 
     def next_deadline_ms(self) -> int | None:
@@ -509,6 +512,8 @@ class Outbox:
             and lane.chat_id not in self._unsaved
             and not (lane.is_refused and lane.flying)
             and len(lane.flying) < self._options.window
+            # What may leave at once does not pass what the disk has to mark first.
+            and (lane.queued[0].left_at_ms is None or not _is_being_marked(lane))
         )
         if is_ready:
             self._ready[lane.chat_id] = lane
@@ -551,6 +556,10 @@ class Outbox:
         elif entry.state is QUEUED and entry in lane.queued:
             lane.queued.remove(entry)
         self._settle_lane(lane)
+
+
+def _is_being_marked(lane: _Lane) -> bool:
+    return any(entry.left_at_ms is None for entry in lane.flying.values())
 
 
 def name_target(entry: OutboxEntry, sequence: int) -> None:

@@ -38,6 +38,7 @@ from tidewire.client.effects import (
     Settled,
     StatusChanged,
 )
+from tidewire.client.options import ClientOptions
 from tidewire.client.outbox import FAILED, UNKNOWN
 from tidewire.client.replica import ReplicaRecord
 from tidewire.domain.chats import ChatType
@@ -253,6 +254,17 @@ def test_mark_that_comes_after_the_connection_was_lost_sends_nothing() -> None:
     (mark,) = of(stage.connect(listed(0)), Mark)
     stage.lose()
     assert sends(stage.did(stage.core.marked(mark.entries, WALL_MS, stage.now))) == []
+
+
+def test_nothing_passes_an_entry_that_is_being_marked() -> None:
+    entries = [entry(1, left_at_ms=None), entry(2, left_at_ms=None), entry(3), entry(4)]
+    stage = Stage(ClientOptions(window=3), replicas=[record(0)], entries=entries, stores=False)
+    done = stage.connect(listed(0))
+    assert sends(done) == []
+    (mark,) = of(done, Mark)
+    assert [one.number for one in mark.entries] == [1, 2]
+    done = stage.did(stage.core.marked(mark.entries, WALL_MS, stage.now))
+    assert [one.payload.client_message_id for one in sends(done)] == [key(1), key(2), key(3)]
 
 
 def test_refused_message_has_failed_and_the_next_one_leaves() -> None:
