@@ -349,7 +349,7 @@ class Outbox:
             lane = self._lanes.get(entry.chat_id)
             if lane is not None:
                 lane.failures = 0
-            is_parked = entry.state is UNKNOWN
+            is_parked = entry.state in (FAILED, UNKNOWN)
             for one in self._behind.pop(client_message_id, ()):
                 name_target(one, sequence)
                 if is_parked:
@@ -486,7 +486,7 @@ class Outbox:
 
     def _queue(self, entry: OutboxEntry) -> None:
         target = None if entry.target_key is None else self._entries.get(entry.target_key)
-        if target is not None and target.state is UNKNOWN:
+        if target is not None and target.state in (FAILED, UNKNOWN):
             # It stays out of the lane: its message is sent again only if the user retries it.
             return
         lane = self._lanes.get(entry.chat_id)

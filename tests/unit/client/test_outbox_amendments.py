@@ -144,6 +144,22 @@ def test_unknown_fate_is_still_unknown_in_the_next_life() -> None:
     assert len(box) == 0
 
 
+def test_amendment_of_a_failed_message_holds_nothing_back_in_the_next_life() -> None:
+    """A process can be killed after it has stored one, and before it has told that it fails."""
+    box = outbox(entry(1, state=FAILED), amending(2, EDIT, behind=1), entry(3))
+    assert taken(box) == [3]
+    box.stored(key(3), 3)
+    assert box.waiting_chats() == []
+    assert numbers(box.retry(key(1), 8)) == [8, 9]
+    box.release(CHAT)
+    assert taken(box) == [8]
+    # Some refusals leave it open whether the message was stored; then a sync brings it.
+    box = outbox(entry(1, state=FAILED), amending(2, EDIT, behind=1))
+    box.stored(key(1), 50)
+    box.release(CHAT)
+    assert taken(box) == [2]
+
+
 def test_dropping_a_message_drops_what_would_change_it() -> None:
     box = outbox(entry(1, left_at_ms=None), amending(2, REACT, behind=1), entry(3))
     dropped = box.drop(key(1))
