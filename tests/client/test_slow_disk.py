@@ -9,7 +9,7 @@ import pytest
 
 from tests.client.people import People
 from tests.e2e.chatting import PATIENCE_S
-from tidewire.client import Client
+from tidewire.client import Client, MessageFailed, Tick
 from tidewire.client.outbox import QUEUED
 from tidewire.domain.ids import ClientMessageId
 
@@ -54,3 +54,21 @@ async def test_nothing_leaves_behind_a_dropped_message_until_the_disk_has_that(
     assert await dropping
     assert await third.stored() == 2
     assert [one.text for one in await chat.messages()] == ["text 0", "text 2"]
+
+
+async def test_retry_whose_caller_gives_up_is_sent_all_the_same(people: People) -> None:
+    await people.register("alice")
+    alice = await people.open("alice")
+    sent = await alice.chat("chat_of_nobody").send("hello?")
+    with pytest.raises(MessageFailed):
+        await sent.stored()
+    with disk_held(alice):
+        retrying = asyncio.create_task(sent.retry())
+        await asyncio.sleep(0)
+        retrying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await retrying
+    assert sent.tick is Tick.SENDING
+    with pytest.raises(MessageFailed):
+        async with asyncio.timeout(PATIENCE_S):
+            await sent.stored()

@@ -261,8 +261,11 @@ class Sending:
         self._number += len(entries)
         self.handle_of(entries[0])._requeue()
         driver = self._driver
-        await driver.store.do(lambda tables: tables.save_entries(entries))
+        saved = driver.store.do(lambda tables: tables.save_entries(entries))
+        # At once, so that it leaves also if the caller gives up waiting: the mark without which it
+        # does not leave is written after this.
         driver.apply(driver.core.resubmit(entries[0], driver.now()))
+        await saved
         return True
 
     async def drop(self, client_message_id: str) -> bool:
