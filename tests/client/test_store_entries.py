@@ -30,6 +30,7 @@ from tidewire.client.store import Store
 from tidewire.client.tables import EventRow, Tables
 from tidewire.domain.chats import ChatType
 from tidewire.domain.fold import AS_WRITTEN, MessageNow
+from tidewire.domain.limits import UNREAD_SCAN_MAX
 from tidewire.domain.messages import MENTION_ALL, EntryKind, MessageBody
 from tidewire.wire.server_frames import SyncItem
 
@@ -135,6 +136,26 @@ def test_unread_is_counted_as_the_server_does(disk: Disk) -> None:
     assert disk.tables.count_unread(CHAT, 0) == (2, 1)
     assert disk.keep(deletion(9, 2)) == [], "an own one was never unread"
     assert disk.tables.count_unread("chat_unknown", 0) == (0, 0)
+
+
+def test_unread_of_one_who_is_far_behind_is_that_of_the_last_messages(disk: Disk) -> None:
+    """Own and deleted messages above the position are looked at too; what is before the last ones
+    is not."""
+    disk.keep(*(item(n) for n in range(1, 6)))
+    through = UNREAD_SCAN_MAX + 5
+    disk.keep(*(item(n, sender=ME) for n in range(6, through)))
+    disk.keep(item(through, is_deleted=True, content=""))
+    disk.keep(item(through + 1), item(through + 2, mentions=(ME,)))
+    disk.keep(reaction(through + 3, 1, "👍", count=1))
+    assert disk.tables.count_unread(CHAT, 0) == (2, 1)
+    assert disk.tables.count_unread(CHAT, 5) == (2, 1)
+    assert disk.tables.count_unread(CHAT, through + 1) == (1, 1)
+
+
+def test_deleted_messages_are_among_the_last_ones(disk: Disk) -> None:
+    disk.keep(*(item(n) for n in range(1, 4)))
+    disk.keep(*(item(n, is_deleted=True, content="") for n in range(4, UNREAD_SCAN_MAX + 2)))
+    assert disk.tables.count_unread(CHAT, 0) == (2, 0)
 
 
 def test_many_reactions_neither_hide_messages_nor_cost_a_scan(disk: Disk) -> None:

@@ -29,10 +29,10 @@ PLACES: Final = "(SELECT value->>0 AS c, value->>1 AS s FROM json_each(?))"
 _OTHERS_ABOVE: Final = f"""
 SELECT count(*) FROM (
     SELECT 1 FROM (
-        SELECT is_own FROM entries INDEXED BY messages_alone
-        WHERE chat = ?1 AND kind IS NULL AND is_gone = 0 AND is_deleted = 0 AND sequence > ?2
-        ORDER BY sequence LIMIT {UNREAD_SCAN_MAX}
-    ) WHERE is_own = 0 LIMIT {UNREAD_MAX}
+        SELECT is_own, is_deleted FROM entries INDEXED BY messages_alone
+        WHERE chat = ?1 AND kind IS NULL AND is_gone = 0 AND sequence > ?2
+        ORDER BY sequence DESC LIMIT {UNREAD_SCAN_MAX}
+    ) WHERE is_own = 0 AND is_deleted = 0 LIMIT {UNREAD_MAX}
 )"""  # noqa: S608 - constants
 _MENTIONS_ABOVE: Final = f"""
 SELECT count(*) FROM (
