@@ -35,6 +35,8 @@ const opened = (...entries: OutboxEntry[]): Outbox => {
   return box;
 };
 
+const numbers = (entries: readonly OutboxEntry[]): number[] => entries.map((one) => one.number);
+
 const take = (box: Outbox, nowMs = 0): number[] =>
   box.take(nowMs, nowMs)[0].map((one) => one.number);
 
@@ -100,24 +102,83 @@ test("what is about a message that is refused for good fails with it, and holds 
   );
   assert.deepEqual(take(box), [3]);
   // The message that it is about has to be sent first.
-  assert.equal(box.retry("key_2", 9), null);
-  assert.ok(box.retry("key_1", 10));
-  assert.ok(box.retry("key_2", 11));
+  assert.deepEqual(box.retry("key_2", 9), []);
+  assert.deepEqual(numbers(box.retry("key_1", 10)), [10, 11]);
+  box.stored("key_3", 40);
+  assert.deepEqual(take(box), [10]);
+  box.stored("key_1", 41);
+  assert.deepEqual(take(box), [11]);
 });
 
-test("what is about a message of unknown fate is as unknown, and dropped with it", () => {
+test("a change of a message that has failed meanwhile fails, and holds nothing back", () => {
+  const box = opened(entry(1));
+  take(box);
+  box.refused("key_1", "FORBIDDEN", "no", 0, 0);
+  assert.equal(box.add(about(2, 1)), false);
+  assert.equal(box.add(about(3, 9)), false);
+  assert.deepEqual(
+    [box.get("key_2")!.state, box.get("key_3")!.code],
+    ["failed", "TARGET_NOT_FOUND"],
+  );
+  box.add(entry(4));
+  box.release("chat_1");
+  assert.deepEqual(take(box), [4]);
+  assert.deepEqual(numbers(box.retry("key_1", 5)), [5, 6]);
+});
+
+/** A message whose fate is unknown, with a change of it from before and one from after. */
+const unknown = (): Outbox => {
   const old = entry(1, { left_at_ms: 0, state: "flying" });
   const box = new Outbox(DEFAULTS, () => 0.5, [old, about(2, 1), entry(3)]);
   box.release("chat_1");
   const [leaving, doubtful] = box.take(0, DEFAULTS.fateMsMax);
-  assert.deepEqual(
-    [leaving.map((one) => one.number), doubtful.map((one) => one.number)],
-    [[3], [1, 2]],
-  );
-  assert.deepEqual(
-    box.drop("key_1").map((one) => one.number),
-    [1, 2],
-  );
+  assert.deepEqual([numbers(leaving), numbers(doubtful)], [[3], [1]]);
+  assert.ok(box.add(about(4, 1)));
+  box.add(entry(5));
+  box.stored("key_3", 40);
+  assert.deepEqual(take(box), [5]);
+  box.stored("key_5", 41);
+  assert.deepEqual(box.waitingChats(), []);
+  return box;
+};
+
+test("what is about a message of unknown fate waits, and holds nothing back", () => {
+  assert.deepEqual(numbers(unknown().drop("key_1")), [1, 2, 4]);
+  const again = unknown();
+  assert.deepEqual(numbers(again.retry("key_1", 6)), [6, 7, 8]);
+  again.release("chat_1");
+  assert.deepEqual(take(again), [6]);
+  // In the next run, too.
+  const { state, ...message } = again.entries()[0]!;
+  const next = new Outbox(DEFAULTS, () => 0.5, [
+    { ...message, state: "unknown" },
+    about(7, 1),
+    entry(9),
+  ]);
+  next.release("chat_1");
+  assert.deepEqual(take(next), [9]);
+  // The server has it after all.
+  const found = unknown();
+  found.stored("key_1", 39);
+  found.release("chat_1");
+  assert.deepEqual(take(found), [2]);
+  assert.equal(found.get("key_2")!.body.target, 39);
+  found.stored("key_2", 42);
+  assert.deepEqual(take(found), [4]);
+});
+
+test("what has surely not left is changed in place, also if it left and was refused", () => {
+  const box = opened(entry(1), entry(2, { left_at_ms: 5 }));
+  take(box);
+  assert.deepEqual([box.isHere("key_1"), box.isHere("key_2")], [false, true]);
+  box.marked([box.get("key_1")!], 7);
+  box.refused("key_1", "SERVER_BUSY", "later", 0, 0);
+  assert.equal(box.isHere("key_1"), false);
+  take(box, 1e6);
+  box.refused("key_1", "FORBIDDEN", "no", 0, 0);
+  assert.equal(box.isHere("key_1"), true);
+  const doubtful = unknown();
+  assert.deepEqual([doubtful.isHere("key_1"), doubtful.isHere("key_2")], [false, true]);
 });
 
 test("a message whose mention is refused goes again without it, before the next", () => {

@@ -166,7 +166,7 @@ const outboxStep = (box: Outbox, step: Case): unknown => {
       box.lost();
       return null;
     case "retry":
-      return box.retry(key, number) !== null;
+      return box.retry(key, number).length > 0;
     default:
       return box.drop(key).length > 0;
   }

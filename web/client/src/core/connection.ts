@@ -209,7 +209,8 @@ export class Connection {
 
   /** Send an entry that is in the outbox on the disk. */
   submit(entry: OutboxEntry, now: Now): Effect[] {
-    if (!this.outbox.get(entry.client_message_id)) this.outbox.add(entry);
+    if (!this.outbox.get(entry.client_message_id) && !this.outbox.add(entry))
+      return this._finish([{ do: "failed", entry }], now);
     return this.resubmit(entry, now);
   }
 

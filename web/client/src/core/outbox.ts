@@ -12,8 +12,9 @@
  * one is given up, the next one tells the server not to wait for it (`is_first`).
  *
  * An edit, a deletion or a reaction may be about a message that is still in the outbox
- * (`target_id`): it waits until that message's sequence is known, and fails if the message fails. A
- * deletion removes the edits of its message that have not left.
+ * (`target_id`): it waits until that message's sequence is known, and fails if the message fails. If
+ * the message's fate is unknown, it waits outside of its lane until the message is retried or known
+ * to be stored. A deletion removes the edits of its message that have not left.
  */
 
 import type { ClientFrame, SendPayload } from "../wire/frames.ts";
@@ -133,26 +134,37 @@ export class Outbox {
 
   // In.
 
-  /** Add an entry that is on the disk. The first entry of a chat waits for `release`. */
-  add(entry: OutboxEntry): void {
-    this._entries.set(entry.client_message_id, entry);
+  /** Add an entry that is on the disk. The first entry of a chat waits for `release`. False: it has
+   * failed, because the message that it is about has failed or was dropped. */
+  add(entry: OutboxEntry): boolean {
+    const { client_message_id, target_id } = entry;
+    this._entries.set(client_message_id, entry);
+    if (target_id && (this._entries.get(target_id)?.state ?? "failed") === "failed") {
+      entry.state = "failed";
+      entry.code = "TARGET_NOT_FOUND";
+      entry.reason = "its message was not sent";
+      return false;
+    }
     this._queue(entry);
+    return true;
   }
 
-  /** Queue a failed or unknown entry again, behind all that wait already. Null: it is neither, or
-   * the message that it is about has not been retried. */
-  retry(id: string, number: number): OutboxEntry | null {
+  /** Queue a failed or unknown entry again, behind all that wait already, and behind it those about
+   * it. Empty: it is neither, or the message that it is about has not been retried. */
+  retry(id: string, number: number): OutboxEntry[] {
     const entry = this._entries.get(id);
-    if (!entry || isOnItsWay(entry)) return null;
     // The message that it is about has to be sent first.
-    if (entry.target_id && !isOnItsWay(this._entries.get(entry.target_id))) return null;
-    entry.state = "queued";
-    entry.code = entry.reason = entry.left_at_ms = null;
-    entry.tries = 0;
-    entry.is_doubtful = false;
-    entry.number = number;
-    this._queue(entry);
-    return entry;
+    if (!entry || isOnItsWay(entry) || this._isParked(entry)) return [];
+    const again = [entry, ...this._about(id).sort(byNumber)];
+    for (const one of again) {
+      one.state = "queued";
+      one.code = one.reason = one.left_at_ms = null;
+      one.tries = 0;
+      one.is_doubtful = false;
+      one.number = number++;
+      this._queue(one);
+    }
+    return again;
   }
 
   /** Remove an entry that is not on its way, and those about it. Empty: there is no such entry. */
@@ -189,7 +201,7 @@ export class Outbox {
   /** Whether an entry has surely not left, so that it may be changed in place. */
   isHere(id: string): boolean {
     const entry = this._entries.get(id);
-    return !!entry && entry.state !== "flying" && entry.left_at_ms === null;
+    return entry?.state === "failed" || (entry?.state === "queued" && !entry.is_doubtful);
   }
 
   // Out.
@@ -226,11 +238,9 @@ export class Outbox {
       this._ready.delete(lane);
       const entry = lane.queued.shift()!;
       if (entry.is_doubtful && this._isTooOld(entry, wallMs)) {
-        for (const one of [entry, ...this._about(entry.client_message_id)]) {
-          lane.queued = lane.queued.filter((other) => other !== one);
-          one.state = "unknown";
-          doubtful.push(one);
-        }
+        entry.state = "unknown";
+        doubtful.push(entry);
+        lane.queued = lane.queued.filter((one) => !this._isParked(one));
       } else {
         entry.state = "flying";
         entry.is_first = this._givenUp.delete(lane.chat_id);
@@ -273,8 +283,10 @@ export class Outbox {
     for (const one of this._about(id)) {
       one.target_id = null;
       one.body.target = sequence;
-      const behind = this._lanes.get(one.chat_id);
-      if (behind) this._consider(behind);
+      if (one.state !== "queued") continue;
+      // It waited in the lane, or outside of it.
+      if (lane) lane.queued = lane.queued.filter((other) => other !== one);
+      this._queue(one);
     }
     return entry;
   }
@@ -385,9 +397,15 @@ export class Outbox {
     return [...this._entries.values()].filter((entry) => entry.target_id === id);
   }
 
+  /** Whether the message that it is about is not on its way, so that it must not block its lane. */
+  private _isParked({ target_id }: OutboxEntry): boolean {
+    return !!target_id && !isOnItsWay(this._entries.get(target_id));
+  }
+
   // Lanes.
 
   private _queue(entry: OutboxEntry): void {
+    if (this._isParked(entry)) return;
     const { chat_id } = entry;
     let lane = this._lanes.get(chat_id);
     if (!lane) {
@@ -402,7 +420,9 @@ export class Outbox {
       };
       this._lanes.set(chat_id, lane);
     }
-    lane.queued.push(entry);
+    if (lane.queued.length && lane.queued.at(-1)!.number > entry.number)
+      this._requeue(lane, [entry]);
+    else lane.queued.push(entry);
     this._consider(lane);
   }
 

@@ -23,7 +23,7 @@ import type { News } from "./news.ts";
 import { byActivity, People } from "./people.ts";
 import type { ofClient } from "./remote.ts";
 import { Rest } from "./rest.ts";
-import { Sent } from "./sent.ts";
+import { hasFailed, Sent } from "./sent.ts";
 import { mergeChat, type StoredRow, Tables } from "./tables.ts";
 import { listen, Tabs } from "./tabs.ts";
 import { View } from "./view.ts";
@@ -259,9 +259,13 @@ export class Client {
   /** Wait until the outbox has nothing left to send; failed entries do not count. After it, sent
    * messages are in `chat.messages()`. @throws ClientClosed */
   async flush(): Promise<void> {
+    const { outbox } = this._view;
+    // A change of a message that has failed waits for the user, as the message does.
     const waiting = (): boolean =>
       this._entering.length > 0 ||
-      [...this._view.outbox.values()].some(({ state }) => state === "queued" || state === "flying");
+      [...outbox.values()].some(
+        (entry) => !hasFailed(entry) && !hasFailed(outbox.get(entry.target_id ?? "")),
+      );
     await this._until("", () => !waiting());
     await this._command("flushed");
   }

@@ -207,11 +207,6 @@ export class Driver {
       await this.flushed();
       entry = await this._ground.tables.resolved(entry);
     }
-    if (entry.target_id && !core.outbox.get(entry.target_id)) {
-      Object.assign(entry, { state: "failed", code: "TARGET_NOT_FOUND", reason: "it was dropped" });
-      this._failed(entry);
-      return;
-    }
     this._dropped(core.outbox.dropEdits(entry));
     this.apply(core.submit(entry, now()));
     this.apply(core.hurry(now(), HURRY_PAUSE_MS));
@@ -219,19 +214,24 @@ export class Driver {
 
   /** Replace the text of an entry that has surely not left. False: it may have left. */
   private async _amend(id: string, content: string): Promise<boolean> {
-    const entry = this.core.outbox.get(id);
-    if (!entry || !this.core.outbox.isHere(id)) return false;
+    const { outbox } = this.core;
+    const entry = outbox.get(id);
+    if (!entry || !outbox.isHere(id)) return false;
     entry.body = { ...entry.body, content };
+    // It may leave when the new text is in the store, so it is marked after that.
+    entry.left_at_ms = null;
+    // Earlier edits of it would overwrite this text.
+    this._dropped(outbox.dropEdits({ ...entry, kind: "delete", body: {}, target_id: id }));
     await this._save(entry);
     return true;
   }
 
   private async _retry(id: string): Promise<boolean> {
     const last = this.core.outbox.entries().at(-1);
-    const entry = this.core.outbox.retry(id, (last?.number ?? 0) + 1);
-    if (!entry) return false;
-    await this._save(entry);
-    this.apply(this.core.resubmit(entry, now()));
+    const again = this.core.outbox.retry(id, (last?.number ?? 0) + 1);
+    if (!again.length) return false;
+    await this._save(...again);
+    this.apply(this.core.resubmit(again[0]!, now()));
     return true;
   }
 
@@ -250,9 +250,9 @@ export class Driver {
     }
   }
 
-  private async _save(entry: OutboxEntry): Promise<void> {
-    this._job.entries.push({ ...entry });
-    this._ground.tell({ outbox: [{ ...entry }] });
+  private async _save(...entries: OutboxEntry[]): Promise<void> {
+    this._job.entries.push(...entries.map((entry) => ({ ...entry })));
+    this._ground.tell({ outbox: entries.map((entry) => ({ ...entry })) });
     await this.flushed();
   }
 

@@ -6,6 +6,10 @@ import type { EntryKind } from "../types.ts";
 import type { Client } from "./client.ts";
 import { FateUnknown, MessageFailed } from "./errors.ts";
 
+/** Whether only the user can decide what becomes of it. */
+export const hasFailed = (entry?: OutboxEntry): boolean =>
+  entry?.state === "failed" || entry?.state === "unknown";
+
 /** An own message, edit, deletion or reaction. It is in the outbox, or the server has stored it. */
 export class Sent {
   readonly clientMessageId: string;
@@ -66,7 +70,7 @@ export class Sent {
   }
 
   private get _hasFailed(): boolean {
-    return this._entry.state === "failed" || this._entry.state === "unknown";
+    return hasFailed(this._entry);
   }
 
   /** Wait until the server has stored it; returns its sequence. If the connection holds,

@@ -1,0 +1,128 @@
+// The leader's part with a server that the test plays: what it writes, sends and tells.
+
+import assert from "node:assert/strict";
+import { afterEach, test } from "node:test";
+import { Client } from "../src/node.ts";
+
+globalThis.fetch = async () => {
+  throw new Error("there is no REST");
+};
+
+const open: Client[] = [];
+afterEach(() => Promise.all(open.splice(0).map((client) => client.close())));
+
+// biome-ignore lint/suspicious/noExplicitAny: frames, as they are on the wire
+type Frame = any;
+
+/** The server's end of the only connection. */
+class Server {
+  readyState = 1;
+  heard: Frame[] = [];
+  onmessage: (event: { data: string }) => void = () => {};
+  onopen = () => {};
+  onclose = (_: { code: number }) => {};
+  private _listener = () => {};
+
+  say(type: string, payload: object, request_id?: string): void {
+    this.onmessage({ data: JSON.stringify({ type, request_id, payload }) });
+  }
+
+  send(text: string): void {
+    const said = JSON.parse(text);
+    this.heard.push(...(Array.isArray(said) ? said : [said]));
+    this._listener();
+  }
+
+  close(code: number): void {
+    this.readyState = 3;
+    this.onclose({ code });
+  }
+
+  /** Wait for the next frame of this type, and take it. */
+  async next(type: string): Promise<Frame> {
+    for (;;) {
+      const at = this.heard.findIndex((frame) => frame.type === type);
+      if (at >= 0) return this.heard.splice(at, 1)[0];
+      await new Promise<void>((heard) => {
+        this._listener = heard;
+      });
+    }
+  }
+
+  refuse({ request_id }: Frame, code: string, details = {}): void {
+    this.say("error", { code, message: "no", details }, request_id);
+  }
+
+  store({ request_id, payload }: Frame, sequence: number): void {
+    const { client_message_id, chat_id } = payload;
+    const numbers = { message_id: `msg_${sequence}`, sequence, prev_sequence: sequence - 1 };
+    const created_at = "2031-05-04T11:20:07.000Z";
+    const answer = { client_message_id, chat_id, ...numbers, created_at, deduplicated: false };
+    this.say("send_message_ack", answer, request_id);
+  }
+}
+
+const CHAT = {
+  chat_id: "chat_1",
+  chat_type: "group",
+  head: 0,
+  membership_version: 1,
+  joined_sequence: 0,
+  delivered: 0,
+  read: 0,
+  others_delivered: 0,
+  others_read: 0,
+  unread: 0,
+  mentions_unread: 0,
+};
+
+/** A client that is ready, and its server. `chat`: how the digest lists its chat. */
+const connected = async (chat: Partial<typeof CHAT> = {}): Promise<[Client, Server]> => {
+  let connect: (server: Server) => void;
+  const connecting = new Promise<Server>((done) => {
+    connect = done;
+  });
+  const client = await Client.open("http://127.0.0.1:9", {
+    store: ":memory:",
+    getToken: async () => "",
+    webSocket: class extends Server {
+      constructor() {
+        super();
+        connect(this);
+      }
+    } as unknown as typeof WebSocket,
+  });
+  open.push(client);
+  const server = await connecting;
+  server.onopen();
+  server.say("connection_established", {
+    user_id: "user_own",
+    epoch: "one",
+    heartbeat_interval_ms: 30_000,
+    protocol_version: 1,
+    features: ["batch", "entries"],
+  });
+  server.say("chat_digest", { digest_id: "d", page: 0, last: true, chats: [{ ...CHAT, ...chat }] });
+  await client.ready();
+  return [client, server];
+};
+
+test("an edit of a refused message is made in place, and the chat goes on", async () => {
+  const [client, server] = await connected();
+  const chat = client.chat("chat_1");
+  const sent = await chat.send("first");
+  const late = await sent.edit("an edit that followed it");
+  server.refuse(await server.next("send_message"), "FORBIDDEN");
+  await assert.rejects(sent.stored());
+  assert.ok((await sent.edit("second")) === sent);
+  assert.deepEqual([sent.text, late.tick, chat.pending().length], ["second", "failed", 1]);
+  const next = await chat.send("next");
+  server.store(await server.next("send_message"), 1);
+  await next.stored();
+  await client.flush();
+  assert.ok(await sent.retry());
+  const again = await server.next("send_message");
+  assert.equal(again.payload.content, "second");
+  server.store(again, 2);
+  await sent.stored();
+});
