@@ -1,4 +1,5 @@
-// Where a device begins in a chat of which its first news is the answer to a message of its own.
+// Where a device begins in a chat of which its first news is the answer to a message of its own, and
+// what it counts there.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,7 +7,11 @@ import type { Now } from "../src/core/effects.ts";
 import { DEFAULTS } from "../src/core/options.ts";
 import type { OutboxEntry } from "../src/core/outbox.ts";
 import { EARLY_CHATS_MAX, Replicas } from "../src/core/replicas.ts";
-import type { DigestEntry, SendMessageAckPayload } from "../src/wire/frames.ts";
+import type {
+  DigestEntry,
+  SendMessageAckPayload,
+  StatusUpdatePayload,
+} from "../src/wire/frames.ts";
 
 const NOW: Now = { ms: 1000, wallMs: 1_900_000_000_000 };
 
@@ -51,6 +56,20 @@ test("a chat whose first news is an own message starts before it", () => {
   const replica = made.byChat.get("chat");
   assert.deepEqual([replica?.start, replica?.cursor], [7, 7]);
   assert.deepEqual(made.takePages(NOW.ms), [replica]);
+});
+
+test("a read position on another device brings both counts, or none", () => {
+  const made = connected();
+  digest(made, { ...listed("chat", 9, 9), unread: 5, mentions_unread: 2 });
+  const counts = (own_read: number, more: Partial<StatusUpdatePayload> = {}): unknown => {
+    made.status({ chat_id: "chat", others_delivered: 0, others_read: 0, own_read, ...more });
+    const { read, unread, mentions_unread } = made.byChat.get("chat")!;
+    return [read, unread, mentions_unread];
+  };
+  assert.deepEqual(counts(4), [4, 5, 2]);
+  assert.deepEqual(counts(6, { unread: 3, mentions_unread: 1 }), [6, 3, 1]);
+  assert.deepEqual(counts(5, { unread: 4, mentions_unread: 2 }), [6, 3, 1]);
+  assert.deepEqual(counts(7, { unread: 2 }), [7, 2, 0]);
 });
 
 test("own messages of chats that stay unknown are bounded", () => {

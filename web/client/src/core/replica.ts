@@ -191,7 +191,10 @@ export class Replica implements ReplicaRecord {
     const hasRead = (status.own_read ?? -1) >= this.read;
     if (hasRead) {
       this.read = status.own_read!;
-      this.unread = status.unread ?? this.unread;
+      if (status.unread != null) {
+        this.unread = status.unread;
+        this.mentions_unread = status.mentions_unread ?? 0;
+      }
     }
     return hasRead;
   }
