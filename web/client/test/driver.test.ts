@@ -53,6 +53,22 @@ class Server {
     this.say("error", { code, message: "no", details }, request_id);
   }
 
+  /** Push an entry of another user. */
+  push(sequence: number, more: object = {}): void {
+    const created_at = "2031-05-04T11:20:07.000Z";
+    this.say("entry", {
+      chat_id: "chat_1",
+      message_id: `msg_${sequence}`,
+      sequence,
+      prev_sequence: sequence - 1,
+      sender_id: "user_b",
+      client_message_id: `key_${sequence}`,
+      created_at,
+      content: "hello",
+      ...more,
+    });
+  }
+
   store({ request_id, payload }: Frame, sequence: number): void {
     const { client_message_id, chat_id } = payload;
     const numbers = { message_id: `msg_${sequence}`, sequence, prev_sequence: sequence - 1 };
@@ -103,7 +119,8 @@ const connected = async (chat: Partial<typeof CHAT> = {}): Promise<[Client, Serv
     features: ["batch", "entries"],
   });
   server.say("chat_digest", { digest_id: "d", page: 0, last: true, chats: [{ ...CHAT, ...chat }] });
-  await client.ready();
+  // Not `ready`, which waits for names.
+  await client._until("", () => client.status.state === "ready");
   return [client, server];
 };
 
@@ -125,4 +142,17 @@ test("an edit of a refused message is made in place, and the chat goes on", asyn
   assert.equal(again.payload.content, "second");
   server.store(again, 2);
   await sent.stored();
+});
+
+test("a deletion of what another has deleted counts as done", async () => {
+  const [client, server] = await connected();
+  server.push(1);
+  await client._command("flushed");
+  const sent = await client._send("chat_1", "delete", { target: 1 });
+  server.refuse(await server.next("delete_message"), "MESSAGE_DELETED", { deleted_sequence: 2 });
+  assert.deepEqual([sent.sequence, client.outbox()], [2, []]);
+  server.push(2, { kind: "delete", target: 1, content: undefined });
+  assert.equal(await sent.stored(), 2);
+  await client._command("flushed");
+  assert.deepEqual((await client._tables.load()).entries, []);
 });

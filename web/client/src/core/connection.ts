@@ -403,8 +403,13 @@ export class Connection {
     }
     if ("page" in subject)
       return this._replicas.pageRefused(subject.page, code, details, retryAfterMs, now);
-    const { chat_id, client_message_id } = subject.entry;
+    const { chat_id, client_message_id, kind } = subject.entry;
     this._replicas.ownAnswered(chat_id);
+    if (kind === "delete" && code === "MESSAGE_DELETED") {
+      const sequence = Number(details.deleted_sequence) || 0;
+      const entry = this.outbox.stored(client_message_id, sequence);
+      return entry ? [{ do: "done", entry, sequence }] : [];
+    }
     if (code === "INVALID_MENTION" && Array.isArray(details.user_ids))
       if (this.outbox.unmention(client_message_id, details.user_ids)) return [];
     const after = typeof details.after === "string" ? details.after : null;

@@ -52,6 +52,8 @@ export type Effect =
   | { do: "failed"; entry: OutboxEntry }
   /** The server has stored an entry of ours. */
   | { do: "settled"; entry: OutboxEntry; sequence: number }
+  /** The same, but another entry has done it: ours never comes back. */
+  | { do: "done"; entry: OutboxEntry; sequence: number }
   /** Numbers or facts of a chat have changed: store and show them. */
   | { do: "replica"; replica: Replica }
   /** Count the unread messages in the store, if all of them are held. */

@@ -242,10 +242,10 @@ export class Driver {
     return dropped.length > 0;
   }
 
-  private _dropped(entries: readonly OutboxEntry[]): void {
+  private _dropped(entries: readonly OutboxEntry[], sequence: number | null = null): void {
     for (const { client_message_id } of entries) {
       this._job.dropped.push(client_message_id);
-      this._ground.tell({ left: [[client_message_id, null]] });
+      this._ground.tell({ left: [[client_message_id, sequence]] });
       this._soon();
     }
   }
@@ -282,6 +282,9 @@ export class Driver {
         break;
       case "settled":
         tell({ left: [[effect.entry.client_message_id, effect.sequence]] });
+        break;
+      case "done":
+        this._dropped([effect.entry], effect.sequence);
         break;
       case "replica":
         this._replicaChanged(effect.replica);

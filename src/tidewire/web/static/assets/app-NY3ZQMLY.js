@@ -1,1 +1,0 @@
-import"./chunk-PSCHVXAN.js";

@@ -1,0 +1,1 @@
+import"./chunk-75XREPFI.js";
