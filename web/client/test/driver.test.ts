@@ -156,3 +156,17 @@ test("a deletion of what another has deleted counts as done", async () => {
   await client._command("flushed");
   assert.deepEqual((await client._tables.load()).entries, []);
 });
+
+test("a message without a refused mention is in the store before it leaves again", async () => {
+  const [client, server] = await connected();
+  const sent = await client.chat("chat_1").send("@ben @carl", { mentions: ["user_b", "user_c"] });
+  const said = await server.next("send_message");
+  server.refuse(said, "INVALID_MENTION", { user_ids: ["user_c"] });
+  const again = await server.next("send_message");
+  assert.deepEqual(again.payload, { ...said.payload, mentions: ["user_b"] });
+  const [entry] = (await client._tables.load()).entries;
+  assert.deepEqual(entry!.body, { content: "@ben @carl", mentions: ["user_b"] });
+  assert.ok(entry!.left_at_ms);
+  server.store(again, 1);
+  assert.equal(await sent.stored(), 1);
+});

@@ -411,7 +411,8 @@ export class Connection {
       return entry ? [{ do: "done", entry, sequence }] : [];
     }
     if (code === "INVALID_MENTION" && Array.isArray(details.user_ids))
-      if (this.outbox.unmention(client_message_id, details.user_ids)) return [];
+      if (this.outbox.unmention(client_message_id, details.user_ids))
+        return [{ do: "rewritten", entry: subject.entry }];
     const after = typeof details.after === "string" ? details.after : null;
     const effects: Effect[] = this.outbox
       .refused(client_message_id, code, message, retryAfterMs, now.ms, after)

@@ -48,6 +48,8 @@ export type Effect =
   | { do: "mark"; entries: readonly OutboxEntry[] }
   /** Entries of this chat in the outbox may leave. The connection itself handles this effect. */
   | { do: "release"; chat_id: string }
+  /** An entry of the outbox has changed, and must be on the disk before it leaves. */
+  | { do: "rewritten"; entry: OutboxEntry }
   /** An entry was refused for good, or it cannot be known whether the server has it. */
   | { do: "failed"; entry: OutboxEntry }
   /** The server has stored an entry of ours. */

@@ -344,6 +344,8 @@ export class Outbox {
     this._land(lane, entry);
     entry.body = { ...entry.body, mentions: left };
     entry.state = "queued";
+    // It was answered, and in its new form it has not left yet.
+    entry.left_at_ms = null;
     this._requeue(lane, [entry]);
     this._settleLane(lane);
     return true;

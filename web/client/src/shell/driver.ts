@@ -304,6 +304,10 @@ export class Driver {
         });
         break;
       }
+      case "rewritten":
+        // Effects come in order, so this is written before the mark that it leaves.
+        this._save(effect.entry);
+        break;
       case "failed":
         this._failed(effect.entry);
         break;

@@ -1,0 +1,1 @@
+import"./chunk-GBCSM5YB.js";

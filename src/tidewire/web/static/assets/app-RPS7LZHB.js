@@ -1,1 +1,0 @@
-import"./chunk-75XREPFI.js";
