@@ -9,6 +9,7 @@ import type { OutboxEntry } from "../src/core/outbox.ts";
 import { EARLY_CHATS_MAX, Replicas } from "../src/core/replicas.ts";
 import type {
   DigestEntry,
+  PushedEntry,
   SendMessageAckPayload,
   StatusUpdatePayload,
 } from "../src/wire/frames.ts";
@@ -70,6 +71,34 @@ test("a read position on another device brings both counts, or none", () => {
   assert.deepEqual(counts(6, { unread: 3, mentions_unread: 1 }), [6, 3, 1]);
   assert.deepEqual(counts(5, { unread: 4, mentions_unread: 2 }), [6, 3, 1]);
   assert.deepEqual(counts(7, { unread: 2 }), [7, 2, 0]);
+});
+
+test("a deletion of what may be unread and was never held asks for the count", () => {
+  const made = connected();
+  digest(made, { ...listed("chat", 9, 7), read: 4, unread: 5 });
+  const deletion = (sequence: number, target: number) =>
+    ({
+      chat_id: "chat",
+      sequence,
+      prev_sequence: sequence - 1,
+      kind: "delete",
+      target,
+    }) as PushedEntry;
+  const replica = made.byChat.get("chat")!;
+  // The digest has counted the deletions of this page.
+  const messages = [deletion(8, 6), deletion(9, 8)];
+  made.page(replica, { chat_id: "chat", messages, synced_through: 9, has_more: false }, NOW);
+  assert.equal(made.takeDigest(NOW.ms), false);
+  made.entry(deletion(10, 3), NOW);
+  assert.equal(made.takeDigest(NOW.ms), false, "it was read");
+  made.entry(deletion(11, 5), NOW);
+  assert.equal(made.takeDigest(NOW.ms), true);
+  digest(made, { ...listed("chat", 11, 11), read: 4, unread: 4 });
+  made.entry(deletion(12, 9), NOW);
+  assert.equal(made.takeDigest(NOW.ms), true, "the store cannot count what is below its start");
+  digest(made, { ...listed("chat", 12, 12), read: 7, unread: 3 });
+  made.entry(deletion(13, 9), NOW);
+  assert.equal(made.takeDigest(NOW.ms), false, "the store can count");
 });
 
 test("own messages of chats that stay unknown are bounded", () => {

@@ -343,6 +343,11 @@ export class Replicas {
   ): Effect[] {
     const effects: Effect[] = [];
     if (items.length) {
+      // Only the server can tell whether a message that was never held here was unread.
+      const { read, start, countedThrough } = replica;
+      const isNew = ({ kind, target, sequence }: EntryItem): boolean =>
+        kind === "delete" && target! > read && sequence > countedThrough;
+      if (read < start && items.some(isNew)) this.wantDigest(now.ms);
       replica.countUnread(items, this.userId ?? "");
       this._unstored += items.length;
     }

@@ -1,1 +1,0 @@
-import"./chunk-GBCSM5YB.js";

@@ -1,0 +1,1 @@
+import"./chunk-NL33GVSH.js";
