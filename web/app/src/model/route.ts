@@ -18,8 +18,12 @@ const NOWHERE: Route = { chatId: null, panel: null, settings: false, isNew: fals
 export function readRoute(hash: string): Route {
   const [place, id, panel] = hash.replace(/^#\/?/, "").split("/");
   if (place === "chat" && id) {
-    const chatId = decodeURIComponent(id);
-    return { ...NOWHERE, chatId, panel: panel === "about" || panel === "search" ? panel : null };
+    try {
+      const chatId = decodeURIComponent(id);
+      return { ...NOWHERE, chatId, panel: panel === "about" || panel === "search" ? panel : null };
+    } catch {
+      // A damaged address names no chat.
+    }
   }
   return { ...NOWHERE, settings: place === "settings", isNew: place === "new" };
 }

@@ -1,1 +1,0 @@
-import"./chunk-NL33GVSH.js";

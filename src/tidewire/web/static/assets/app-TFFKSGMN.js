@@ -1,0 +1,1 @@
+import"./chunk-ZE4TOWDO.js";
