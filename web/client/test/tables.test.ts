@@ -1,7 +1,7 @@
 // The store's tables with each backend: what is kept, folded and erased, and which tab may write.
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -577,4 +577,13 @@ test("a file that is deleted is gone", async () => {
   const backend = await FileBackend.open(path);
   await backend.destroy();
   assert.throws(() => readFileSync(path));
+});
+
+test("a journal is rewritten for its bytes, whatever letters it has", async () => {
+  const path = join(folder, "long.tidewire");
+  const tables = new Tables(await FileBackend.open(path));
+  for (let n = 0; n < 5; n++) await tables.setMeta({ draft: "€".repeat(500_000) });
+  // Five lines of 1.5 MB would be 7.5: the fourth was written anew, as the only one.
+  assert.ok(statSync(path).size < 4 * 1024 * 1024);
+  await tables.backend.close();
 });

@@ -59,6 +59,7 @@ const lock = async (path: string): Promise<Server> => {
 export class FileBackend extends MemoryBackend {
   override readonly isDurable = true;
   private _file: FileHandle | undefined;
+  /** In bytes, like `_least`. */
   private _length = 0;
   /** The length of the journal after its last rewrite. */
   private _least = 0;
@@ -156,7 +157,7 @@ export class FileBackend extends MemoryBackend {
           const line = lineOf(group.flatMap(([changes]) => changes));
           await this._file!.appendFile(line);
           await this._file!.datasync();
-          this._length += line.length;
+          this._length += Buffer.byteLength(line);
         }
         for (const [, , done] of group) done();
       } catch (error) {
@@ -188,7 +189,7 @@ export class FileBackend extends MemoryBackend {
     await this._file?.close();
     await file.close();
     this._file = await open(this._path, "a+", 0o600);
-    this._length = this._least = text.length;
+    this._length = this._least = Buffer.byteLength(text);
   }
 
   override async close(): Promise<void> {
