@@ -57,6 +57,17 @@ test("an edit of what is in the outbox waits for its sequence, and leaves with i
   assert.deepEqual(take(box), [3]);
 });
 
+test("what may leave at once does not pass what the disk has to mark first", () => {
+  const box = new Outbox({ ...DEFAULTS, window: 3 }, () => 0.5);
+  for (const one of [entry(1), entry(2), entry(3, { left_at_ms: 5 })]) box.add(one);
+  box.release("chat_1");
+  const [leaving] = box.take(0, 0);
+  assert.deepEqual(numbers(leaving), [1, 2]);
+  assert.deepEqual(take(box), []);
+  box.marked(leaving, 9);
+  assert.deepEqual(take(box), [3]);
+});
+
 test("a deletion takes edits of its message along, but for one that may have left", () => {
   const edit = (number: number, target: number, more: Partial<OutboxEntry> = {}): OutboxEntry =>
     entry(number, { kind: "edit", body: { content: "better", target }, ...more });

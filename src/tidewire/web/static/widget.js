@@ -1,2 +1,2 @@
-"use strict";(()=>{var r=["assets/chunk-U7QDFZP5.js"];var{src:c}=document.currentScript,t=new URL(c).origin;for(let e of["assets/widget-2OW7E5VK.js",...r]){let n=document.createElement("link");n.rel="modulepreload",n.href=`${t}/${e}`,document.head.append(n)}import(`${t}/assets/widget-2OW7E5VK.js`).then(({define:e})=>e(t));})();
+"use strict";(()=>{var r=["assets/chunk-7ZMC3BWR.js"];var{src:c}=document.currentScript,t=new URL(c).origin;for(let e of["assets/widget-BCSGI3HZ.js",...r]){let n=document.createElement("link");n.rel="modulepreload",n.href=`${t}/${e}`,document.head.append(n)}import(`${t}/assets/widget-BCSGI3HZ.js`).then(({define:e})=>e(t));})();
 //terser 5.51.2 {"ecma":2020,"module":true,"compress":{"passes":2,"ecma":2020,"module":true}}

@@ -261,6 +261,8 @@ export class Outbox {
       const isWaiting = entry.state === "flying" && this._entries.has(entry.client_message_id);
       if (entry.left_at_ms === null && isWaiting) leaving.push(entry);
       entry.left_at_ms = leftAtMs;
+      const lane = this._lanes.get(entry.chat_id);
+      if (lane) this._consider(lane);
     }
     return leaving;
   }
@@ -439,7 +441,10 @@ export class Outbox {
       !lane.isHeld &&
       lane.retryAtMs === null &&
       !(lane.isRefused && lane.flying.size) &&
-      lane.flying.size < this._options.window;
+      lane.flying.size < this._options.window &&
+      // What may leave at once does not pass what the disk has to mark first.
+      (lane.queued[0]!.left_at_ms === null ||
+        [...lane.flying.values()].every((one) => one.left_at_ms !== null));
     if (isReady) this._ready.add(lane);
     else this._ready.delete(lane);
   }

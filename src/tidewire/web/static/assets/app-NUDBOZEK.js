@@ -1,0 +1,1 @@
+import"./chunk-DEUAG7PJ.js";

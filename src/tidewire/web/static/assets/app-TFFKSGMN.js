@@ -1,1 +1,0 @@
-import"./chunk-ZE4TOWDO.js";
