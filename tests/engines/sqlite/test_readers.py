@@ -112,6 +112,49 @@ async def test_a_read_that_takes_long_gives_way(tmp_path: Path) -> None:
         assert max(ended_s, key=ended_s.__getitem__) == "slow"
 
 
+async def test_quick_reads_use_one_thread(tmp_path: Path) -> None:
+    async with notes_in(tmp_path, readers=3) as notes:
+        threads = set()
+
+        def note_thread(_: apsw.Connection) -> None:
+            threads.add(threading.get_ident())
+
+        slow_count = 0
+        for _ in range(100):
+            began_s = time.monotonic()
+            await asyncio.gather(*(notes.readers.read(note_thread) for _ in range(3)))
+            slow_count += time.monotonic() - began_s > 0.004
+        # On a busy machine a read may seem slow, and then another thread takes the next ones.
+        assert len(threads) <= 1 + slow_count
+
+
+async def test_reads_do_not_wait_for_one_that_waits_for_the_disk(tmp_path: Path) -> None:
+    """It makes no steps at which it could notice that it is slow."""
+    async with notes_in(tmp_path, readers=2) as notes:
+        begun, let_go = threading.Event(), threading.Event()
+        stuck = asyncio.create_task(notes.readers.read(holding(begun, let_go)))
+        try:
+            await asyncio.to_thread(begun.wait, 10)
+            for _ in range(3):
+                assert await asyncio.wait_for(notes.ask(40), 10) == [0] * 40
+        finally:
+            let_go.set()
+        assert await stuck == "held"
+
+
+async def test_a_thread_that_was_stuck_helps_again(tmp_path: Path) -> None:
+    async with notes_in(tmp_path, readers=2) as notes:
+        for _ in range(3):
+            begun, let_go = threading.Event(), threading.Event()
+            stuck = asyncio.create_task(notes.readers.read(holding(begun, let_go)))
+            try:
+                await asyncio.to_thread(begun.wait, 10)
+                assert await asyncio.wait_for(notes.ask(1), 10) == [0]
+            finally:
+                let_go.set()
+            assert await stuck == "held"
+
+
 async def test_a_read_that_fails_fails_alone(tmp_path: Path) -> None:
     async with notes_in(tmp_path, readers=1, read_ms_max=20) as notes:
         notes.add()

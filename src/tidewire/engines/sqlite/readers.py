@@ -1,9 +1,11 @@
 """Readers: connections of their own, each with a thread, so that no read ever holds up a commit.
 
 Reads that are asked for in one turn of the loop go to a thread together and share a read
-transaction: waking a thread and beginning a transaction cost more than most reads. A read is
-stopped after `read_ms_max`, and a slow one leaves the reads behind it to another thread. All reads
-can be held back for a moment, so that the write-ahead log can be restarted.
+transaction: waking a thread and beginning a transaction cost more than most reads. One thread takes
+them all, as long as they are quick: several at once would take the interpreter's lock from each
+other, and from the event loop, at every step of SQLite. A read is stopped after `read_ms_max`, and
+a slow one leaves the reads behind it to another thread. All reads can be held back for a moment, so
+that the write-ahead log can be restarted.
 """
 
 import asyncio
@@ -31,7 +33,7 @@ _PROGRESS_STEPS: Final = 20_000
 _BATCH_READS_MAX: Final = 32
 """How many reads share a transaction."""
 _BATCH_S_MAX: Final = 0.005
-"""After this time the reads of a batch that still wait go to another thread."""
+"""After this time all reads that still wait go to another thread."""
 
 
 class ReadGate:
@@ -76,6 +78,34 @@ class ReadGate:
             self._condition.notify_all()
 
 
+class _Lead:
+    """Which thread takes the next batches. The leader keeps the lead until a read turns out to be
+    slow, then another thread gets it: a thread that no batch needs stays asleep."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._leader: object = None
+        self.taken = 0
+        """How many batches were taken; only to be compared with itself."""
+
+    def take(self, thread: object) -> None:
+        """Become the leader; waits until nobody is."""
+        if self._leader is not thread:
+            with self._condition:
+                self._condition.wait_for(lambda: self._leader is None)
+                self._leader = thread
+
+    def pass_on(self, thread: object) -> None:
+        """No effect if this thread is not the leader."""
+        with self._condition:
+            if self._leader is thread:
+                self._leader = None
+                self._condition.notify()
+
+    def pass_on_any(self) -> None:
+        self.pass_on(self._leader)
+
+
 class _Read(NamedTuple):
     query: Query[object]
     future: asyncio.Future[object]
@@ -98,10 +128,12 @@ class Readers:
         # The reads that were asked for in this turn of the loop.
         self._asked: list[_Read] = []
         self._queue: SimpleQueue[Iterable[_Read] | None] = SimpleQueue()
+        self._lead = _Lead()
+        self._watch: asyncio.TimerHandle | None = None
         self._waiting = 0
         self._closed = False
         readers = [
-            _Reader(path, options, self.gate, self._queue, self._tell)
+            _Reader(path, options, self.gate, self._queue, self._lead, self._tell)
             for _ in range(options.readers)
         ]
         self._threads = [
@@ -132,11 +164,28 @@ class Readers:
         self._queue.put(None)
         for thread in self._threads:
             await self._loop.run_in_executor(None, thread.join)
+        if self._watch is not None:
+            self._watch.cancel()
 
     def _hand_over(self) -> None:
         asked, self._asked = self._asked, []
         for begin in range(0, len(asked), _BATCH_READS_MAX):
             self._queue.put(asked[begin : begin + _BATCH_READS_MAX])
+        if self._watch is None and self._waiting > min(len(asked), _BATCH_READS_MAX):
+            self._watch_leader()
+
+    def _watch_leader(self) -> None:
+        """Batches wait behind another. A read that waits for the disk does not notice that it is
+        slow, so look whether the leader goes on."""
+        self._watch = self._loop.call_later(_BATCH_S_MAX, self._look_at_leader, self._lead.taken)
+
+    def _look_at_leader(self, taken: int) -> None:
+        self._watch = None
+        if self._queue.empty():
+            return
+        if self._lead.taken == taken:
+            self._lead.pass_on_any()
+        self._watch_leader()
 
     def _tell(self, done: list[tuple[_Read, object]]) -> None:
         """Called on a reader's thread."""
@@ -159,12 +208,14 @@ class _Reader:
         options: SqliteOptions,
         gate: ReadGate,
         queue: SimpleQueue[Iterable[_Read] | None],
+        lead: _Lead,
         tell: Callable[[list[tuple[_Read, object]]], None],
     ) -> None:
         self._path = path
         self._options = options
         self._gate = gate
         self._queue = queue
+        self._lead = lead
         self._tell = tell
         self._database: apsw.Connection | None = None
         # The reads of this batch that are left, and those that are done and not answered yet.
@@ -182,17 +233,20 @@ class _Reader:
             finally:
                 self._gate.leave()
             self._tell_done()
+        self._lead.pass_on(self)
         if self._database is not None:
             self._database.close()
 
     def _next_batch(self) -> Iterable[_Read] | None:
         """None ends all threads, one after the other; batches behind it come first: a slow read may
         have put them there for another thread."""
+        self._lead.take(self)
         while (batch := self._queue.get()) is None:
             is_last = self._queue.empty()
             self._queue.put(None)
             if is_last:
                 break
+        self._lead.taken += 1
         return batch
 
     def _read_all(self) -> None:
@@ -250,6 +304,7 @@ class _Reader:
         if self._left:
             self._queue.put(tuple(self._left))
             self._left.clear()
+        self._lead.pass_on(self)
         self._tell_done()
 
     def _tell_done(self) -> None:
