@@ -152,6 +152,30 @@ async def test_reads_of_a_damaged_page_are_refused_and_others_go_on(stores: Stor
     assert store.doubts == []
 
 
+@pytest.mark.parametrize(
+    ("statement", "values"),
+    [
+        ("UPDATE chats SET chat_type = ? WHERE chat_id = ?", ["pain"]),
+        ("UPDATE chats SET chat_type = CAST(? AS TEXT) WHERE chat_id = ?", [b"dir\xffct"]),
+    ],
+)
+async def test_digest_over_damaged_values_is_refused_and_others_go_on(
+    stores: Stores, statement: str, values: list[Any]
+) -> None:
+    store, chats, world = await store_with_messages(stores)
+    (hit_reader, hit_chat), (reader, chat) = chats.items()
+    database = open_beside(store.path)
+    database.execute("PRAGMA ignore_check_constraints = ON")
+    database.execute(statement, (*values, hit_chat))
+    database.close()
+    await store.open()
+    with pytest.raises(StoreDamaged):
+        await world.storage.digest(hit_reader, after=None, count_max=9)
+    page = await world.storage.digest(reader, after=None, count_max=9)
+    assert [entry.chat_id for entry in page.entries] == [chat]
+    assert store.doubts == []
+
+
 async def test_write_that_meets_a_damaged_page_fails_and_others_go_on(stores: Stores) -> None:
     store, chats, world = await store_with_messages(stores)
     (author, chat), (hit_author, hit_chat) = sorted(chats.items(), key=itemgetter(1))

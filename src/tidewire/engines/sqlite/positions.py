@@ -197,21 +197,27 @@ WITH mine AS (
     ORDER BY member.chat_id
     LIMIT ?3
 )
-SELECT chat_id, chat_type, counter, head, shown_version, joined_sequence,
+SELECT json_group_array(json_array(
+    chat_id, chat_type, counter, head, shown_version, joined_sequence,
     last_acked_sequence, last_read_sequence,
     {_LOWEST_OF_OTHERS.format(kind="delivered")},
     {_LOWEST_OF_OTHERS.format(kind="read")},
     {UNREAD},
     hidden_through,
     {MENTIONS_UNREAD}
+))
 FROM mine
-ORDER BY chat_id
 """  # noqa: S608 - constants
 DIGEST: Final = _STANDINGS.format(compared=">")
 STANDING: Final = _STANDINGS.format(compared="=")
 
 _LowestRows = list[tuple[UserId, int]]
 
+_StandingRow = tuple[
+    ChatId, ChatType, int | None, int, int, int, int, int, int, int, int, int | None, int
+]
+
+_decode_standings: Final = msgspec.json.Decoder(list[_StandingRow]).decode
 _decode_positions: Final = msgspec.json.Decoder(list[tuple[int, int, int, int]]).decode
 _decode_floors: Final = msgspec.json.Decoder(
     list[tuple[int, int, int, _LowestRows, _LowestRows]]
@@ -281,9 +287,7 @@ def digest(
     database: apsw.Connection, user_id: UserId, *, after: ChatId | None, count_max: int
 ) -> DigestPage:
     # One more than asked for tells if there is another page.
-    rows: list[tuple[Any, ...]] = database.execute(
-        DIGEST, (user_id, after or "", count_max + 1)
-    ).fetchall()
+    rows = _standings(database, DIGEST, user_id, after or "", count_max + 1)
     chat_ids = [after or "", *(row[0] for row in rows)]
     if any(one >= other for one, other in pairwise(chat_ids)):
         # A client that asks for page after page would never reach the end.
@@ -293,7 +297,7 @@ def digest(
 
 
 def standing(database: apsw.Connection, user_id: UserId, chat_id: ChatId) -> DigestEntry | None:
-    rows = database.execute(STANDING, (user_id, chat_id, 1)).fetchall()
+    rows = _standings(database, STANDING, user_id, chat_id, 1)
     return next(iter(_entries(database, rows)), None)
 
 
@@ -308,10 +312,34 @@ def moved_at(
     return dict(rows)
 
 
-def _entries(database: apsw.Connection, rows: list[tuple[Any, ...]]) -> list[DigestEntry]:
+def _standings(
+    database: apsw.Connection, query: str, user_id: UserId, chat_id: str, count_max: int
+) -> list[_StandingRow]:
+    # All rows in one: each step of SQLite releases the interpreter's lock. They come in the order
+    # of `mine`; `digest` checks that.
+    return _decode_standings(database.execute(query, (user_id, chat_id, count_max)).get)
+
+
+def _entries(database: apsw.Connection, rows: list[_StandingRow]) -> list[DigestEntry]:
     entries = []
-    for chat_id, chat_type, counter, stored_head, *rest in rows:
+    for row in rows:
+        chat_id, chat_type, counter, stored_head, version, joined, delivered, read = row[:8]
+        others_delivered, others_read, unread, hidden_through, mentions_unread = row[8:]
         head = checked_head(database, chat_id, stored_head, counter)
-        rest[-2] = is_hidden(rest[-2], head)
-        entries.append(DigestEntry(chat_id, ChatType(chat_type), head, *rest))
+        entries.append(
+            DigestEntry(
+                chat_id,
+                chat_type,
+                head,
+                version,
+                joined,
+                delivered,
+                read,
+                others_delivered,
+                others_read,
+                unread,
+                is_hidden(hidden_through, head),
+                mentions_unread,
+            )
+        )
     return entries
