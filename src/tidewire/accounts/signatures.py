@@ -64,21 +64,29 @@ class VerifyingKey:
 class _SecretKey(VerifyingKey):
     """A shared secret, for HS256 only."""
 
-    __slots__ = ()
+    __slots__ = ("_mac",)
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(HS256, key)
+        # Copied for each token. `hmac.digest` would release the interpreter's lock, and the event
+        # loop would have to win it back from busy threads.
+        self._mac = hmac.new(key, digestmod="sha256")
 
     def verified_payload(self, token: str) -> bytes:
         header = _header_of(token)
         if header.alg != HS256 or header.crit is not msgspec.UNSET or not header.b64:
             raise Unauthorized(AuthFailure.INVALID_TOKEN)
         signed, _, signature = token.rpartition(".")
-        made = _encoded(hmac.digest(self._key, signed.encode(), "sha256"))
+        mac = self._mac.copy()
+        mac.update(signed.encode())
+        made = _encoded(mac.digest())
         if not hmac.compare_digest(made, signature.encode()):
             raise Unauthorized(AuthFailure.INVALID_TOKEN)
         return _decoded(signed.rpartition(".")[2])
 
 
 def secret_key(secret: Secret) -> VerifyingKey:
-    return _SecretKey(HS256, secret.reveal().encode())
+    return _SecretKey(secret.reveal().encode())
 
 
 def sign(claims: dict[str, object], secret: Secret, *, key_id: str) -> Secret:
