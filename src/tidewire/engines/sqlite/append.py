@@ -87,6 +87,9 @@ SET sequence_counter = moved.sequence_counter, updated_at = moved.updated_at
 FROM moved WHERE chat_counters.chat_id = moved.chat_id
 """,
     columns=3,
+    one="""
+UPDATE OR FAIL chat_counters SET sequence_counter = ?2, updated_at = ?3 WHERE chat_id = ?1
+""",
 )
 
 _encode: Final = msgspec.json.Encoder().encode
