@@ -142,6 +142,30 @@ async def test_reads_do_not_wait_for_one_that_waits_for_the_disk(tmp_path: Path)
         assert await stuck == "held"
 
 
+async def test_what_gives_way_does_not_wait_for_another_that_waits_for_the_disk(
+    tmp_path: Path,
+) -> None:
+    """Nobody asks for anything meanwhile: what gave way has to be noticed all the same."""
+    async with notes_in(tmp_path, readers=2) as notes:
+        begun = threading.Event(), threading.Event()
+        let_go = threading.Event(), threading.Event()
+        stuck = [asyncio.create_task(notes.readers.read(holding(begun[0], let_go[0])))]
+        behind = [asyncio.create_task(notes.readers.read(notes.count)) for _ in range(3)]
+        try:
+            await asyncio.to_thread(begun[0].wait, 10)
+            stuck.append(asyncio.create_task(notes.readers.read(holding(begun[1], let_go[1]))))
+            await asyncio.to_thread(begun[1].wait, 10)
+            # No read waits in the queue now, for as long as that is looked for.
+            await asyncio.sleep(0.05)
+            let_go[0].set()
+            assert await asyncio.wait_for(asyncio.gather(*behind), 10) == [0] * 3
+            assert not stuck[1].done()
+        finally:
+            for event in let_go:
+                event.set()
+        assert await asyncio.gather(*stuck) == ["held"] * 2
+
+
 async def test_a_thread_that_was_stuck_helps_again(tmp_path: Path) -> None:
     async with notes_in(tmp_path, readers=2) as notes:
         for _ in range(3):

@@ -175,16 +175,17 @@ class Readers:
             self._watch_leader()
 
     def _watch_leader(self) -> None:
-        """Batches wait behind another. A read that waits for the disk does not notice that it is
-        slow, so look whether the leader goes on."""
+        """Batches may wait behind another. A read that waits for the disk does not notice that it
+        is slow, so look whether the leader goes on."""
         self._watch = self._loop.call_later(_BATCH_S_MAX, self._look_at_leader, self._lead.taken)
 
     def _look_at_leader(self, taken: int) -> None:
         self._watch = None
-        if self._queue.empty():
+        if self._waiting == 0:
             return
-        if self._lead.taken == taken:
+        if self._lead.taken == taken and not self._queue.empty():
             self._lead.pass_on_any()
+        # Even if none waits in the queue: a slow read may yet put those behind it there.
         self._watch_leader()
 
     def _tell(self, done: list[tuple[_Read, object]]) -> None:
