@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 
 from tidewire.domain.errors import NotAMember, StoreDamaged, StoreUnavailable
+from tidewire.engines.sqlite import readers as readers_module
 from tidewire.engines.sqlite.database import SqliteOptions, connect
 from tidewire.engines.sqlite.readers import Readers
 
@@ -126,6 +128,48 @@ async def test_quick_reads_use_one_thread(tmp_path: Path) -> None:
             slow_count += time.monotonic() - began_s > 0.004
         # On a busy machine a read may seem slow, and then another thread takes the next ones.
         assert len(threads) <= 1 + slow_count
+
+
+async def test_all_threads_read_while_reads_wait_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of these reads is quick, so the thread that leads would take one after the other."""
+    blocks = itertools.count()
+    monkeypatch.setattr(readers_module, "blocks_read", lambda: next(blocks))
+    async with notes_in(tmp_path, readers=3) as notes:
+        active, most = 0, [0]
+        lock = threading.Lock()
+
+        def wait(_: apsw.Connection) -> None:
+            nonlocal active
+            with lock:
+                active += 1
+                most[0] = max(most[0], active)
+            time.sleep(0.001)
+            with lock:
+                active -= 1
+
+        async def ask() -> int:
+            """How many ran at once, at most, of reads that are asked for one by one."""
+            most[0] = 0
+            asked = []
+            for _ in range(30):
+                asked.append(asyncio.ensure_future(notes.readers.read(wait)))
+                await asyncio.sleep(0)
+            await asyncio.gather(*asked)
+            return most[0]
+
+        # The threads of a busy machine do not always meet.
+        assert 3 in [await ask() for _ in range(20)]
+
+
+async def test_second_close_waits_for_the_first(tmp_path: Path) -> None:
+    async with notes_in(tmp_path, readers=3) as notes:
+        reading = asyncio.create_task(notes.ask(40))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await asyncio.gather(notes.readers.close(), notes.readers.close())
+        assert await reading == [0] * 40
 
 
 async def test_reads_do_not_wait_for_one_that_waits_for_the_disk(tmp_path: Path) -> None:

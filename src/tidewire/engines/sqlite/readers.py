@@ -3,12 +3,14 @@
 Reads that are asked for in one turn of the loop go to a thread together and share a read
 transaction: waking a thread and beginning a transaction cost more than most reads. One thread takes
 them all, as long as they are quick: several at once would take the interpreter's lock from each
-other, and from the event loop, at every step of SQLite. A read is stopped after `read_ms_max`, and
+other, and from the event loop, at every step of SQLite. All threads take them while they have to
+wait for the disk, where they do not disturb each other. A read is stopped after `read_ms_max`, and
 a slow one leaves the reads behind it to another thread. All reads can be held back for a moment, so
 that the write-ahead log can be restarted.
 """
 
 import asyncio
+import resource
 import threading
 import time
 import traceback
@@ -34,6 +36,8 @@ _BATCH_READS_MAX: Final = 32
 """How many reads share a transaction."""
 _BATCH_S_MAX: Final = 0.005
 """After this time all reads that still wait go to another thread."""
+_SHARED_S: Final = 1.0
+"""How long all threads take reads after one has waited for the disk."""
 
 
 class ReadGate:
@@ -78,6 +82,11 @@ class ReadGate:
             self._condition.notify_all()
 
 
+def blocks_read() -> int:
+    """How many blocks this thread has read from the disk, that were not in the kernel's cache."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
+
+
 class _Lead:
     """Which thread takes the next batches. The leader keeps the lead until a read turns out to be
     slow, then another thread gets it: a thread that no batch needs stays asleep."""
@@ -85,6 +94,7 @@ class _Lead:
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._leader: object = None
+        self._shared_until_s = 0.0
         self.taken = 0
         """How many batches were taken; only to be compared with itself."""
 
@@ -104,6 +114,14 @@ class _Lead:
 
     def pass_on_any(self) -> None:
         self.pass_on(self._leader)
+
+    def share(self) -> None:
+        """For a while every thread takes a batch whenever it has none."""
+        self._shared_until_s = time.monotonic() + _SHARED_S
+
+    @property
+    def is_shared(self) -> bool:
+        return time.monotonic() < self._shared_until_s
 
 
 class _Read(NamedTuple):
@@ -158,10 +176,11 @@ class Readers:
         return await read.future  # type: ignore[return-value]
 
     async def close(self) -> None:
-        """Answer the reads that were asked for, then end."""
-        self._closed = True
-        self._hand_over()
-        self._queue.put(None)
+        """Answer the reads that were asked for, then end. Safe to call again."""
+        if not self._closed:
+            self._closed = True
+            self._hand_over()
+            self._queue.put(None)
         for thread in self._threads:
             await self._loop.run_in_executor(None, thread.join)
         if self._watch is not None:
@@ -223,6 +242,7 @@ class _Reader:
         self._left: deque[_Read] = deque()
         self._done: list[tuple[_Read, object]] = []
         self._gives_way_at_s = self._is_late_at_s = float("inf")
+        self._blocks_read = 0
 
     def run(self) -> None:
         while (batch := self._next_batch()) is not None:
@@ -248,6 +268,8 @@ class _Reader:
             if is_last:
                 break
         self._lead.taken += 1
+        if self._lead.is_shared:
+            self._lead.pass_on(self)
         return batch
 
     def _read_all(self) -> None:
@@ -309,6 +331,9 @@ class _Reader:
         self._tell_done()
 
     def _tell_done(self) -> None:
+        before, self._blocks_read = self._blocks_read, blocks_read()
+        if self._blocks_read != before:
+            self._lead.share()
         done, self._done = self._done, []
         if done:
             self._tell(done)
