@@ -20,6 +20,7 @@ from typing import Final, cast
 
 from tidewire.domain import errors
 from tidewire.domain.errors import AuthFailure, ErrorCode, TidewireError
+from tidewire.wire.error_table import ERROR_TABLE
 
 LOGIN_NEEDED: Final = "login_needed"
 _LOGIN_REASONS: Final = frozenset(
@@ -147,6 +148,12 @@ def known_code(code: str) -> ErrorCode | None:
         return ErrorCode(code)
     except ValueError:
         return None
+
+
+def is_retryable(code: str) -> bool:
+    """Whether the same request may succeed later; if the code is newer than this client, it may."""
+    known = known_code(code)
+    return known is None or ERROR_TABLE[known].retryable
 
 
 def _code(code: str) -> ErrorCode:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from tidewire.client.errors import OutboxFull, known_code
+from tidewire.client.errors import OutboxFull, is_retryable, known_code
 from tidewire.client.options import ClientOptions, backoff_ms
 from tidewire.domain.errors import ErrorCode
 from tidewire.domain.ids import ChatId, ClientMessageId
@@ -44,7 +44,6 @@ from tidewire.wire.client_frames import (
     SendMessagePayload,
     SubmitFrame,
 )
-from tidewire.wire.error_table import ERROR_TABLE
 from tidewire.wire.forms import form_of
 
 if TYPE_CHECKING:
@@ -583,12 +582,6 @@ def _mention_less(entry: OutboxEntry, outsiders: Sequence[str]) -> bool:
         return False
     entry.body = replace(entry.body, mentions=kept)
     return True
-
-
-def is_retryable(code: str) -> bool:
-    """Whether the same request may succeed later; if the code is newer than we are, it may."""
-    known = known_code(code)
-    return known is None or ERROR_TABLE[known].retryable
 
 
 def _number(entry: OutboxEntry) -> int:

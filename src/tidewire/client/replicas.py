@@ -29,8 +29,9 @@ from tidewire.client.effects import (
     Restart,
 )
 from tidewire.client.entries import Item
+from tidewire.client.errors import is_retryable
 from tidewire.client.options import ClientOptions
-from tidewire.client.outbox import OutboxEntry, is_retryable
+from tidewire.client.outbox import OutboxEntry
 from tidewire.client.replica import Replica, ReplicaRecord, first_record, replica_from
 from tidewire.client.syncs import Syncs
 from tidewire.domain.chats import ChatType

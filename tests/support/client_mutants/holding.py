@@ -12,6 +12,7 @@ from tidewire.client import (
     chat,
     connection,
     driver,
+    errors,
     link,
     outbox,
     replicas,
@@ -362,7 +363,7 @@ def retries_forbidden(patch: Patch) -> None:
 
 @mutant("RS-04")
 def asks_again_where_it_is_no_member(patch: Patch) -> None:
-    original = outbox.is_retryable
+    original = errors.is_retryable
     patch.setattr(replicas, "_GONE", frozenset())
     patch.setattr(
         replicas, "is_retryable", lambda code: code == ErrorCode.NOT_A_MEMBER or original(code)
