@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.client.people import People
+from tests.client.people import People, next_event
 from tests.e2e.chatting import PATIENCE_S
-from tidewire.client import Client, MessageFailed, Tick
+from tidewire.client import Client, MessageFailed, MessageRefused, Tick
 from tidewire.client.outbox import QUEUED
 from tidewire.domain.ids import ClientMessageId
 
@@ -72,3 +72,33 @@ async def test_retry_whose_caller_gives_up_is_sent_all_the_same(people: People) 
     with pytest.raises(MessageFailed):
         async with asyncio.timeout(PATIENCE_S):
             await sent.stored()
+
+
+async def test_change_whose_message_was_dropped_is_told_as_failed_after_a_kill(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drop and the change reach the disk together; the process is killed before
+    it has told, on the disk, that the change fails. What was written later is sent all the same."""
+    alice, _, chat = await people.pair()
+    await alice.close()
+    away = Client("http://127.0.0.1:9", store=people.store("alice"), moved=True)
+    async with away:
+        there = away.chat(chat.chat_id)
+        message = await there.send("never mind")
+        # From here on nothing that the disk has done is heard of, as after a kill.
+        monkeypatch.setattr(away.driver.sending, "written", lambda _: None)
+        with disk_held(away):
+            reacting = asyncio.create_task(there.react(message, "👍"))
+            dropping = asyncio.create_task(message.drop())
+            await asyncio.sleep(0)
+        reaction = await reacting
+        assert await dropping
+    again = await people.open("alice", moved=True)
+    refused = await next_event(again, MessageRefused)
+    assert refused.client_message_id == reaction.client_message_id
+    assert (refused.kind, refused.code) == ("react", "TARGET_NOT_FOUND")
+    async with asyncio.timeout(PATIENCE_S):
+        await (await again.chat(chat.chat_id).send("later")).stored()
+    assert again.outbox() == []
+    assert await again.driver.look_up(lambda tables: tables.entries()) == []
+    assert [one.text for one in await again.chat(chat.chat_id).messages()] == ["later"]

@@ -165,7 +165,9 @@ class Connection:
 
     def start(self, now: Now) -> Sequence[Effect]:
         """Start, or try again at once if the next try is still to come."""
-        return self._finish(self._link.start(now), now)
+        orphans, self.outbox.orphans = self.outbox.orphans, []
+        failed = [SendFailed(entry, is_kept=False) for entry in orphans]
+        return self._finish([*failed, *self._link.start(now)], now)
 
     def opened(self, now: Now) -> Sequence[Effect]:
         """The socket is open. Nothing is sent before the server has introduced itself (CL-03)."""

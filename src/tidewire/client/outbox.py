@@ -23,6 +23,7 @@ killed in that moment would send it again, after entries that were written later
 from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -61,6 +62,8 @@ QUEUED: Final = SendState.QUEUED
 FLYING: Final = SendState.FLYING
 FAILED: Final = SendState.FAILED
 UNKNOWN: Final = SendState.UNKNOWN
+
+_number: Final = attrgetter("number")
 
 
 class OutboxEntry(msgspec.Struct, kw_only=True):
@@ -154,7 +157,7 @@ class _Lane(msgspec.Struct, eq=False):
 
 class Outbox:
     def __init__(
-        self, options: ClientOptions, random: "Random", entries: Iterable[OutboxEntry] = ()
+        self, options: ClientOptions, random: "Random", entries: Sequence[OutboxEntry] = ()
     ) -> None:
         """`entries`: those of earlier runs, in their order."""
         self._options = options
@@ -171,7 +174,15 @@ class Outbox:
         # Amendments of messages whose sequence is not known, by the key of the message.
         self._behind: dict[ClientMessageId, list[OutboxEntry]] = {}
         self.flying_count = 0
+        self.orphans: list[OutboxEntry] = []
+        """Amendments of earlier runs that have failed, because their message is not there."""
+        keys = {entry.client_message_id for entry in entries}
         for entry in entries:
+            if entry.target_key is not None and entry.target_key not in keys:
+                _orphan(entry)
+                self.orphans.append(entry)
+                keys.discard(entry.client_message_id)
+                continue
             # An entry that was on its way when that run ended has left, and its answer was lost.
             entry.is_doubtful = entry.left_at_ms is not None
             if entry.state is FLYING:
@@ -206,8 +217,7 @@ class Outbox:
         assert entry.client_message_id not in self._entries
         target = None if entry.target_key is None else self._entries.get(entry.target_key)
         if entry.target_key is not None and (target is None or target.state is FAILED):
-            entry.state, entry.code = FAILED, ErrorCode.TARGET_NOT_FOUND
-            entry.reason = "the message that it changes was not sent"
+            _orphan(entry)
             return False
         self._take_in(entry)
         return True
@@ -568,6 +578,12 @@ def name_target(entry: OutboxEntry, sequence: int) -> None:
     entry.target_key = None
 
 
+def _orphan(entry: OutboxEntry) -> None:
+    """Let an amendment fail: nothing will ever tell the sequence of its message."""
+    entry.state, entry.code = FAILED, ErrorCode.TARGET_NOT_FOUND
+    entry.reason = "the message that it changes was not sent, or is no longer there"
+
+
 def _erase(entry: OutboxEntry) -> None:
     """Its target was deleted: the text must not stay."""
     entry.body = replace(entry.body, content="")
@@ -582,7 +598,3 @@ def _mention_less(entry: OutboxEntry, outsiders: Sequence[str]) -> bool:
         return False
     entry.body = replace(entry.body, mentions=kept)
     return True
-
-
-def _number(entry: OutboxEntry) -> int:
-    return entry.number

@@ -203,19 +203,15 @@ class Tables(KeptEntries):
 
     def entries(self) -> list[OutboxEntry]:
         """The outbox, in its order. An amendment of a message that was stored since gets its
-        sequence; an amendment of one that is nowhere any more is dropped."""
+        sequence."""
         entries = [_entry(row) for row in self._rows(_ENTRY_COLUMNS, "outbox ORDER BY number")]
         waiting = {entry.client_message_id for entry in entries}
         keys = [e.target_key for e in entries if e.target_key and e.target_key not in waiting]
-        if not keys:
-            return entries
-        stored = self._own(keys)
+        stored = self._own(keys) if keys else {}
         for entry in entries:
             if entry.target_key in stored:
                 name_target(entry, stored[entry.target_key].sequence)
-        lost = [e for e in entries if e.target_key and e.target_key not in waiting]
-        self.drop_entries([entry.client_message_id for entry in lost])
-        return [entry for entry in entries if entry not in lost]
+        return entries
 
     def _own(self, keys: Sequence[str]) -> dict[str, MessageRow]:
         """Own entries that are stored, by their keys."""

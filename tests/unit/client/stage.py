@@ -271,7 +271,7 @@ class Stage:
         self,
         options: ClientOptions | None = None,
         *,
-        entries: Iterable[OutboxEntry] = (),
+        entries: Sequence[OutboxEntry] = (),
         replicas: Iterable[ReplicaRecord] = (),
         user_id: str | None = ME,
         epoch: str | None = "one",

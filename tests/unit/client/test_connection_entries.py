@@ -216,6 +216,19 @@ def test_amendment_of_a_message_that_was_given_up_fails() -> None:
     assert (failed.is_kept, failed.entry.code) == (False, "TARGET_NOT_FOUND")
 
 
+def test_amendment_of_an_earlier_run_whose_message_is_nowhere_is_told_as_failed() -> None:
+    """At the start, and once: no connection is needed to know it."""
+    stage = Stage(replicas=[record(5)], entries=[amending(1, EntryKind.EDIT, behind=9), entry(2)])
+    (failed,) = of(stage.did(stage.core.start(stage.now)), SendFailed)
+    assert (failed.entry.number, failed.is_kept) == (1, False)
+    assert failed.entry.code == "TARGET_NOT_FOUND"
+    stage.lose()
+    done = stage.connect(listed(5))
+    assert of(done, SendFailed) == []
+    assert [frame.payload.client_message_id for frame in sends(done)] == [key(2)]
+    assert len(stage.core.outbox) == 1
+
+
 def test_deletion_drops_edits_that_wait() -> None:
     stage = ready(1)
     done = stage.submit(amending(1, REACT, 1), amending(2, EDIT, 1), amending(3, EDIT, 1))

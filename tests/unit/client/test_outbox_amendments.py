@@ -160,6 +160,26 @@ def test_amendment_of_a_failed_message_holds_nothing_back_in_the_next_life() -> 
     assert taken(box) == [2]
 
 
+def test_amendment_of_a_message_that_is_nowhere_holds_nothing_back_in_the_next_life() -> None:
+    """A process can be killed after it has dropped a message, and before it has told that a change
+    of it, which was being written meanwhile, fails."""
+    box = outbox(amending(2, EDIT, behind=1), amending(3, REACT, behind=1), entry(4))
+    assert taken(box) == [4]
+    box.stored(key(4), 4)
+    assert box.waiting_chats() == []
+    assert len(box) == 0
+    assert [(one.number, one.state, one.code) for one in box.orphans] == [
+        (2, FAILED, ErrorCode.TARGET_NOT_FOUND),
+        (3, FAILED, ErrorCode.TARGET_NOT_FOUND),
+    ]
+
+
+def test_change_of_a_change_that_has_failed_fails_too() -> None:
+    box = outbox(amending(2, EDIT, behind=1), amending(3, REACT, behind=2), entry(4))
+    assert taken(box) == [4]
+    assert numbers(box.orphans) == [2, 3]
+
+
 def test_dropping_a_message_drops_what_would_change_it() -> None:
     box = outbox(entry(1, left_at_ms=None), amending(2, REACT, behind=1), entry(3))
     dropped = box.drop(key(1))
