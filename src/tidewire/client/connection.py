@@ -363,7 +363,8 @@ class Connection:
         if code == ErrorCode.UNAUTHORIZED:
             self._link.needs_new_token = True
         if frame.request_id is None and code == ErrorCode.RATE_LIMITED:
-            self._acks.wait(now.ms + max(retry_after_ms, _ACK_PAUSE_MS))
+            # Some of what it was told may be lost, and it names none of it.
+            self._acks.dropped(now.ms + max(retry_after_ms, _ACK_PAUSE_MS))
         match self._requests.answered(frame.request_id, object):
             case OutboxEntry() as entry:
                 return self._send_refused(entry, frame, retry_after_ms, now)
@@ -419,7 +420,8 @@ class Connection:
         return [Settled(entry.client_message_id, entry.chat_id, sequence), Dropped([entry])]
 
     def _on_heartbeat_ack(self, frame: HeartbeatAckFrame, now: Now) -> Effects:
-        self._link.heartbeat_answered(frame.request_id, now)
+        if self._link.heartbeat_answered(frame.request_id, now):
+            self._acks.heartbeat_answered()
         return []
 
     def _on_resync(self, frame: ResyncFrame, now: Now) -> Effects:
@@ -541,6 +543,7 @@ class Connection:
         if link.is_heartbeat_due(now):
             request_id = requests.new_id()
             link.heartbeat_sent(request_id, now)
+            self._acks.heartbeat_sent()
             effects.append(Send(HeartbeatFrame(request_id=request_id, payload=EmptyPayload())))
         if link.may_send and self._replicas.take_digest(now.ms):
             request_id = requests.ask(DIGEST, now)

@@ -183,10 +183,13 @@ class Link:
         self._asked = (request_id, now.ms)
         self._schedule_heartbeat(now)
 
-    def heartbeat_answered(self, request_id: str | None, now: Now) -> None:
-        if self._asked is not None and request_id == self._asked[0]:
-            self.round_trip_ms = now.ms - self._asked[1]
-            self._asked = None
+    def heartbeat_answered(self, request_id: str | None, now: Now) -> bool:
+        """False: it is not the answer to the last one."""
+        if self._asked is None or request_id != self._asked[0]:
+            return False
+        self.round_trip_ms = now.ms - self._asked[1]
+        self._asked = None
+        return True
 
     def is_due(self, now: Now) -> bool:
         """The next try is due, the server's introduction is overdue, or the renewal is due."""

@@ -41,6 +41,8 @@ from tidewire.wire.server_frames import (
     EntryFrame,
     ErrorFrame,
     ErrorPayload,
+    HeartbeatAckFrame,
+    HeartbeatAckPayload,
     MessageFrame,
     MessagePayload,
     SendMessageAckFrame,
@@ -238,6 +240,11 @@ def send_ack(
 def error(code: str, request_id: str | None = None, **details: Any) -> ErrorFrame:
     payload = ErrorPayload(code=code, message="no", details=details or None)
     return ErrorFrame(timestamp=TIME, request_id=request_id, payload=payload)
+
+
+def heartbeat_ack(request_id: str | None) -> HeartbeatAckFrame:
+    payload = HeartbeatAckPayload(server_time=TIME)
+    return HeartbeatAckFrame(request_id=request_id, timestamp=TIME, payload=payload)
 
 
 def closing(reason: str, delay_ms: int = 0) -> ConnectionClosingFrame:

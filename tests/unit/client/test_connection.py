@@ -7,7 +7,6 @@ import pytest
 from tests.unit.client.stage import (
     CHAT,
     ME,
-    TIME,
     WALL_MS,
     Stage,
     closing,
@@ -16,6 +15,7 @@ from tests.unit.client.stage import (
     error,
     established,
     frames,
+    heartbeat_ack,
     item,
     key,
     listed,
@@ -50,10 +50,6 @@ from tidewire.wire.client_frames import (
     TypingStopFrame,
 )
 from tidewire.wire.codec import FrameRefusal, UnknownFrame
-from tidewire.wire.server_frames import (
-    HeartbeatAckFrame,
-    HeartbeatAckPayload,
-)
 
 OTHER = ChatId("chat_2")
 
@@ -470,15 +466,9 @@ def test_heartbeats_come_at_the_given_interval_and_measure_the_way() -> None:
     stage.connect()
     (beat,) = frames(stage.wait(33_000), HeartbeatFrame)
     stage.wait(20)
-    stage.receive(
-        HeartbeatAckFrame(
-            timestamp=TIME,
-            request_id=beat.request_id,
-            payload=HeartbeatAckPayload(server_time=TIME),
-        )
-    )
+    stage.receive(heartbeat_ack(beat.request_id))
     assert stage.core.round_trip_ms is not None
-    stage.receive(HeartbeatAckFrame(timestamp=TIME, payload=HeartbeatAckPayload(server_time=TIME)))
+    stage.receive(heartbeat_ack(None))
 
 
 def test_silence_ends_the_connection() -> None:
