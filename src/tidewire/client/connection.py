@@ -89,6 +89,8 @@ if TYPE_CHECKING:
 __all__ = ["CLOSED", "CONNECTING", "OFFLINE", "READY", "SYNCING", "Connection"]
 
 _ACK_PAUSE_MS: Final = 1_000
+_RETRY_AFTER_S_MAX: Final = 3_600
+"""No server has to be left alone for longer; one that names more is broken."""
 _OLDER_SERVER: Final = (
     "this server is an older one, which knows neither edits nor deletions nor reactions"
 )
@@ -582,4 +584,6 @@ def _outsiders(details: object) -> list[str]:
 
 def _retry_after_ms(details: object) -> int:
     seconds = details.get("retry_after_seconds") if isinstance(details, dict) else None
-    return int(seconds * 1000) if isinstance(seconds, int | float) and seconds > 0 else 0
+    if not isinstance(seconds, int | float) or seconds <= 0:
+        return 0
+    return int(min(seconds, _RETRY_AFTER_S_MAX) * 1000)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import pytest
+
 from tests.unit.client.stage import (
     CHAT,
     Stage,
@@ -77,3 +79,13 @@ def test_heartbeat_that_is_not_answered_proves_nothing() -> None:
     done = stage.wait(1_100)
     assert (read_told(done), acked(done)) == ([1], [2])
     assert second.request_id != first.request_id
+
+
+@pytest.mark.parametrize("seconds", [1e308, -1, 0, "soon", True])
+def test_wait_that_makes_no_sense_is_no_fault_of_ours(seconds: object) -> None:
+    stage = ready()
+    stage.receive(push(1), error("RATE_LIMITED", retry_after_seconds=seconds))
+    stage.receive(*(push(n) for n in range(2, 12)))
+    deadline_ms = stage.core.next_deadline_ms()
+    assert deadline_ms is not None
+    assert deadline_ms <= stage.now.ms + 3_600_000
