@@ -102,3 +102,31 @@ async def test_change_whose_message_was_dropped_is_told_as_failed_after_a_kill(
     assert again.outbox() == []
     assert await again.driver.look_up(lambda tables: tables.entries()) == []
     assert [one.text for one in await again.chat(chat.chat_id).messages()] == ["later"]
+
+
+async def test_change_that_is_written_during_a_retry_of_its_message_blocks_nothing(
+    people: People,
+) -> None:
+    """It was numbered before the retry numbered its message anew, and waits for its answer: it must
+    not stand before it."""
+    await people.register("alice")
+    alice = await people.open("alice")
+    nobodys = "chat_of_nobody"
+    with pytest.raises(MessageFailed):
+        await (await alice.chat(nobodys).send("hello?")).stored()
+    await alice.close()
+    away = Client("http://127.0.0.1:9", store=people.store("alice"), moved=True)
+    async with away:
+        (message,) = away.outbox()
+        with disk_held(away):
+            reacting = asyncio.create_task(away.chat(nobodys).react(message, "👍"))
+            await asyncio.sleep(0)
+            retrying = asyncio.create_task(message.retry())
+            await asyncio.sleep(0)
+        assert await retrying
+        await reacting
+        assert len(away.outbox()) == 2
+    again = await people.open("alice", moved=True)
+    async with asyncio.timeout(PATIENCE_S):
+        await again.flush()
+    assert [(one.kind, one.code) for one in again.outbox()] == [("message", "NOT_A_MEMBER")]

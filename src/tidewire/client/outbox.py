@@ -176,12 +176,12 @@ class Outbox:
         self.flying_count = 0
         self.orphans: list[OutboxEntry] = []
         """Amendments of earlier runs that have failed, because their message is not there."""
-        keys = {entry.client_message_id for entry in entries}
+        self._entries.update((entry.client_message_id, entry) for entry in entries)
         for entry in entries:
-            if entry.target_key is not None and entry.target_key not in keys:
+            if entry.target_key is not None and entry.target_key not in self._entries:
                 _orphan(entry)
                 self.orphans.append(entry)
-                keys.discard(entry.client_message_id)
+                del self._entries[entry.client_message_id]
                 continue
             # An entry that was on its way when that run ended has left, and its answer was lost.
             entry.is_doubtful = entry.left_at_ms is not None
@@ -263,14 +263,12 @@ class Outbox:
 
     def last_edit(self, chat_id: ChatId, target: int | ClientMessageId) -> OutboxEntry | None:
         """The latest edit of a message in the outbox, if there is one."""
-        edits = [
-            entry
-            for entry in self.entries(chat_id)
-            if entry.amends is not None
-            and entry.amends.kind is EntryKind.EDIT
-            and target in (entry.amends.target, entry.target_key)
-        ]
-        return edits[-1] if edits else None
+        edits = [one for one in self.entries(chat_id) if one.kind is EntryKind.EDIT]
+        for entry in reversed(edits):
+            assert entry.amends is not None
+            if target in (entry.amends.target, entry.target_key):
+                return entry
+        return None
 
     # Out.
 
@@ -287,10 +285,6 @@ class Outbox:
         if lane is not None:
             lane.is_held = False
             self._consider(lane)
-
-    def hold_all(self) -> None:
-        for chat_id in self._lanes:
-            self.hold(chat_id)
 
     def waiting_chats(self) -> list[ChatId]:
         """Chats for which something waits, or is on its way."""
@@ -478,7 +472,8 @@ class Outbox:
             lane.is_refused = False
             self._paused.pop(lane.chat_id, None)
         self._given_up.clear()
-        self.hold_all()
+        for chat_id in self._lanes:
+            self.hold(chat_id)
 
     def _may_retry(self, entry: OutboxEntry, code: str) -> bool:
         if known_code(code) in (None, ErrorCode.INTERNAL_ERROR):
@@ -487,9 +482,8 @@ class Outbox:
         return is_retryable(code)
 
     def _is_too_old(self, entry: OutboxEntry, wall_ms: int) -> bool:
-        return (
-            entry.left_at_ms is not None and wall_ms - entry.left_at_ms >= self._options.fate_ms_max
-        )
+        left_at_ms = entry.left_at_ms
+        return left_at_ms is not None and wall_ms - left_at_ms >= self._options.fate_ms_max
 
     # Lanes.
 
@@ -501,7 +495,7 @@ class Outbox:
         lane = self._lanes.get(entry.chat_id)
         if lane is None:
             lane = self._lanes[entry.chat_id] = _Lane(entry.chat_id)
-        if lane.queued and lane.queued[-1].number > entry.number:
+        if lane.queued and self._place(lane.queued[-1]) > self._place(entry):
             self._requeue(lane, [entry])
         else:
             lane.queued.append(entry)
@@ -509,7 +503,13 @@ class Outbox:
 
     def _requeue(self, lane: _Lane, entries: Sequence[OutboxEntry]) -> None:
         if entries:
-            lane.queued = deque(sorted([*entries, *lane.queued], key=_number))
+            lane.queued = deque(sorted([*entries, *lane.queued], key=self._place))
+
+    def _place(self, entry: OutboxEntry) -> tuple[int, bool, int]:
+        """By number, and an amendment behind its message, which `retry` may have numbered anew."""
+        target = None if entry.target_key is None else self._entries.get(entry.target_key)
+        number = entry.number if target is None else max(entry.number, target.number)
+        return number, number > entry.number, entry.number
 
     def _consider(self, lane: _Lane) -> None:
         is_ready = (

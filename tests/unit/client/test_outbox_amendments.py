@@ -6,6 +6,7 @@ from typing import Final
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from tests.unit.client.stage import CHAT, ME, THEM, WALL_MS, amending, entry, key
 from tests.unit.client.test_outbox import NOW_MS, OTHER, outbox, refuse, taken
@@ -178,6 +179,28 @@ def test_change_of_a_change_that_has_failed_fails_too() -> None:
     box = outbox(amending(2, EDIT, behind=1), amending(3, REACT, behind=2), entry(4))
     assert taken(box) == [4]
     assert numbers(box.orphans) == [2, 3]
+
+
+def test_amendment_waits_behind_its_message_however_that_was_numbered() -> None:
+    """`retry` numbers a message anew, also while an amendment of it is being written."""
+    box = outbox(entry(1, state=FAILED), entry(4))
+    assert taken(box) == [4]
+    box.retry(key(1), 6)
+    box.add(amending(5, EDIT, behind=1))
+    box.add(entry(7))
+    box.stored(key(4), 4)
+    for _ in range(2):
+        assert taken(box) == [6]
+        assert taken(box) == []
+        # The next life, in the order in which they are on the disk.
+        waiting = [replace(one) for one in box.entries()]
+        assert numbers(waiting) == [5, 6, 7]
+        box = outbox(*waiting)
+    assert taken(box) == [6]
+    box.stored(key(1), 50)
+    assert taken(box) == [5]
+    box.stored(key(5), 51)
+    assert taken(box) == [7]
 
 
 def test_dropping_a_message_drops_what_would_change_it() -> None:
