@@ -454,6 +454,23 @@ on("unread messages and mentions are counted, without own and deleted ones", asy
   assert.deepEqual(await tables.countUnread("chat_1", 1, OWN), [1, 1]);
 });
 
+on("unread of one who is far behind is that of the last messages", async (tables) => {
+  const own = (from: number, count: number) =>
+    Array.from({ length: count }, (_, at) => item(from + at, { sender_id: OWN }));
+  const items = [
+    ...[item(1), item(2, { mentions: [OWN] }), item(3), item(4), item(5)],
+    ...own(6, 996),
+    ...[item(1002), deletion(1003, 1002)],
+    ...[item(1004), item(1005, { mentions: ["@all"] }), reaction(1006, 1, 1)],
+  ];
+  await write(tables, { keeps: [kept(replicaOf(), items)] });
+  // The last 1000 messages are those from 5 on, with the own ones and the deleted one. Mentions are
+  // counted however far down they are.
+  assert.deepEqual(await tables.countUnread("chat_1", 0, OWN), [3, 2]);
+  assert.deepEqual(await tables.countUnread("chat_1", 4, OWN), [3, 1]);
+  assert.deepEqual(await tables.countUnread("chat_1", 1004, OWN), [1, 1]);
+});
+
 on("search finds what is shown now, newest first, in one chat or all", async (tables) => {
   await write(tables, {
     keeps: [

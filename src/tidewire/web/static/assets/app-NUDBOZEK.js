@@ -1,1 +1,0 @@
-import"./chunk-DEUAG7PJ.js";

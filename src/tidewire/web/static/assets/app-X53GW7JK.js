@@ -1,0 +1,1 @@
+import"./chunk-4V62WQ3K.js";

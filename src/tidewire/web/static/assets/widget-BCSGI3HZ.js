@@ -1,1 +1,0 @@
-import{R as a,S as e}from"./chunk-7ZMC3BWR.js";export{a as TidewireChat,e as define};

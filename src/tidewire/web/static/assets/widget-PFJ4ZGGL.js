@@ -1,0 +1,1 @@
+import{R as a,S as e}from"./chunk-32JEUWIE.js";export{a as TidewireChat,e as define};
