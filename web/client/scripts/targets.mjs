@@ -85,7 +85,7 @@ const INSIDE = `
   offerPage onCommand onDeposed onEnd onFrame onLead onNews onOpen onTaken othersThrough
   ownAnswered ownSent ownStored ownThrough pageRefused readThrough readTold renewAtMs resubmit
   retryAfterMs retryAtMs sendsFlying setMeta sharedAs socketUrl stopSyncing
-  takeDigest takePages toldAtMs unmention waitingChats wallMs wantDigest withNewToken
+  takeDigest takePages toldAtMs unmention unsaved waitingChats wallMs wantDigest withNewToken
 `;
 
 export const browser = {

@@ -9,7 +9,12 @@ globalThis.fetch = async () => {
 };
 
 const open: Client[] = [];
-afterEach(() => Promise.all(open.splice(0).map((client) => client.close())));
+const held: (() => void)[] = [];
+afterEach(async () => {
+  // A test that has failed leaves its store held, and a client closes after it has written.
+  for (const letGo of held.splice(0)) letGo();
+  await Promise.all(open.splice(0).map((client) => client.close()));
+});
 
 // biome-ignore lint/suspicious/noExplicitAny: frames, as they are on the wire
 type Frame = any;
@@ -123,6 +128,58 @@ const connected = async (chat: Partial<typeof CHAT> = {}): Promise<[Client, Serv
   await client._until("", () => client.status.state === "ready");
   return [client, server];
 };
+
+/** The store does nothing until the returned function is called. */
+const hold = (client: Client): (() => void) => {
+  const { backend } = client._tables;
+  const run = backend.run.bind(backend);
+  let letGo!: () => void;
+  const isOver = new Promise<void>((done) => {
+    letGo = done;
+  });
+  held.push(letGo);
+  backend.run = async (mode, body) => {
+    await isOver;
+    return run(mode, body);
+  };
+  return letGo;
+};
+
+/** Everything that can happen without the server and the store has happened. */
+const turn = (): Promise<void> => new Promise((done) => setImmediate(done));
+
+const textsOf = (server: Server): string[] =>
+  server.heard.filter(({ type }) => type === "send_message").map(({ payload }) => payload.content);
+
+test("nothing leaves behind a dropped message until the store has that", async () => {
+  const [client, server] = await connected();
+  const chat = client.chat("chat_1");
+  const [first, second] = await Promise.all(["1", "2", "3"].map((text) => chat.send(text)));
+  const said = await server.next("send_message");
+  const letGo = hold(client);
+  const dropping = second!.drop();
+  await turn();
+  assert.equal(second!.tick, "failed");
+  server.store(said, 1);
+  await turn();
+  assert.deepEqual([first!.sequence, textsOf(server)], [1, []]);
+  letGo();
+  assert.ok(await dropping);
+  assert.equal((await server.next("send_message")).payload.content, "3");
+});
+
+test("nothing leaves behind a refused message until the store has that", async () => {
+  const [client, server] = await connected();
+  const chat = client.chat("chat_1");
+  const [first] = await Promise.all(["1", "2"].map((text) => chat.send(text)));
+  const said = await server.next("send_message");
+  const letGo = hold(client);
+  server.refuse(said, "FORBIDDEN");
+  await turn();
+  assert.deepEqual([first!.code, textsOf(server)], ["FORBIDDEN", []]);
+  letGo();
+  assert.equal((await server.next("send_message")).payload.content, "2");
+});
 
 test("an edit of a refused message is made in place, and the chat goes on", async () => {
   const [client, server] = await connected();

@@ -111,6 +111,7 @@ test("what is about a message that is refused for good fails with it, and holds 
       [2, "failed", "FORBIDDEN"],
     ],
   );
+  box.saved(failed);
   assert.deepEqual(take(box), [3]);
   // The message that it is about has to be sent first.
   assert.deepEqual(box.retry("key_2", 9), []);
@@ -124,7 +125,7 @@ test("what is about a message that is refused for good fails with it, and holds 
 test("a change of a message that has failed meanwhile fails, and holds nothing back", () => {
   const box = opened(entry(1));
   take(box);
-  box.refused("key_1", "FORBIDDEN", "no", 0, 0);
+  box.saved(box.refused("key_1", "FORBIDDEN", "no", 0, 0));
   assert.equal(box.add(about(2, 1)), false);
   assert.equal(box.add(about(3, 9)), false);
   assert.deepEqual(
@@ -143,7 +144,9 @@ const unknown = (): Outbox => {
   const box = new Outbox(DEFAULTS, () => 0.5, [old, about(2, 1), entry(3)]);
   box.release("chat_1");
   const [leaving, doubtful] = box.take(0, DEFAULTS.fateMsMax);
-  assert.deepEqual([numbers(leaving), numbers(doubtful)], [[3], [1]]);
+  assert.deepEqual([numbers(leaving), numbers(doubtful)], [[], [1]]);
+  box.saved(doubtful);
+  assert.deepEqual(take(box), [3]);
   assert.ok(box.add(about(4, 1)));
   box.add(entry(5));
   box.stored("key_3", 40);

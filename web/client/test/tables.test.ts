@@ -589,6 +589,16 @@ test("a text that was dropped before it left is in no line of the file", async (
   assert.ok(!readFileSync(path, "utf8").includes("a secret"));
 });
 
+test("a drop is on the disk when it is done, with nothing else to write, too", async () => {
+  const path = place();
+  const tables = new Tables(await FileBackend.open(path));
+  await tables.lead();
+  await tables.enter([queued("a", { body: { content: "a secret" } })], 9);
+  await write(tables, { dropped: ["a"] });
+  assert.ok(!readFileSync(path, "utf8").includes("a secret"));
+  await tables.backend.close();
+});
+
 test("a file that is deleted is gone", async () => {
   const path = place();
   const backend = await FileBackend.open(path);

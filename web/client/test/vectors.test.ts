@@ -85,8 +85,10 @@ test("tick: the same marks", () => {
 test("outbox: the same order, waits and ends", () => {
   for (const { options, steps } of casesOf("outbox")) {
     const box = new Outbox(optionsOf(options), half);
+    const ever = new Map<string, OutboxEntry>();
     for (const step of steps) {
-      const result = outboxStep(box, step);
+      const result = outboxStep(box, step, ever);
+      for (const one of box.entries()) ever.set(one.client_message_id, one);
       assert.deepEqual(
         {
           result,
@@ -138,7 +140,7 @@ const entryOf = (client_message_id: string, number: number, chat_id: string): Ou
   reason: null,
 });
 
-const outboxStep = (box: Outbox, step: Case): unknown => {
+const outboxStep = (box: Outbox, step: Case, ever: Map<string, OutboxEntry>): unknown => {
   const { key, number, chat_id, now_ms } = step;
   switch (step.do) {
     case "add":
@@ -167,6 +169,9 @@ const outboxStep = (box: Outbox, step: Case): unknown => {
       return null;
     case "retry":
       return box.retry(key, number).length > 0;
+    case "saved":
+      box.saved(step.keys.map((one: string) => ever.get(one)!));
+      return null;
     default:
       return box.drop(key).length > 0;
   }

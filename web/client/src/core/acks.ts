@@ -8,7 +8,7 @@
  */
 
 import type { ClientFrame } from "../wire/frames.ts";
-import type { Options } from "./options.ts";
+import { earliest, type Options } from "./options.ts";
 import type { Replica } from "./replica.ts";
 
 type AckFrame = Extract<ClientFrame, { type: "ack" | "read" }>;
@@ -82,10 +82,8 @@ export class Acks {
   }
 
   nextDeadlineMs(): number | null {
-    if (!this._due.size) return null;
-    let dueMs = Number.POSITIVE_INFINITY;
-    for (const due of this._due.values()) dueMs = Math.min(dueMs, due.atMs);
-    return Math.max(dueMs, this._notBeforeMs);
+    const dueMs = earliest(...[...this._due.values()].map(({ atMs }) => atMs));
+    return dueMs === null ? null : Math.max(dueMs, this._notBeforeMs);
   }
 
   private _told(replica: Replica, nowMs: number): AckFrame[] {

@@ -225,6 +225,12 @@ export class Connection {
     return this._finish(this._sends(this.outbox.marked(entries, leftAtMs), now), now);
   }
 
+  /** The disk has it that these have failed, or were dropped: later ones may leave. */
+  saved(entries: readonly OutboxEntry[], now: Now): Effect[] {
+    this.outbox.saved(entries);
+    return this._finish([], now);
+  }
+
   /** The store has carried out a `Keep`: its entries are on the disk. */
   stored(keep: Keep, now: Now): Effect[] {
     const { replica, generation } = keep;
@@ -431,7 +437,7 @@ export class Connection {
       if (effect.do === "release") {
         this.outbox.release(effect.chat_id);
       } else {
-        if (effect.do === "keep" && this.outbox.size) routed.push(...this._ownArrived(effect));
+        if (effect.do === "keep") routed.push(...this._ownArrived(effect));
         routed.push(effect);
       }
     }

@@ -15,10 +15,14 @@
  * (`target_id`): it waits until that message's sequence is known, and fails if the message fails. If
  * the message's fate is unknown, it waits outside of its lane until the message is retried or known
  * to be stored. A deletion removes the edits of its message that have not left.
+ *
+ * An entry that fails or is removed without being stored is still in its place on the disk for a
+ * moment. Nothing leaves for its chat until the disk has that, too (`saved`): else a page that is
+ * killed in that moment would send it again, after entries that were written later.
  */
 
 import type { ClientFrame, SendPayload } from "../wire/frames.ts";
-import { backoffMs, type Options, type Random } from "./options.ts";
+import { backoffMs, earliest, type Options, type Random } from "./options.ts";
 
 export type SendState = "queued" | "flying" | "failed" | "unknown";
 export type EntryKind = "message" | "edit" | "delete" | "react";
@@ -94,6 +98,8 @@ const byNumber = (a: OutboxEntry, b: OutboxEntry): number => a.number - b.number
 
 export class Outbox {
   flyingCount = 0;
+  /** Entries that wait in their place on the disk, but not here any more. */
+  readonly unsaved = new Set<OutboxEntry>();
   private _entries = new Map<string, OutboxEntry>();
   private _lanes = new Map<string, Lane>();
   /** Lanes that may have something to send, in the order of their turns. */
@@ -115,10 +121,6 @@ export class Outbox {
       this._entries.set(entry.client_message_id, entry);
       if (entry.state === "queued") this._queue(entry);
     }
-  }
-
-  get size(): number {
-    return this._entries.size;
   }
 
   get(id: string): OutboxEntry | undefined {
@@ -170,32 +172,29 @@ export class Outbox {
   /** Remove an entry that is not on its way, and those about it. Empty: there is no such entry. */
   drop(id: string): OutboxEntry[] {
     const entry = this._entries.get(id);
-    if (!entry || entry.state === "flying" || (entry.state === "queued" && entry.is_doubtful))
-      return [];
+    if (!entry || (entry.state !== "unknown" && !this.isHere(id))) return [];
     const dropped = [entry, ...this._about(id)];
-    for (const one of dropped) this._forget(one);
+    for (const one of dropped) this._remove(one);
     return dropped;
   }
 
   /** The user deletes a message: remove edits of it that surely have not left; returns them. */
   dropEdits(deletion: OutboxEntry): OutboxEntry[] {
-    return this.entries(deletion.chat_id)
-      .filter(({ kind }) => kind === "edit" && deletion.kind === "delete")
-      .filter((edit) => aboutOf(edit) === aboutOf(deletion))
-      .flatMap((edit) => this.drop(edit.client_message_id));
+    if (deletion.kind !== "delete") return [];
+    return this._edits(deletion.chat_id, aboutOf(deletion)).flatMap((edit) =>
+      this.drop(edit.client_message_id),
+    );
   }
 
   /** A message was deleted: remove edits of it; one that is on its way stays, without its text.
    * Returns those that were removed. */
   erase(chatId: string, target: number): OutboxEntry[] {
-    const about = this.entries(chatId).filter(
-      (entry) => entry.body.target === target && entry.body.content,
-    );
-    for (const entry of about) {
-      if (entry.state === "flying") entry.body = { ...entry.body, content: "" };
-      else this._forget(entry);
+    const edits = this._edits(chatId, target);
+    for (const edit of edits) {
+      if (edit.state === "flying") edit.body = { ...edit.body, content: "" };
+      else this._remove(edit);
     }
-    return about.filter((entry) => !this._entries.has(entry.client_message_id));
+    return edits.filter((edit) => !this._entries.has(edit.client_message_id));
   }
 
   /** Whether an entry has surely not left, so that it may be changed in place. */
@@ -209,10 +208,8 @@ export class Outbox {
   /** The chat is in sync with the server: its entries may leave. */
   release(chatId: string): void {
     const lane = this._lanes.get(chatId);
-    if (lane) {
-      lane.isHeld = false;
-      this._consider(lane);
-    }
+    if (lane) lane.isHeld = false;
+    this._considerChat(chatId);
   }
 
   /** Chats for which something waits, or is on its way. */
@@ -237,8 +234,10 @@ export class Outbox {
       // Chats take turns: each sends one entry, then goes to the end.
       this._ready.delete(lane);
       const entry = lane.queued.shift()!;
-      if (entry.is_doubtful && this._isTooOld(entry, wallMs)) {
+      const ageMs = wallMs - (entry.left_at_ms ?? wallMs);
+      if (entry.is_doubtful && ageMs >= this._options.fateMsMax) {
         entry.state = "unknown";
+        this.unsaved.add(entry);
         doubtful.push(entry);
         lane.queued = lane.queued.filter((one) => !this._isParked(one));
       } else {
@@ -261,15 +260,21 @@ export class Outbox {
       const isWaiting = entry.state === "flying" && this._entries.has(entry.client_message_id);
       if (entry.left_at_ms === null && isWaiting) leaving.push(entry);
       entry.left_at_ms = leftAtMs;
-      const lane = this._lanes.get(entry.chat_id);
-      if (lane) this._consider(lane);
+      this._considerChat(entry.chat_id);
     }
     return leaving;
   }
 
+  /** The disk has it that these have failed, or were removed. */
+  saved(entries: Iterable<OutboxEntry>): void {
+    for (const entry of entries) {
+      this.unsaved.delete(entry);
+      this._considerChat(entry.chat_id);
+    }
+  }
+
   nextDeadlineMs(): number | null {
-    const waits = [...this._paused].map((lane) => lane.retryAtMs).filter((at) => at !== null);
-    return waits.length ? Math.min(...waits) : null;
+    return earliest(...[...this._paused].map((lane) => lane.retryAtMs));
   }
 
   // What became of it.
@@ -310,7 +315,9 @@ export class Outbox {
     const failed: OutboxEntry[] = [];
     this._land(lane, entry);
     if (after === null) entry.tries++;
-    if (this._mayRetry(entry, code)) {
+    // After an error of the server itself, or a code that is newer than we are: a few more tries.
+    const isTried = isRetryable(code) && entry.tries < this._options.triesMax;
+    if (isTried || PASSING.test(code)) {
       entry.state = "queued";
       entry.is_doubtful = true;
       this._requeue(lane, [entry]);
@@ -329,6 +336,7 @@ export class Outbox {
         one.state = "failed";
         one.code = code;
         one.reason = reason;
+        this.unsaved.add(one);
       }
     }
     this._settleLane(lane);
@@ -387,18 +395,13 @@ export class Outbox {
     return lane.flying.has(key) || lane.queued.some((one) => one.client_message_id === key);
   }
 
-  private _mayRetry(entry: OutboxEntry, code: string): boolean {
-    // After an error of the server itself, or a code that is newer than we are: a few more tries.
-    return PASSING.test(code) || (isRetryable(code) && entry.tries < this._options.triesMax);
-  }
-
-  private _isTooOld(entry: OutboxEntry, wallMs: number): boolean {
-    return entry.left_at_ms !== null && wallMs - entry.left_at_ms >= this._options.fateMsMax;
-  }
-
   /** The entries about an entry that is in the outbox itself. */
   private _about(id: string): OutboxEntry[] {
     return [...this._entries.values()].filter((entry) => entry.target_id === id);
+  }
+
+  private _edits(chatId: string, about: unknown): OutboxEntry[] {
+    return this.entries(chatId).filter((one) => one.kind === "edit" && aboutOf(one) === about);
   }
 
   /** Whether the message that it is about is not on its way, so that it must not block its lane. */
@@ -431,7 +434,12 @@ export class Outbox {
   }
 
   private _requeue(lane: Lane, entries: readonly OutboxEntry[]): void {
-    if (entries.length) lane.queued = [...entries, ...lane.queued].sort(byNumber);
+    lane.queued = [...entries, ...lane.queued].sort(byNumber);
+  }
+
+  private _considerChat(chatId: string): void {
+    const lane = this._lanes.get(chatId);
+    if (lane) this._consider(lane);
   }
 
   private _consider(lane: Lane): void {
@@ -440,6 +448,7 @@ export class Outbox {
       !lane.queued[0]!.target_id &&
       !lane.isHeld &&
       lane.retryAtMs === null &&
+      [...this.unsaved].every(({ chat_id }) => chat_id !== lane.chat_id) &&
       !(lane.isRefused && lane.flying.size) &&
       lane.flying.size < this._options.window &&
       // What may leave at once does not pass what the disk has to mark first.
@@ -450,11 +459,9 @@ export class Outbox {
   }
 
   private _settleLane(lane: Lane): void {
-    if (lane.queued.length || lane.flying.size) {
-      this._consider(lane);
-    } else {
+    this._consider(lane);
+    if (!lane.queued.length && !lane.flying.size) {
       this._lanes.delete(lane.chat_id);
-      this._ready.delete(lane);
       this._paused.delete(lane);
     }
   }
@@ -464,6 +471,11 @@ export class Outbox {
       this.flyingCount--;
       lane.isRefused &&= lane.flying.size > 0;
     }
+  }
+
+  private _remove(entry: OutboxEntry): void {
+    this.unsaved.add(entry);
+    this._forget(entry);
   }
 
   private _forget(entry: OutboxEntry): void {

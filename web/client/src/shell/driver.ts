@@ -7,8 +7,8 @@
  */
 
 import { Connection } from "../core/connection.ts";
-import type { Effect, Keep, Status } from "../core/effects.ts";
-import type { Options } from "../core/options.ts";
+import type { Effect, Status } from "../core/effects.ts";
+import { earliest, type Options } from "../core/options.ts";
 import type { OutboxEntry } from "../core/outbox.ts";
 import type { ReplicaRecord } from "../core/record.ts";
 import type { Replica } from "../core/replica.ts";
@@ -62,7 +62,7 @@ export class Driver {
   private _leaving: Socket[] = [];
   private _connecting = 0;
   private _timer: ReturnType<typeof setTimeout> | undefined;
-  private _timerAtMs = Number.POSITIVE_INFINITY;
+  private _timerAtMs = 0;
   private _isTimerSoon = false;
   private _isRenewing = false;
   private _isOver = false;
@@ -149,37 +149,31 @@ export class Driver {
   private async _do(name: string, args: unknown[]): Promise<unknown> {
     const [id] = args as [string];
     const { core } = this;
+    const replica = core.replicas.get(id);
     switch (name) {
       case "submit":
         return this._submit(args[0] as OutboxEntry);
       case "read":
-        this.apply(core.read(id, args[1] as number, now()));
-        return;
+        return this.apply(core.read(id, args[1] as number, now()));
       case "shown":
-        this.apply(core.shown(id, args[1] as number, now()));
-        return;
+        return this.apply(core.shown(id, args[1] as number, now()));
       case "typing":
-        this.apply(core.type(id, args[1] as boolean, now()));
-        return;
+        return this.apply(core.type(id, args[1] as boolean, now()));
       case "adopt":
         for (const record of args[0] as ReplicaRecord[]) this.apply(core.adopt(record, now()));
         return this.flushed();
-      case "name": {
-        const replica = core.replicas.get(id);
+      case "name":
         if (replica && replica.name !== args[1]) {
           replica.name = args[1] as string;
-          this.apply([{ do: "replica", replica }]);
+          this._replicaChanged(replica);
         }
         return;
-      }
-      case "hidden": {
-        const replica = core.replicas.get(id);
+      case "hidden":
         if (replica) {
           replica.hidden_through = args[1] ? replica.head : null;
-          this.apply([{ do: "replica", replica }]);
+          this._replicaChanged(replica);
         }
         return;
-      }
       case "flushed":
         return this.flushed();
       case "amend":
@@ -189,11 +183,9 @@ export class Driver {
       case "drop":
         return this._drop(id);
       case "start":
-        this.apply(core.start(now()));
-        return;
+        return this.apply(core.start(now()));
       case "hurry":
-        this.apply(core.hurry(now()));
-        return;
+        return this.apply(core.hurry(now()));
       case "state":
         this._ground.tell({ status: this.status, roundTripMs: core.roundTripMs });
     }
@@ -243,7 +235,8 @@ export class Driver {
   }
 
   private _dropped(entries: readonly OutboxEntry[], sequence: number | null = null): void {
-    for (const { client_message_id } of entries) {
+    for (const entry of entries) {
+      const { client_message_id } = entry;
       this._job.dropped.push(client_message_id);
       this._ground.tell({ left: [[client_message_id, sequence]] });
       this._soon();
@@ -348,8 +341,7 @@ export class Driver {
 
   private _failed(entry: OutboxEntry): void {
     const { chat_id, client_message_id, kind, code, reason, body } = entry;
-    this._job.entries.push({ ...entry });
-    this._ground.tell({ outbox: [{ ...entry }] });
+    this._save(entry);
     this._happened((position) => ({
       kind: "refused",
       position,
@@ -411,20 +403,21 @@ export class Driver {
     this._then(async () => {
       const job = this._job;
       this._job = emptyJob();
+      // How these have ended is in this job: it was put there in the turn in which they did.
+      const ended = [...this.core.outbox.unsaved];
       job.chats = [...this._changed.values()].map((replica) => replica.record());
       this._changed.clear();
       const isEmpty = Object.values(job).every((part) => !Object.keys(part).length);
-      if (!isEmpty) await this._write(job);
+      if (!isEmpty) await this._write(job, ended);
     });
   }
 
-  private async _write(job: Job): Promise<void> {
+  private async _write(job: Job, ended: readonly OutboxEntry[]): Promise<void> {
     const { happened, chats, erased } = await this._keeping.write(job);
     for (const [chatId, target] of erased) {
       const replica = this.core.replicas.get(chatId);
       if (replica) this._recount(replica);
-      for (const entry of this.core.outbox.erase(chatId, target))
-        this._ground.tell({ left: [[entry.client_message_id, null]] });
+      this._dropped(this.core.outbox.erase(chatId, target));
     }
     this._ground.tell({
       chats: chats.map((chat) => ({
@@ -433,11 +426,8 @@ export class Driver {
       })),
       happened,
     });
-    for (const keep of job.keeps) this._stored(keep);
-  }
-
-  private _stored(keep: Keep): void {
-    this.apply(this.core.stored(keep, now()));
+    this.apply(this.core.saved(ended, now()));
+    for (const keep of job.keeps) this.apply(this.core.stored(keep, now()));
   }
 
   /** Do something with the store after all earlier work on it. */
@@ -568,14 +558,15 @@ export class Driver {
     this._isTimerSoon = false;
     if (this._isOver) return;
     const { credentials } = this._ground;
-    let atMs = this.core.nextDeadlineMs() ?? Number.POSITIVE_INFINITY;
-    if (credentials.renewAtMs !== null && ["syncing", "ready"].includes(this.status.state))
-      atMs = Math.min(atMs, performance.now() + Math.max(credentials.renewAtMs - Date.now(), 0));
+    const atMs = earliest(
+      this.core.nextDeadlineMs(),
+      credentials.renewAtMs !== null && ["syncing", "ready"].includes(this.status.state)
+        ? performance.now() + Math.max(credentials.renewAtMs - Date.now(), 0)
+        : null,
+    );
     // A timer that is early finds nothing to do and sets the next: cheaper than exact timers.
-    if (this._timer !== undefined && this._timerAtMs <= atMs) return;
+    if (atMs === null || (this._timer !== undefined && this._timerAtMs <= atMs)) return;
     clearTimeout(this._timer);
-    this._timer = undefined;
-    if (atMs === Number.POSITIVE_INFINITY) return;
     this._timerAtMs = atMs;
     const waitMs = Math.min(Math.max(atMs - performance.now(), 0) + 1, 2 ** 31 - 1);
     this._timer = setTimeout(() => {

@@ -89,8 +89,9 @@ export class Keeping {
 
   /** Carry out a job. */
   write(job: Job): Promise<Outcome> {
-    const isStrict = job.keeps.length + job.entries.length + job.happened.length > 0;
-    return this._asLeader(isStrict ? "strict" : "write", async (tx) => {
+    // Nothing depends on the rest: numbers of chats, and who the user and the server are.
+    const strict = [...job.keeps, ...job.entries, ...job.dropped, ...job.happened];
+    return this._asLeader(strict.length ? "strict" : "write", async (tx) => {
       const outcome: Outcome = { happened: [], chats: [], erased: [] };
       const chats = new Map<string, ChatState>();
       const ownId = (job.meta.user_id as string) ?? (await fact<string>(tx, "user_id")) ?? "";

@@ -1,0 +1,1 @@
+import"./chunk-E3UD3L34.js";

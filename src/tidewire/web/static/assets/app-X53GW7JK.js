@@ -1,1 +1,0 @@
-import"./chunk-4V62WQ3K.js";
