@@ -267,6 +267,9 @@ def outbox_cases() -> Iterator[Case]:
             )
             if step["do"] == "saved":
                 step["keys"] = [one for one in ever if random.random() < 0.9]
+            is_edit = step["key"] in flying and ever[step["key"]].kind is EntryKind.EDIT
+            if step["do"] == "refused" and is_edit and random.random() < 0.5:
+                step |= {"code": "MESSAGE_DELETED", "after": None}
             result = _do_outbox(box, step, ever)
             entries = box.entries()
             ever |= {one.client_message_id: one for one in entries}
@@ -285,12 +288,17 @@ def _outbox_step(
     random: Random, number: int, now_ms: int, flying: list[str], known: list[str]
 ) -> Case:
     do = random.choices(
-        ("add", "release", "take", "mark", "stored", "refused", "lost", "retry", "drop", "saved"),
-        (10, 5, 10, 4, 6, 7, 0.7, 2, 1, 6),
+        (
+            *("add", "release", "take", "mark", "stored", "refused", "lost", "retry", "drop"),
+            *("saved", "erase"),
+        ),
+        (10, 5, 10, 4, 6, 7, 0.7, 2, 1, 6, 1),
     )[0]
     step: Case = {"do": do, "number": number, "now_ms": now_ms}
     step["chat_id"] = random.choice(("chat_1", "chat_2"))
     step["key"] = f"key_{number}"
+    if do == "add":
+        step["kind"] = random.choice(("message", "message", "edit"))
     if do in ("stored", "refused", "mark") and flying:
         step["key"] = random.choice(flying)
     elif do in ("retry", "drop") and known:
@@ -307,7 +315,10 @@ def _do_outbox(box: Outbox, step: Case, ever: dict[str, OutboxEntry]) -> Any:
     key, now_ms, number = ClientMessageId(step["key"]), step["now_ms"], step["number"]
     match step["do"]:
         case "add":
-            box.add(_entry(key, step["chat_id"], number))
+            entry = _entry(key, step["chat_id"], number)
+            if step["kind"] == "edit":
+                entry.amends = Amendment(kind=EntryKind.EDIT, target=41)
+            box.add(entry)
         case "release":
             box.release(ChatId(step["chat_id"]))
         case "take":
@@ -317,8 +328,8 @@ def _do_outbox(box: Outbox, step: Case, ever: dict[str, OutboxEntry]) -> Any:
                 "doubtful": [one.client_message_id for one in doubtful],
             }
         case "mark":
-            entry = box.get(key)
-            return [one.client_message_id for one in box.marked([entry] if entry else [], now_ms)]
+            known = box.get(key)
+            return [one.client_message_id for one in box.marked([known] if known else [], now_ms)]
         case "stored":
             return box.stored(key, number) is not None
         case "refused":
@@ -329,6 +340,8 @@ def _do_outbox(box: Outbox, step: Case, ever: dict[str, OutboxEntry]) -> Any:
             return bool(box.retry(key, number))
         case "saved":
             box.saved(ever[one] for one in step["keys"])
+        case "erase":
+            return sorted(one.client_message_id for one in box.erased(ChatId(step["chat_id"]), 41))
         case _:
             return bool(box.drop(key))
     return None

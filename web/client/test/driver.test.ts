@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { Client } from "../src/node.ts";
+import type { ClientEvent } from "../src/types.ts";
 
 globalThis.fetch = async () => {
   throw new Error("there is no REST");
@@ -212,6 +213,50 @@ test("a deletion of what another has deleted counts as done", async () => {
   assert.equal(await sent.stored(), 2);
   await client._command("flushed");
   assert.deepEqual((await client._tables.load()).entries, []);
+});
+
+test("a change of what another has deleted is removed, and tells why", async () => {
+  const [client, server] = await connected();
+  server.push(1);
+  await client._command("flushed");
+  const told: ClientEvent[] = [];
+  client.on((event) => {
+    if (event.type === "MessageRefused") told.push(event);
+  });
+  const changes = { edit: { content: "secret" }, react: { emoji: "+", is_on: true } } as const;
+  for (const [kind, body] of Object.entries(changes)) {
+    const sent = await client._send("chat_1", kind as "edit" | "react", { ...body, target: 1 });
+    server.refuse(await server.next(kind === "edit" ? "edit_message" : kind), "MESSAGE_DELETED");
+    await assert.rejects(sent.stored(), /MESSAGE_DELETED/);
+    assert.deepEqual([sent.tick, sent.text, client.outbox()], ["failed", "", []]);
+    assert.equal(await sent.retry(), false);
+  }
+  await client._command("flushed");
+  assert.deepEqual((await client._tables.load()).entries, []);
+  assert.deepEqual(
+    told.map((event) => event.type === "MessageRefused" && [event.kind, event.code, event.text]),
+    [
+      ["edit", "MESSAGE_DELETED", ""],
+      ["react", "MESSAGE_DELETED", ""],
+    ],
+  );
+});
+
+test("an edit that is on its way when its message is deleted is removed", async () => {
+  const [client, server] = await connected();
+  server.push(1);
+  await client._command("flushed");
+  const sent = await client._send("chat_1", "edit", { content: "secret", target: 1 });
+  const said = await server.next("edit_message");
+  const next = await client.chat("chat_1").send("next");
+  server.push(2, { kind: "delete", target: 1, content: undefined });
+  await assert.rejects(sent.stored(), /MESSAGE_DELETED/);
+  assert.deepEqual([sent.tick, sent.text], ["failed", ""]);
+  server.refuse(said, "MESSAGE_DELETED", { deleted_sequence: 2 });
+  server.store(await server.next("send_message"), 3);
+  await next.stored();
+  await client._command("flushed");
+  assert.deepEqual([client.outbox(), (await client._tables.load()).entries], [[], []]);
 });
 
 test("a message without a refused mention is in the store before it leaves again", async () => {

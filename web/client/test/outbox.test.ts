@@ -128,6 +128,7 @@ test("a change of a message that has failed meanwhile fails, and holds nothing b
   box.saved(box.refused("key_1", "FORBIDDEN", "no", 0, 0));
   assert.equal(box.add(about(2, 1)), false);
   assert.equal(box.add(about(3, 9)), false);
+  box.saved([box.get("key_2")!, box.get("key_3")!]);
   assert.deepEqual(
     [box.get("key_2")!.state, box.get("key_3")!.code],
     ["failed", "TARGET_NOT_FOUND"],
@@ -213,11 +214,38 @@ test("a deletion takes the texts of edits with it, also of one that is on its wa
     entry(number, { kind: "edit", body: { content: "secret", target: 7 } });
   const box = opened(edit(1), edit(2));
   assert.deepEqual(take(box), [1]);
+  const gone = box.erase("chat_1", 7);
   assert.deepEqual(
-    box.erase("chat_1", 7).map((one) => one.number),
-    [2],
+    gone.map((one) => [one.number, one.state, one.code, one.body.content]),
+    [
+      [1, "failed", "MESSAGE_DELETED", ""],
+      [2, "failed", "MESSAGE_DELETED", ""],
+    ],
   );
-  assert.equal(box.get("key_1")!.body.content, "");
+  assert.deepEqual([box.entries(), box.flyingCount, box.waitingChats()], [[], 0, []]);
+  // The server's answer to the first one is of no use any more.
+  assert.deepEqual(box.refused("key_1", "MESSAGE_DELETED", "no", 0, 0), []);
+});
+
+test("a change of a deleted message is removed when it is refused, and its text with it", () => {
+  const reaction = { target: 7, emoji: "+", is_on: true };
+  const box = opened(
+    entry(1, { kind: "edit", body: { content: "secret", target: 7 } }),
+    entry(2, { kind: "react", body: reaction }),
+    entry(3),
+  );
+  for (const number of [1, 2, 3]) {
+    assert.deepEqual(take(box), [number]);
+    const [refused] = box.refused(`key_${number}`, "MESSAGE_DELETED", "gone", 0, 0);
+    assert.deepEqual(
+      [refused!.state, refused!.code, refused!.reason],
+      ["failed", "MESSAGE_DELETED", "gone"],
+    );
+    assert.equal(refused!.body.content, number < 3 ? "" : "text 3");
+    box.saved([refused!]);
+  }
+  // What its user has written for itself stays.
+  assert.deepEqual(numbers(box.entries()), [3]);
 });
 
 test("every code of the protocol is tried again if its row says so, and only then", () => {

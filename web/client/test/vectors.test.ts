@@ -144,7 +144,11 @@ const outboxStep = (box: Outbox, step: Case, ever: Map<string, OutboxEntry>): un
   const { key, number, chat_id, now_ms } = step;
   switch (step.do) {
     case "add":
-      box.add(entryOf(key, number, chat_id));
+      box.add({
+        ...entryOf(key, number, chat_id),
+        kind: step.kind,
+        body: { content: `text ${number}`, ...(step.kind === "edit" && { target: 41 }) },
+      });
       return null;
     case "release":
       box.release(chat_id);
@@ -172,6 +176,11 @@ const outboxStep = (box: Outbox, step: Case, ever: Map<string, OutboxEntry>): un
     case "saved":
       box.saved(step.keys.map((one: string) => ever.get(one)!));
       return null;
+    case "erase":
+      return box
+        .erase(chat_id, 41)
+        .map((one) => one.client_message_id)
+        .sort();
     default:
       return box.drop(key).length > 0;
   }

@@ -26,7 +26,7 @@ import { Acks } from "./acks.ts";
 import type { Effect, Keep, Now, Refusal, Status } from "./effects.ts";
 import { Link } from "./link.ts";
 import { earliest, type Options, type Random } from "./options.ts";
-import { frameOf, Outbox, type OutboxEntry } from "./outbox.ts";
+import { DELETED, frameOf, Outbox, type OutboxEntry } from "./outbox.ts";
 import type { ReplicaRecord } from "./record.ts";
 import type { Replica } from "./replica.ts";
 import { Replicas } from "./replicas.ts";
@@ -411,7 +411,7 @@ export class Connection {
       return this._replicas.pageRefused(subject.page, code, details, retryAfterMs, now);
     const { chat_id, client_message_id, kind } = subject.entry;
     this._replicas.ownAnswered(chat_id);
-    if (kind === "delete" && code === "MESSAGE_DELETED") {
+    if (kind === "delete" && code === DELETED) {
       const sequence = Number(details.deleted_sequence) || 0;
       const entry = this.outbox.stored(client_message_id, sequence);
       return entry ? [{ do: "done", entry, sequence }] : [];

@@ -50,8 +50,8 @@ export type Effect =
   | { do: "release"; chat_id: string }
   /** An entry of the outbox has changed, and must be on the disk before it leaves. */
   | { do: "rewritten"; entry: OutboxEntry }
-  /** An entry was refused for good, or it cannot be known whether the server has it. Then `saved` is
-   * called, once it is on the disk. */
+  /** An entry was refused for good, or it cannot be known whether the server has it. It
+   * is stored as such, or removed if it is not in the outbox any more; then `saved` is called. */
   | { do: "failed"; entry: OutboxEntry }
   /** The server has stored an entry of ours. */
   | { do: "settled"; entry: OutboxEntry; sequence: number }

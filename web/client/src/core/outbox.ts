@@ -71,6 +71,7 @@ export const frameOf = (entry: OutboxEntry, request_id: string): ClientFrame => 
 /** Prefixes of the codes in docs/protocol.md that are final; an unknown code may be retried. */
 const FINAL =
   /^(INVALID_|MESSAGE_|IDEMPOTENCY_|CURSOR_|FORBIDDEN|NOT_|DEVICE_|BAD_|METHOD_|VALIDATION_|CHAT_FULL|USER_NOT|CONFLICT|ALREADY_|PAYLOAD_|UNPROCESSABLE_|TARGET_|EDIT_|TOO_MANY_)/;
+export const DELETED = "MESSAGE_DELETED";
 const PASSING = /^(UNAUTHORIZED|RATE_LIMITED|SLOW_CONSUMER|SERVER_BUSY|SERVICE_UNAVAILABLE)$/;
 
 /** Whether the same request may succeed later; if the code is newer than we are, it may. */
@@ -142,9 +143,7 @@ export class Outbox {
     const { client_message_id, target_id } = entry;
     this._entries.set(client_message_id, entry);
     if (target_id && (this._entries.get(target_id)?.state ?? "failed") === "failed") {
-      entry.state = "failed";
-      entry.code = "TARGET_NOT_FOUND";
-      entry.reason = "its message was not sent";
+      this._fail(entry, "TARGET_NOT_FOUND", "its message was not sent");
       return false;
     }
     this._queue(entry);
@@ -174,7 +173,10 @@ export class Outbox {
     const entry = this._entries.get(id);
     if (!entry || (entry.state !== "unknown" && !this.isHere(id))) return [];
     const dropped = [entry, ...this._about(id)];
-    for (const one of dropped) this._remove(one);
+    for (const one of dropped) {
+      this.unsaved.add(one);
+      this._forget(one);
+    }
     return dropped;
   }
 
@@ -186,15 +188,11 @@ export class Outbox {
     );
   }
 
-  /** A message was deleted: remove edits of it; one that is on its way stays, without its text.
-   * Returns those that were removed. */
+  /** A message was deleted: remove edits of it, and their texts. Returns them. */
   erase(chatId: string, target: number): OutboxEntry[] {
     const edits = this._edits(chatId, target);
-    for (const edit of edits) {
-      if (edit.state === "flying") edit.body = { ...edit.body, content: "" };
-      else this._remove(edit);
-    }
-    return edits.filter((edit) => !this._entries.has(edit.client_message_id));
+    for (const edit of edits) this._fail(edit, DELETED, "this message was deleted");
+    return edits;
   }
 
   /** Whether an entry has surely not left, so that it may be changed in place. */
@@ -300,7 +298,8 @@ export class Outbox {
 
   /** The server refused an entry. It is sent again if the code allows it, else it has failed.
    * `after`: it was refused only because this earlier one was, which has to be sent again first.
-   * Returns the entries that have failed: this one, and those about it. */
+   * Returns the entries that have failed: this one, and those about it. A change of a message that
+   * was deleted is removed, because the user has nothing to decide about it. */
   refused(
     id: string,
     code: string,
@@ -333,10 +332,7 @@ export class Outbox {
       failed.push(entry, ...this._about(id));
       for (const one of failed) {
         lane.queued = lane.queued.filter((other) => other !== one);
-        one.state = "failed";
-        one.code = code;
-        one.reason = reason;
-        this.unsaved.add(one);
+        this._fail(one, code, reason);
       }
     }
     this._settleLane(lane);
@@ -473,9 +469,16 @@ export class Outbox {
     }
   }
 
-  private _remove(entry: OutboxEntry): void {
+  /** If its message was deleted, it has no effect any more, and its text must not stay. */
+  private _fail(entry: OutboxEntry, code: string, reason: string): void {
     this.unsaved.add(entry);
-    this._forget(entry);
+    if (code === DELETED && entry.kind !== "message") {
+      this._forget(entry);
+      entry.body = { ...entry.body, content: "" };
+    }
+    entry.state = "failed";
+    entry.code = code;
+    entry.reason = reason;
   }
 
   private _forget(entry: OutboxEntry): void {

@@ -238,7 +238,7 @@ export class Driver {
     for (const entry of entries) {
       const { client_message_id } = entry;
       this._job.dropped.push(client_message_id);
-      this._ground.tell({ left: [[client_message_id, sequence]] });
+      this._ground.tell({ outbox: [{ ...entry }], left: [[client_message_id, sequence]] });
       this._soon();
     }
   }
@@ -341,7 +341,8 @@ export class Driver {
 
   private _failed(entry: OutboxEntry): void {
     const { chat_id, client_message_id, kind, code, reason, body } = entry;
-    this._save(entry);
+    if (this.core.outbox.get(client_message_id)) this._save(entry);
+    else this._dropped([entry]);
     this._happened((position) => ({
       kind: "refused",
       position,

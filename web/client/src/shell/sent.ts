@@ -155,7 +155,8 @@ export class Sent {
   /** @internal */
   _left(sequence: number | null): void {
     this._sequence = sequence;
-    if (sequence === null)
+    // What was refused, or has lost its message, keeps the code that says so.
+    if (sequence === null && !this.code)
       this._became({ ...this._entry, state: "failed", code: "DROPPED", reason: "it was dropped" });
   }
 }

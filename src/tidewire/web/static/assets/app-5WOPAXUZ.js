@@ -1,1 +1,0 @@
-import"./chunk-E3UD3L34.js";

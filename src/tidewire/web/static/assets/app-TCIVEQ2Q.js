@@ -1,0 +1,1 @@
+import"./chunk-PEIL4EHD.js";
