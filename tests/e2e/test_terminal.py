@@ -5,12 +5,14 @@ screen is painted.
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.e2e.chatting import PATIENCE_S
 from tests.e2e.commands import tidewire
 from tests.e2e.terminals import SteadySite, held, login, register, terminal
-from tidewire.client import Client, LoginNeeded, Sent, StoreUnusable
+from tidewire.client import Chat, Client, LoginNeeded, Message, Sent, StoreUnusable
 from tidewire.client.store import Store
 from tidewire.terminal.addresses import STORES_MAX, store_name
 from tidewire.terminal.session import Wish, open_session
@@ -229,6 +231,29 @@ async def test_new_chat_with_nobody_says_so_and_asks_again(alice: Client, bob: C
         await at.sees("there is no user named 'nobody'")
         await at.press(*["backspace"] * 6, *"@bob", "enter")
         await at.sees("alice · Bob", "This is the beginning")
+
+
+async def test_beginning_is_seen_when_chat_is_opened_again_while_a_page_is_loaded(
+    alice: Client, bob: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new chat is opened by its dialog, and perhaps at the same time as the first of all."""
+    asked, let_go = asyncio.Event(), asyncio.Event()
+    history = Chat.history
+
+    async def held_up(self: Chat, **named: Any) -> list[Message]:
+        asked.set()
+        await let_go.wait()
+        return await history(self, **named)
+
+    monkeypatch.setattr(Chat, "history", held_up)
+    async with terminal(alice, "alice") as at:
+        await at.press("ctrl+n", *"@bob", "enter")
+        async with asyncio.timeout(PATIENCE_S):
+            await asked.wait()
+        await at.screen._open(alice.known_chats()[0])
+        await at.sees("alice · Bob", "older messages")
+        let_go.set()
+        await at.sees("This is the beginning")
 
 
 async def test_new_group_has_its_members_and_takes_more(

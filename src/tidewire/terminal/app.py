@@ -223,6 +223,7 @@ class ChatScreen(Screen[None]):
                 start(self, lambda: self._load(is_above), group="pages")
 
     async def _load(self, is_above: bool) -> None:
+        window = self.state.window
         try:
             has_more = await (self.state.older() if is_above else self.state.newer())
         except TidewireError as error:
@@ -232,6 +233,9 @@ class ChatScreen(Screen[None]):
             self._is_loading = False
         if has_more:
             self.touch()
+        elif window is not self.state.window:
+            # A chat was opened meanwhile, and could not load its own page.
+            self.look()
 
     def on_resize(self) -> None:
         self.touch()
