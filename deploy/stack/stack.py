@@ -26,6 +26,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -47,6 +48,9 @@ JAVA_PARTS: Final = ("dynamodb", "kafka")
 START_SECONDS_MAX: Final = 60
 STOP_SECONDS_MAX: Final = 20
 DOWNLOAD_SECONDS_MAX: Final = 600
+INSTALLING: Final = Path(tempfile.gettempdir()) / "tidewire-installing"
+"""Locked by the copy of the project that uses the package manager (tests/support/web.py does,
+too)."""
 KAFKA_CLUSTER: Final = "dGlkZXdpcmUtdGVzdC0wMQ"
 """Any 16 bytes in base 64: it only has to stay the same."""
 
@@ -161,10 +165,12 @@ def _install_missing(parts: Sequence[str]) -> None:
     packages = sorted(set(missing.values()))
     if os.environ.get("CI") == "true" and os.geteuid() == 0 and shutil.which("apt-get"):
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", *packages]
-        # Tests of the web may install a browser now, and only one can have the package manager.
-        with _lock(ROOT / "web" / ".installing"):
-            for command in (["apt-get", "update", "--quiet"], install):
+        apt_get = ["apt-get", "--quiet", "--option", f"DPkg::Lock::Timeout={DOWNLOAD_SECONDS_MAX}"]
+        install = [*apt_get, "install", "--yes", "--no-install-recommends", *packages]
+        # Tests of the web, or another copy of the project, may install something now, and only one
+        # can have the package manager.
+        with _lock(INSTALLING):
+            for command in ([*apt_get, "update"], install):
                 _run(command, environment, "the packages cannot be installed")
         return
     raise Trouble(

@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -20,6 +21,8 @@ WEB: Final = ROOT / "web"
 IS_OFF: Final = os.environ.get("WEB") == "off"
 NODE_VERSION_MIN: Final = 20
 INSTALL_SECONDS_MAX: Final = 600
+INSTALLING: Final = Path(tempfile.gettempdir()) / "tidewire-installing"
+"""Locked by the copy of the project that uses the package manager (deploy/stack does, too)."""
 PACKAGES: Final = {
     # The name of the program, and the Debian packages that contain it. A browser without fonts
     # shows boxes.
@@ -77,7 +80,7 @@ _OR_LEAVE_OUT: Final = "\n(or leave these tests out with WEB=off)"
 
 
 def _ensure(program: str) -> str:
-    with _alone(WEB / ".installing"):
+    with _alone(INSTALLING):
         if shutil.which(program) is None:
             _install(program)
     found = shutil.which(program)
@@ -94,8 +97,9 @@ def _install(program: str) -> None:
             f"apt-get install {' '.join(packages)}{_OR_LEAVE_OUT}"
         )
     os.environ["DEBIAN_FRONTEND"] = "noninteractive"
-    _run(["apt-get", "update", "--quiet"], ROOT)
-    _run(["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", *packages], ROOT)
+    apt_get = ["apt-get", "--quiet", "--option", f"DPkg::Lock::Timeout={INSTALL_SECONDS_MAX}"]
+    _run([*apt_get, "update"], ROOT)
+    _run([*apt_get, "install", "--yes", "--no-install-recommends", *packages], ROOT)
 
 
 def _run(command: Sequence[str], directory: Path) -> str:
