@@ -303,6 +303,17 @@ def groups_are_like_direct_chats(patch: Patch) -> None:
     patch.setattr(acks.Acks, "_from_ms", mutated)
 
 
+@mutant("TW-18")
+def dropped_positions_are_forgotten(patch: Patch) -> None:
+    patch.setattr(acks.Acks, "dropped", acks.Acks.wait)
+
+
+@mutant("TW-18")
+def dropped_positions_are_told_again_at_once(patch: Patch) -> None:
+    original = acks.Acks.dropped
+    patch.setattr(acks.Acks, "dropped", lambda self, until_ms: original(self, 0))
+
+
 # Recovering.
 
 

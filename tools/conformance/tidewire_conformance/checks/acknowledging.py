@@ -1,7 +1,7 @@
-"""AK-01 to AK-06 and TW-03: when a client acknowledges what it has stored."""
+"""AK-01 to AK-06, TW-03 and TW-18: when a client acknowledges what it has stored."""
 
 from tidewire.domain.chats import ChatType
-from tidewire_conformance.checks.connecting import SLACK_S, unavailable
+from tidewire_conformance.checks.connecting import ROUNDING_S, SLACK_S, unavailable
 from tidewire_conformance.registry import must, should
 from tidewire_conformance.stage import Stage
 
@@ -155,3 +155,28 @@ async def acks_come_soon(stage: Stage) -> None:
     acks = len(server.acked(group)) - 1
     acks_max = 3 + (server.now() - began) / (5 * stage.scale)
     stage.expect(acks <= acks_max, f"it sent {acks} acknowledgements for 20 messages of a group")
+
+
+@should("TW-18", "tell dropped positions again")
+async def dropped_positions_are_told_again(stage: Stage) -> None:
+    """A message is read, and the server says that it has dropped one-way frames, but not
+    which. The client tells that the message was read once more, when the second is
+    over that it was asked to wait, and not again and again."""
+    server = stage.server
+    (chat,) = await stage.begin(messages=1)
+    await stage.adapter.read(chat.chat_id)
+    await stage.hears("read", chat)
+    server.error(None, "RATE_LIMITED", retry_after_seconds=1)
+    told_at = server.now()
+    # What was on its way when the error came has to be over.
+    await server.connection.barrier(stage.patience_s)
+    before = len(server.of("read", chat=chat))
+    await stage.until(
+        lambda: len(server.of("read", chat=chat)) > before,
+        "what may have been dropped was not told again",
+    )
+    waited = server.of("read", chat=chat)[before].at - told_at
+    stage.expect(waited >= 1 - ROUNDING_S, f"it was to wait 1 s, and waited {waited:.3f} s")
+    await stage.quiet(1.5)
+    times = len(server.of("read", chat=chat)) - before
+    stage.expect(times == 1, f"it told the same {times} times")
