@@ -5,6 +5,10 @@
  * longer than a round trip; after that it gathers some entries or waits some time. Acknowledgements
  * never go above what is on the disk, and leave in bundles that stay below the server's limits. A
  * new connection acknowledges everything again: an acknowledgement may be lost with the old one.
+ *
+ * A server that is told too much drops some of it, and says so without naming it. Then everything is
+ * told again of which it is not proven that the server took it, and the bundles leave more slowly.
+ * The proof is a heartbeat's answer: the server reads in order, and tells of a drop before it answers.
  */
 
 import type { ClientFrame } from "../wire/frames.ts";
@@ -20,10 +24,20 @@ interface Due {
   entries: number;
 }
 
+/** What the server surely knows of chats: what was told before all that it may have dropped. */
+type Known = Map<Replica, [acked: number, readTold: number]>;
+
+/** At most this many times as slowly as usual: three acknowledgements in two seconds. */
+const SLOWNESS_MAX = 256;
+
 export class Acks {
   /** Chats with something to tell, longest waiting first. */
   private _due = new Map<string, Due>();
   private _notBeforeMs = 0;
+  // Chats of which something was told since the last heartbeat, and before it, without proof.
+  private _toldSince: Known = new Map();
+  private _toldBefore: Known = new Map();
+  private _slowness = 1;
 
   /** `isDurable` false: the store is lost with the page, so only shown entries are acknowledged. */
   constructor(
@@ -34,6 +48,9 @@ export class Acks {
   /** Acknowledge everything again: what the last connection sent may be lost. */
   reconnected(replicas: Iterable<Replica>, nowMs: number): void {
     this._due.clear();
+    this._toldSince.clear();
+    this._toldBefore.clear();
+    this._slowness = 1;
     for (const replica of replicas) {
       replica.acked = replica.readTold = 0;
       if (replica.is_member && this._frames(replica).length) this._tell(replica, nowMs);
@@ -58,9 +75,35 @@ export class Acks {
     this._tell(replica, nowMs);
   }
 
-  /** Send nothing before this time: the server wants fewer acknowledgements. */
+  heartbeatSent(): void {
+    for (const [replica, known] of this._toldSince)
+      if (!this._toldBefore.has(replica)) this._toldBefore.set(replica, known);
+    this._toldSince.clear();
+  }
+
+  /** The server has taken everything that was told before the last heartbeat and did not come back
+   * in `dropped`. */
+  heartbeatAnswered(): void {
+    if (this._toldBefore.size) this._slowness = Math.max(this._slowness / 2, 1);
+    this._toldBefore.clear();
+  }
+
+  /** Send nothing before this time. */
   wait(untilMs: number): void {
     this._notBeforeMs = Math.max(this._notBeforeMs, untilMs);
+  }
+
+  /** The server has dropped some of what it was told, and wants nothing before this time. */
+  dropped(untilMs: number): void {
+    this.wait(untilMs);
+    const doubted: Known = new Map([...this._toldSince, ...this._toldBefore]);
+    this._toldSince.clear();
+    this._toldBefore.clear();
+    if (doubted.size) this._slowness = Math.min(2 * this._slowness, SLOWNESS_MAX);
+    for (const [replica, known] of doubted) {
+      [replica.acked, replica.readTold] = known;
+      this._tell(replica, untilMs);
+    }
   }
 
   /** Take what is due now. `isLast` takes all, because the connection is about to end. */
@@ -69,15 +112,17 @@ export class Acks {
     const frames: ClientFrame[] = [];
     if (!isLast && (deadlineMs === null || nowMs < deadlineMs)) return frames;
     const { ackFramesMax, ackIntervalMs } = this._options;
+    const framesMax = Math.max(Math.trunc(ackFramesMax / this._slowness), 1);
     for (const [id, due] of this._due) {
-      if (frames.length >= ackFramesMax && !isLast) break;
+      if (frames.length >= framesMax && !isLast) break;
       if (due.atMs <= nowMs || isLast) {
         this._due.delete(id);
         frames.push(...this._told(due.replica, nowMs));
       }
     }
     // The pause grows with the bundle, so small and full bundles have the same rate.
-    this.wait(nowMs + Math.ceil((ackIntervalMs * frames.length) / ackFramesMax));
+    const intervalMs = ackIntervalMs * this._slowness;
+    this.wait(nowMs + Math.ceil((intervalMs * frames.length) / ackFramesMax));
     return frames;
   }
 
@@ -88,6 +133,8 @@ export class Acks {
 
   private _told(replica: Replica, nowMs: number): AckFrame[] {
     const frames = replica.is_member ? this._frames(replica) : [];
+    if (frames.length && !this._toldSince.has(replica))
+      this._toldSince.set(replica, [replica.acked, replica.readTold]);
     for (const frame of frames) {
       if (frame.type === "read") {
         replica.readTold = frame.payload.last_read_sequence;

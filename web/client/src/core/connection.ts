@@ -33,6 +33,8 @@ import { Replicas } from "./replicas.ts";
 
 const PROTOCOL_VERSION = 1;
 const ACK_PAUSE_MS = 1000;
+/** No server has to be left alone for longer; one that names more is broken. */
+const RETRY_AFTER_S_MAX = 3600;
 const DIGEST = "digest";
 
 /** What a request asks for: a page of a chat, to store an entry, or the digest. */
@@ -314,7 +316,7 @@ export class Connection {
       case "error":
         return this._onError(frame, now);
       case "heartbeat_ack":
-        link.heartbeatAnswered(frame.request_id, now);
+        if (link.heartbeatAnswered(frame.request_id, now)) this._acks.heartbeatAnswered();
         return [];
       case "status_update":
         return replicas.status(frame.payload);
@@ -397,10 +399,11 @@ export class Connection {
     const { code, message } = frame.payload;
     const details = frame.payload.details ?? {};
     const seconds = Number(details.retry_after_seconds);
-    const retryAfterMs = seconds > 0 ? Math.trunc(seconds * 1000) : 0;
+    const retryAfterMs = seconds > 0 ? Math.trunc(Math.min(seconds, RETRY_AFTER_S_MAX) * 1000) : 0;
     if (code === "UNAUTHORIZED") this._link.needsNewToken = true;
+    // Some of what it was told may be lost, and it names none of it.
     if (!frame.request_id && code === "RATE_LIMITED")
-      this._acks.wait(now.ms + Math.max(retryAfterMs, ACK_PAUSE_MS));
+      this._acks.dropped(now.ms + Math.max(retryAfterMs, ACK_PAUSE_MS));
     const subject = this._requests.answered(frame.request_id, (one) => one);
     if (!subject) return [];
     if (subject === DIGEST) {
@@ -507,6 +510,7 @@ export class Connection {
   private _beat(now: Now): string {
     const id = this._requests.newId();
     this._link.heartbeatSent(id, now);
+    this._acks.heartbeatSent();
     return id;
   }
 

@@ -191,11 +191,12 @@ export class Link {
     this._scheduleHeartbeat(now);
   }
 
-  heartbeatAnswered(requestId: string | null | undefined, now: Now): void {
-    if (this._asked && requestId === this._asked[0]) {
-      this.roundTripMs = now.ms - this._asked[1];
-      this._asked = null;
-    }
+  /** False: it is not the answer to the last one. */
+  heartbeatAnswered(requestId: string | null | undefined, now: Now): boolean {
+    if (!this._asked || requestId !== this._asked[0]) return false;
+    this.roundTripMs = now.ms - this._asked[1];
+    this._asked = null;
+    return true;
   }
 
   /** The next try is due, the server's introduction is overdue, or the renewal is due. */
