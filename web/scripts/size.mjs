@@ -4,10 +4,10 @@ import { gzipSync } from "node:zlib";
 import { files } from "./build.mjs";
 
 const BOUNDS = {
-  app: ["the web chat's scripts, with all of the client", 56.75 * 1024],
+  app: ["the web chat's scripts, with all of the client", 56.8125 * 1024],
   style: ["the web chat's style", 5.125 * 1024],
   widget: ["the widget, with what the client loads at once", 33.875 * 1024],
-  widgetConnected: ["the widget, with what the client connects with", 46.9375 * 1024],
+  widgetConnected: ["the widget, with what the client connects with", 47 * 1024],
   widgetWhole: ["the widget, with all of the client", 52.0625 * 1024],
 };
 

@@ -69,6 +69,8 @@ export class Driver {
   // Writing.
   private _job = emptyJob();
   private _changed = new Map<string, Replica>();
+  /** The last count of unread messages that began. */
+  private _counting?: Promise<void>;
   private _numbers: ReturnType<typeof setTimeout> | undefined;
   private _isSoon = false;
   private _last: Promise<void> = Promise.resolve();
@@ -154,7 +156,8 @@ export class Driver {
       case "submit":
         return this._submit(args[0] as OutboxEntry);
       case "read":
-        return this.apply(core.read(id, args[1] as number, now()));
+        this.apply(core.read(id, args[1] as number, now()));
+        return this._counting;
       case "shown":
         return this.apply(core.shown(id, args[1] as number, now()));
       case "typing":
@@ -283,7 +286,7 @@ export class Driver {
         this._replicaChanged(effect.replica);
         break;
       case "recount":
-        this._recount(effect.replica);
+        this._counting = this._recount(effect.replica);
         break;
       case "mark": {
         const leftAtMs = Date.now();

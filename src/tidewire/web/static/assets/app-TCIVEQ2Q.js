@@ -1,1 +1,0 @@
-import"./chunk-PEIL4EHD.js";
