@@ -163,6 +163,29 @@ async def test_all_threads_read_while_reads_wait_for_the_disk(
         assert 3 in [await ask() for _ in range(20)]
 
 
+async def test_as_many_files_are_open_before_the_busiest_time_as_after_it(tmp_path: Path) -> None:
+    def files() -> int:
+        links = [
+            entry.readlink() for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()
+        ]
+        return sum(link.is_relative_to(tmp_path) for link in links)
+
+    async with notes_in(tmp_path, readers=3) as notes:
+        # The writer's three, and two of each reader: the database and its log.
+        deadline = time.monotonic() + 10
+        while files() < 9:
+            assert time.monotonic() < deadline, "not all threads have connected"
+            await asyncio.sleep(0.005)
+        together = threading.Barrier(3)
+        at_once = []
+        for _ in range(3):
+            at_once.append(asyncio.ensure_future(notes.readers.read(lambda _: together.wait(10))))
+            # Not in one batch.
+            await asyncio.sleep(0.001)
+        await asyncio.gather(*at_once)
+        assert files() == 9
+
+
 async def test_second_close_waits_for_the_first(tmp_path: Path) -> None:
     async with notes_in(tmp_path, readers=3) as notes:
         reading = asyncio.create_task(notes.ask(40))

@@ -15,7 +15,8 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, NamedTuple, TypeVar
@@ -245,14 +246,16 @@ class _Reader:
         self._blocks_read = 0
 
     def run(self) -> None:
+        # At once, so that a server has the same files open before and after its busiest time. If
+        # this fails, the first read tries again, and its caller gets the error.
+        with self._through_gate():
+            with suppress(Exception):
+                self._query(_look_around)
+            self._end()
         while (batch := self._next_batch()) is not None:
             self._left.extend(batch)
-            # A read that was held back for longer than any restart may take goes on all the same.
-            self._gate.enter(timeout_s=2 * self._options.read_ms_max / 1000)
-            try:
+            with self._through_gate():
                 self._read_all()
-            finally:
-                self._gate.leave()
             self._tell_done()
         self._lead.pass_on(self)
         if self._database is not None:
@@ -271,6 +274,15 @@ class _Reader:
         if self._lead.is_shared:
             self._lead.pass_on(self)
         return batch
+
+    @contextmanager
+    def _through_gate(self) -> Iterator[None]:
+        # A read that was held back for longer than any restart may take goes on all the same.
+        self._gate.enter(timeout_s=2 * self._options.read_ms_max / 1000)
+        try:
+            yield
+        finally:
+            self._gate.leave()
 
     def _read_all(self) -> None:
         self._gives_way_at_s = time.monotonic() + _BATCH_S_MAX
@@ -337,3 +349,8 @@ class _Reader:
         done, self._done = self._done, []
         if done:
             self._tell(done)
+
+
+def _look_around(database: apsw.Connection) -> None:
+    """The least read: opens the files, and reads what tables there are."""
+    database.execute("SELECT count(*) FROM sqlite_schema").fetchall()
