@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.support.pushing import give
-from tests.support.redis import PATIENCE_S, Net
+from tests.support.redis import PATIENCE_S, Net, net_on
 from tests.unit.gateway.fakes import DEVICE, OTHER_DEVICE
 from tests.unit.gateway.stage import Peer, Stage, staged
 from tests.unit.gateway.test_driver import push
 from tidewire.accounts.recheck import SessionRecheck
+from tidewire.domain.accounts import Secret
 from tidewire.domain.ids import ChatId, ClientMessageId, MessageId, SessionId, UserId
 from tidewire.domain.messages import Amendment, EntryKind, Message
 from tidewire.engines.redis.inbox import Inbox
@@ -77,6 +78,14 @@ async def next_frame(peer: Peer, kind: str) -> dict[str, Any]:
 
     await until(has_come)
     return found[0]
+
+
+@pytest.fixture
+async def net(url: Secret) -> AsyncIterator[Net]:
+    """A connection whose route is not known in time is let in, uncounted; a busy machine may take
+    longer than the second that this is usually given."""
+    async with net_on(url, register_ms=30_000) as made:
+        yield made
 
 
 @pytest.fixture
