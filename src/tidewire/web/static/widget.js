@@ -1,2 +1,2 @@
-"use strict";(()=>{var r=["assets/chunk-NCXYFDOQ.js"];var{src:c}=document.currentScript,t=new URL(c).origin;for(let e of["assets/widget-P5KRF72O.js",...r]){let n=document.createElement("link");n.rel="modulepreload",n.href=`${t}/${e}`,document.head.append(n)}import(`${t}/assets/widget-P5KRF72O.js`).then(({define:e})=>e(t));})();
+"use strict";(()=>{var r=["assets/chunk-BES5ABWQ.js"];var{src:c}=document.currentScript,t=new URL(c).origin;for(let e of["assets/widget-TZW7KRUT.js",...r]){let n=document.createElement("link");n.rel="modulepreload",n.href=`${t}/${e}`,document.head.append(n)}import(`${t}/assets/widget-TZW7KRUT.js`).then(({define:e})=>e(t));})();
 //terser 5.51.2 {"ecma":2020,"module":true,"compress":{"passes":2,"ecma":2020,"module":true}}

@@ -12,8 +12,8 @@ import {
 import { StoreUnusable } from "./errors.ts";
 
 const VERSION = 1;
-/** Above this limit a cursor is slower than reading all records and cutting. */
-const CURSOR_MAX = 500;
+/** The most records that are read from the end by a cursor; for more, all are read and cut. */
+const CURSOR_MAX = 1000;
 
 const done = <T>(request: IDBRequest<T>): Promise<T> =>
   new Promise((resolve, reject) => {
@@ -34,24 +34,25 @@ class IdbTx implements Tx {
     return done<T | undefined>(this._tx.objectStore(table).get(key as IDBValidKey));
   }
 
-  all<T>(table: string, range: Range = {}): Promise<T[]> {
+  async all<T>(table: string, range: Range = {}): Promise<T[]> {
     const store = this._tx.objectStore(table);
     const source = range.index ? store.index(range.index) : store;
     const { limit, isDown } = range;
-    const keys = rangeOf(range);
+    let keys = rangeOf(range);
     if (!isDown) return done<T[]>(source.getAll(keys, limit));
-    if (!limit || limit > CURSOR_MAX)
-      return done<T[]>(source.getAll(keys)).then((all) => (limit ? all.slice(-limit) : all));
-    return new Promise((resolve, reject) => {
-      const found: T[] = [];
-      const request = source.openCursor(keys, "prev");
-      request.onerror = () => reject(request.error);
-      request.onsuccess = () => {
-        const cursor = request.result;
-        if (cursor && found.push(cursor.value) < limit) cursor.continue();
-        else resolve(found.reverse());
-      };
-    });
+    if (!limit || limit > CURSOR_MAX) {
+      const all = await done<T[]>(source.getAll(keys));
+      return limit ? all.slice(-limit) : all;
+    }
+    const request = source.openKeyCursor(keys, "prev");
+    let cursor = await done(request);
+    if (cursor && limit > 1) {
+      // To the first record that is wanted in one step, however many there are.
+      cursor.advance(limit - 1);
+      cursor = await done(request);
+    }
+    if (cursor) keys = rangeOf({ from: cursor.key as Key, to: range.to });
+    return done<T[]>(source.getAll(keys));
   }
 
   put(table: string, record: object): void {

@@ -186,16 +186,16 @@ export class Tables {
     );
   }
 
-  /** Count unread messages of others, and those of them that mention the user, as the server does:
-   * the former among the last messages, own and deleted ones included, the latter everywhere. */
+  /** Count unread messages of others, and those of them that mention the user, among the last
+   * messages, own and deleted ones included. The server finds mentions wherever they are. */
   countUnread(chatId: string, read: number, ownId: string): Promise<[number, number]> {
     return this.backend.run("read", async (tx) => {
-      const rows = await tx.all<Row>("messages", chatRange(chatId, read + 1));
-      const mentioning = rows.filter((row) => names(row.mentions, ownId));
-      return [rows.slice(-UNREAD_SCAN_MAX), mentioning].map((some) => {
-        const unread = some.filter((row) => row.sender_id !== ownId && !row.is_deleted);
-        return Math.min(unread.length, UNREAD_MAX);
-      }) as [number, number];
+      const range = { ...chatRange(chatId, read + 1), limit: UNREAD_SCAN_MAX, isDown: true };
+      const unread = (await tx.all<Row>("messages", range)).filter(
+        (row) => row.sender_id !== ownId && !row.is_deleted,
+      );
+      const mentions = unread.filter((row) => names(row.mentions, ownId));
+      return [Math.min(unread.length, UNREAD_MAX), Math.min(mentions.length, UNREAD_MAX)];
     });
   }
 

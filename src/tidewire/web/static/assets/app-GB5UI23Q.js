@@ -1,0 +1,1 @@
+import"./chunk-WX4VZ636.js";

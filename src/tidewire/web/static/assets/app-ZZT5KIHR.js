@@ -1,1 +1,0 @@
-import"./chunk-SICVIWEG.js";

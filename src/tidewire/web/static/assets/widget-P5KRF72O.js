@@ -1,1 +1,0 @@
-import{R as a,S as e}from"./chunk-NCXYFDOQ.js";export{a as TidewireChat,e as define};

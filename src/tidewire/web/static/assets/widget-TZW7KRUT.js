@@ -1,0 +1,1 @@
+import{R as a,S as e}from"./chunk-BES5ABWQ.js";export{a as TidewireChat,e as define};
