@@ -212,7 +212,7 @@ async def test_reads_do_not_wait_for_one_that_waits_for_the_disk(tmp_path: Path)
 async def test_what_gives_way_does_not_wait_for_another_that_waits_for_the_disk(
     tmp_path: Path,
 ) -> None:
-    """Nobody asks for anything meanwhile: what gave way has to be noticed all the same."""
+    """No other read is asked for meanwhile: what gave way has to be noticed all the same."""
     async with notes_in(tmp_path, readers=2) as notes:
         begun = threading.Event(), threading.Event()
         let_go = threading.Event(), threading.Event()

@@ -100,7 +100,7 @@ class _Lead:
         """How many batches were taken; only to be compared with itself."""
 
     def take(self, thread: object) -> None:
-        """Become the leader; waits until nobody is."""
+        """Become the leader; waits while another thread leads."""
         if self._leader is not thread:
             with self._condition:
                 self._condition.wait_for(lambda: self._leader is None)
